@@ -19,6 +19,9 @@ from exprkit.backends.interpreter import derivatives, loss_step
 from exprkit.backends.objective import Options
 from exprkit.expressions import generate
 from exprkit.runtime.calls import DriverCall, DriverError, Sequence
+from exprkit.search import exhaustive_search
+from exprkit.search.goal import SearchGoal
+from exprkit.search.grammar import grammar
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="kernels need a C++ compiler")
 RNG = np.random.default_rng(0)
@@ -80,6 +83,41 @@ def test_threads_that_look_for_a_gpu_at_once_all_find_it(monkeypatch):
     monkeypatch.setattr(gpu, "_device", types.SimpleNamespace(cache_info=lambda: types.SimpleNamespace(currsize=0)))
     with ThreadPoolExecutor(4) as pool:
         assert [one.result() for one in [pool.submit(gpu.missing) for _ in range(4)]] == [None] * 4
+
+
+SEARCHES = [
+    ("core_maths", 8, 4, 362, "float64"), ("thesis", 5, 6, 40, "float64"), ("esr", 5, 4, 362, "float32"),
+    (("add", "mul"), 9, 6, 4000, "float32"), (("exp", "inv"), 4, 3, 40, "float64"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("operators, max_nodes, n_params, n_points, dtype", SEARCHES)
+def test_all_kernels_that_a_search_s_fits_ask_for_are_compiled_at_its_start(
+    there, monkeypatch, operators, max_nodes, n_params, n_points, dtype
+):
+    """Of every size's functions, in few fits and in many, and of float32 those that are made anew in float64."""
+    ahead, asked = set(), set()
+    monkeypatch.setattr(derivatives, "_make_ready", lambda device, wanted, beside: ahead.update(wanted))
+    X, basis = np.linspace(0.5, 3, n_points)[:, None], grammar(max_nodes, operators, 1, n_params)
+    data = exhaustive_search._data(X, 2 / (X[:, 0] + 0.7), None, None)
+    goal = SearchGoal.of(data.X, data.y, max_iter=9, backend="cuda", precision="ieee", dtype=dtype, threads=2)
+    search = exhaustive_search._Search(data, basis, goal, 63, 100, 0, 1 << 13, None)
+    for for_the_end in (False, True):
+        search._make_ready(for_the_end)
+    problem, enumeration = search._new_problem(), search._found
+    for _ in range(max_nodes):
+        pop = search._population(enumeration.forms(enumeration.grow()))
+        if not len(pop) or not pop.max_params:
+            continue
+        ev = problem._evaluator(pop, dtype)
+        (y, w, *_), engine = problem._target(ev), ev.derivatives()
+        terms, own = engine._derivatives._terms(y, w, Options()), engine._derivatives
+        again = engine._in_float64(lambda pop=pop: problem._double(pop))
+        for one in [own] + [again().derivatives] * (dtype == "float32"):
+            for n_sets in (1, 8, 64):
+                asked |= {plan.kernel for plan in one._plans("FIT", terms, True, 0, n_sets)}
+        asked |= {plan.kernel for plan in own._plans("NORMAL", terms, True, 0, 1)}
+    assert asked and not asked - ahead
 
 
 @pytest.mark.parametrize("kind", ["sse", "rmse", "mae", "sum", "r2", "correlation"])

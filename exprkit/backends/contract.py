@@ -91,10 +91,10 @@ class Differentiable(Engine):
         """The same, as arrays where they were made; on a device nobody waits for them."""
         return self.fit(starts, y, weights, options)
 
-    def make_ready(self, y: Any, weights: Any, options: Options, errors: bool = False) -> None:
+    def make_ready(self, y: Any, weights: Any, options: Options, errors: bool = False, again: Any = None) -> None:
         """Compile what fits like those of its population may ask for, if anything has to be compiled.
 
-        ``errors``: what a few of them ask for in the end, standard errors too.
+        ``errors``: what a few of them ask for in the end, standard errors too.  ``again``: as for ``fit_again``.
         """
 
     def fit_again(

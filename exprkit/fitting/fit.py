@@ -344,7 +344,10 @@ class FitProblem:
         ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._dtype)
         target = self._target(ev)
         options = self._options(target, *sides_of(self._bounds if bounds is None else bounds, ev.pop))
-        ev.derivatives().make_ready(target.y, target.w, options, errors)
+        engine = ev.derivatives()
+        is_again = ev.dtype == np.float32 and engine.fits_again
+        again = functools.partial(self._double, ev.pop) if is_again else None
+        engine.make_ready(target.y, target.w, options, errors, again)
 
     def _placed(self, pop: Population | DevicePopulation) -> Population | DevicePopulation:
         """A population where it can be fitted: what a device does not do alone is done by way of the host."""

@@ -41,7 +41,6 @@ import numpy as np
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, DataError, brief, checks_keywords, one_of, whole
 from exprkit.evaluate import inputs, tables
-from exprkit.expressions import generate
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
@@ -60,7 +59,7 @@ from exprkit.search.state_file import WHAT, StateFile
 from exprkit.text.tokens import VARIABLE
 
 CHUNK = 1 << 13  # functions that are fitted at a time
-SAMPLE = 256  # random expressions, of all numbers of parameters with common operators and with others
+SAMPLE = 256  # random expressions, beside those of every number of parameters with every operator
 DESCRIBED = 1 << 10  # functions that are described at a time
 MAX_ITER = 100
 RESTARTS = 511
@@ -410,12 +409,9 @@ class _Search:
 
     def _make_ready(self, for_the_end: bool) -> None:
         """Compile what a GPU needs for the fits of all sizes, while the first functions are found; or for the end."""
-        basis, data = self._basis, self._data
-        if not (self._problem.on_gpu and basis.n_params):
+        if not (self._problem.on_gpu and self._basis.n_params):
             return
-        n_tokens = 1, max(basis.max_nodes, 2 * basis.n_params + 1)
-        names = [row.name for row in basis.operators]
-        kinds = generate.random(SAMPLE, n_tokens, names, data.X.shape[1], basis.n_params, variables=data.variables)
+        kinds = self._basis.of_all_kinds(SAMPLE, self._data.variables)
         linked, problem = self._goal.over(kinds), self._new_problem()  # the other one is fitting meanwhile
         if for_the_end:
             problem.make_ready(linked, (-np.inf, np.inf), errors=True)

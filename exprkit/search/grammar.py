@@ -14,11 +14,15 @@ import functools
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from exprkit.errors import ArgumentError, whole
-from exprkit.expressions import arguments
+from exprkit.expressions import arguments, generate
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.exhaustive import splits
+from exprkit.expressions.population import Population
 from exprkit.operators import defined
+from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
 
 MOST_NODES = 40  # more have more trees than can be counted in 64 bits
 MOST_SYMBOLS = 62  # variables, a parameter and operators, a bit each
@@ -73,6 +77,27 @@ class Grammar:
     def count(self, size: int) -> int:
         """How many trees there are of a size, whatever their parameters; both orders of operands count."""
         return self._counts[size]
+
+    def of_all_kinds(self, n_random: int, variables: tuple[str, ...] | None = None) -> Population:
+        """Expressions of all kinds that fits tell apart: every number of parameters with every operator.
+
+        With ``n_random`` others, as long as any may be.
+        """
+        unary, binary = ([row.code for row in self.operators if row.arity == n] for n in (1, 2))
+        most = min(self.n_params, (self.max_nodes + 1) // 2 if binary else 1)
+        texts: list[list[tuple[int, int]]] = []  # kinds and values
+        for n in range(1, most + 1):
+            leaves = [(PARAMETER, k) for k in range(n)]
+            chains = [leaves] if n == 1 else [leaves + [(OPERATOR, code)] * (n - 1) for code in binary]
+            if self.n_vars:
+                chains += [[(VARIABLE, 0), *leaves] + [(OPERATOR, code)] * n for code in binary]
+            texts += [chain + more for chain in chains for more in ([], *([(OPERATOR, code)] for code in unary))]
+        texts = [text for text in texts if len(text) <= self.max_nodes]
+        kinds, values = np.array([token for text in texts for token in text]).T
+        offsets = np.cumsum([0, *map(len, texts)])
+        made = Population(kinds.astype(np.uint8), values.astype(np.uint64), offsets, variables=variables)
+        names, n_tokens = [row.name for row in self.operators], (1, max(self.max_nodes, 2 * most + 1))
+        return made + generate.random(n_random, n_tokens, names, self.n_vars, most, variables=variables)
 
 
 def grammar(max_nodes: int, operators: Operators = "esr", n_vars: int = 1, n_params: int = 4) -> Grammar:

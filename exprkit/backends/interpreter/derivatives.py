@@ -155,14 +155,19 @@ class Derivatives:
             results.first("status")[xp.asarray(~self.pop.valid)] = objective.INVALID
         return results
 
-    def make_ready(self, y: Any, weights: Any, options: Options, errors: bool) -> None:
+    def make_ready(
+        self, y: Any, weights: Any, options: Options, errors: bool, again: Callable[[], Again] | None = None
+    ) -> None:
         """Compile side by side what fits of such expressions ask for, with prologues or without: of few or many, or,
-        with ``errors``, of few and then of their standard errors.
+        with ``errors``, of few and then of their standard errors; and what makes SPOILED ones anew (``fit``).
         """
-        terms = self._terms(y, weights, options)
-        asked = [("FIT", terms, options.kind, n_sets) for n_sets in ((1,) if errors else (1, MANY))]
-        asked += [("NORMAL", self._goal(y, weights), objective.SQUARES, 1)] * errors
-        plans = [one for task, given, kind, n_sets in asked for one in self._plans(task, given, True, kind, n_sets)]
+        terms, all_sets = self._terms(y, weights, options), (1,) if errors else (1, MANY)
+        plans = [one for n in all_sets for one in self._plans("FIT", terms, True, options.kind, n)]
+        if errors:
+            plans += self._plans("NORMAL", self._goal(y, weights), True, objective.SQUARES, 1)
+        if again:
+            other = again().derivatives
+            plans += [one for n in all_sets for one in other._plans("FIT", terms, True, options.kind, n)]
         wanted = {one.kernel._replace(prologues=has_any) for one in plans for has_any in (True, False)}
         _make_ready(self.device, list(wanted), None)
 

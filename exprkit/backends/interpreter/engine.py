@@ -454,15 +454,19 @@ class Engine(DeviceEngine, contract.Differentiable):
         """The same, as arrays on the device."""
         return self._derivatives.fit(starts, y, weights, options).on_device()
 
-    def make_ready(self, y: Any, weights: Any, options: Options, errors: bool = False) -> None:
-        """Compile side by side what fits of such expressions ask for."""
+    def make_ready(self, y: Any, weights: Any, options: Options, errors: bool = False, again: Any = None) -> None:
+        """Compile side by side what fits of such expressions ask for, with ``again`` those of float64 too."""
         if self.pop.max_params and self.n_points:
-            self._derivatives.make_ready(y, weights, options, errors)
+            self._derivatives.make_ready(y, weights, options, errors, self._in_float64(again) if again else None)
 
     def fit_again(
         self, starts: Any, y: Any, weights: Any, options: Options, again: Callable[[], tuple[Any, Any, Any]]
     ) -> Fitted:
         """Fits, and those that come out SPOILED made anew by an engine of float64, made ready meanwhile."""
+        return self._derivatives.fit(starts, y, weights, options, self._in_float64(again)).on_host(self._locked)
+
+    def _in_float64(self, again: Callable[[], tuple[Any, Any, Any]]) -> Callable[[], Again]:
+        """What gives that engine's derivatives, which take over what these know."""
         own = self._derivatives
 
         def in_float64() -> Again:
@@ -471,7 +475,7 @@ class Engine(DeviceEngine, contract.Differentiable):
                 other.__dict__["_derivatives"] = other._derivatives_like(own)
             return Again(other._derivatives, *points)
 
-        return own.fit(starts, y, weights, options, in_float64).on_host(self._locked)
+        return in_float64
 
     # ── what was decided ─────────────────────────────────────────────────────────────
 
