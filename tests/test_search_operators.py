@@ -121,7 +121,7 @@ def test_what_a_search_refuses(chosen, message):
 def on_a_gpu(emulated, monkeypatch):
     """The device of a search: small pools, as kernels run on the CPU."""
     monkeypatch.setattr(gpu, "current", lambda: emulated)
-    monkeypatch.setattr(gpu, "missing", lambda: "")
+    monkeypatch.setattr(gpu, "missing", lambda: None)
     monkeypatch.setattr(effort, "STAGES_ON_DEVICE", (2_000,))
     monkeypatch.setattr(effort, "LAST_ON_DEVICE", 4_000)
     monkeypatch.setattr(effort, "PAIRED_ON_DEVICE", (300, 100))
