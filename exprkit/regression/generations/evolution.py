@@ -193,7 +193,7 @@ class Evolution:
         return outcome
 
     def _population(self, *arrays: Any) -> Population | DevicePopulation:
-        """Trees to be fitted, where they lie; on a device without formulas of the user's own, which the host expands."""
+        """Trees to be fitted, where they lie; a device gets a user's formulas as the host expands them."""
         device = self._side.device
         if device is None:
             return Population(*arrays)
