@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.backends.gpu import device as gpu
+from exprkit.backends.gpu.device import fetched
 from exprkit.errors import ArgumentError
+from exprkit.expressions.arguments import rows as expression_rows
+from exprkit.regression import effort
+from exprkit.regression.on_device import programs
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.pool import Pool
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-3, 3, (200, 2))
@@ -28,6 +35,8 @@ def operators(functions):
         numpy=lambda a: a / (1 + np.exp(-3 * a)),
         derivative=lambda a: (swish(3 * a + 1e-6) - swish(3 * a - 1e-6)) / 6e-6,
     )
+    ek.operator("of_steep(a) = steep(a) + 1")
+    ek.operator("soft", numpy=lambda a: np.log1p(np.exp(a)), cuda="log1p(exp(a))", derivative="1 / (1 + exp(-a))")
 
 
 def found(y, X=X, units=None, **chosen):
@@ -96,7 +105,8 @@ def test_rules_hold_for_them():
         ({"binary_operators": ["three"]}, "binary_operators: 'three' takes 3 operands"),
         ({"unary_operators": ["swis"]}, "did you mean 'swish'"),
         ({"unary_operators": ["sin(x) = x"]}, "exprkit has an operator of this name"),
-        ({"unary_operators": ["swish"], "backend": "cuda"}, "'swish' is a formula of your own"),
+        ({"unary_operators": ["steep"], "backend": "cuda"}, "'steep' has no CUDA text"),
+        ({"unary_operators": ["of_steep"], "backend": "cuda"}, "'steep', which 'of_steep' uses, has no CUDA text"),
     ],
 )
 def test_what_a_search_refuses(chosen, message):
@@ -105,3 +115,45 @@ def test_what_a_search_refuses(chosen, message):
     if "three" in str(chosen):
         with pytest.raises(ArgumentError, match="'three' has 3 operands"):
             ek.exhaustive_search(X, X[:, 0], max_nodes=3, operators=["three"])
+
+
+@pytest.fixture
+def on_a_gpu(emulated, monkeypatch):
+    """The device of a search: small pools, as kernels run on the CPU."""
+    monkeypatch.setattr(gpu, "current", lambda: emulated)
+    monkeypatch.setattr(gpu, "missing", lambda: None)
+    monkeypatch.setattr(effort, "STAGES_ON_DEVICE", (2_000,))
+    monkeypatch.setattr(effort, "LAST_ON_DEVICE", 4_000)
+    monkeypatch.setattr(effort, "PAIRED_ON_DEVICE", (300, 100))
+    monkeypatch.setattr(programs, "FEWEST", 500)
+
+
+@pytest.mark.parametrize("name", ["swish", "soft", "hill"])
+def test_a_pool_on_a_device_holds_their_values(name, emulated):
+    points = np.abs(X[:16]) + 0.2
+    operators = expression_rows(["+", "*", name])
+    pools = Pool(points, operators), DevicePool(points, operators, programs.Programs(emulated, tuple(operators), 16))
+    for pool in pools:
+        pool.grow(30, 2_000)
+    host, there = pools
+    texts = [str(host.expression(i)) for i in range(300)]
+    assert any(f"{name}(" in text for text in texts)
+    assert [str(there.expression(i)) for i in range(300)] == texts
+    np.testing.assert_allclose(fetched(there.values)[:300], host.values[:300], rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["swish", "soft"])
+def test_a_search_on_a_device_breeds_and_finds_them(name, on_a_gpu):
+    inner = X[:, 0] * X[:, 1]
+    y = 2 * {"swish": swish(inner), "soft": np.log1p(np.exp(inner))}[name] + 1 + 0.05 * RANDOM.standard_normal(200)
+    model = found(y, unary_operators=[name], binary_operators=["+", "*"], backend="cuda", niterations=2,
+                  population_size=40, timeout_in_seconds=200)  # fmt: skip
+    assert model.score(X, y) > 0.98
+    assert f"{name}(" in " ".join(model.equations_["equation"])
+
+
+@pytest.mark.parametrize("name", ["swish", "soft"])
+def test_every_function_up_to_a_size_on_a_device(name, on_a_gpu):
+    y = 2 * (swish(X[:, 0]) if name == "swish" else np.log1p(np.exp(X[:, 0]))) + 0.01 * RANDOM.standard_normal(200)
+    search = ek.exhaustive_search(X, y, max_nodes=4, operators=["*", name], progress=False, backend="cuda")
+    assert f"{name}(x1)" in search.equations["text"][0]

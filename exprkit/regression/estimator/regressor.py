@@ -480,12 +480,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         for name in ("dimensionless_constants_only", "warm_start"):
             flag(name, getattr(self, name))
         operators = self._operators()
-        formulas = [row.name for row in operators if isinstance(row, defined.Definition)]
-        if formulas and self.backend not in ON_HOST:
-            raise ArgumentError(
-                f"{formulas[0]!r} is a formula of your own: a search on a GPU has the code of every operator in its "
-                "kernels; take backend='cpu', or define it with code: ek.operator(name, numpy=…, cuda=…, derivative=…)"
-            )
+        if self.backend not in ON_HOST:
+            _refuse_without_cuda(operators)
         outermost = tuple(ops.BY_NAME[name] for name in ops.OUTERMOST if self.unary_operators is None)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
@@ -636,3 +632,16 @@ def _free_name(name: str) -> str:
     except ParseError:
         return f"{shown}_"
     return shown
+
+
+def _refuse_without_cuda(operators: tuple[defined.Written, ...]) -> None:
+    """An error for an operator whose code no kernel of a search on a GPU can hold."""
+    for row in operators:
+        codes = [row.code] if isinstance(row, ops.Operator) else row.values[row.kinds == defined.OPERATOR].tolist()
+        for own in (ops.BY_CODE[code] for code in codes):
+            if not own.cuda.formula:
+                uses = "" if own is row else f", which {row.name!r} uses,"
+                raise ArgumentError(
+                    f"{own.name!r}{uses} has no CUDA text, so that no search on a GPU can use it; take backend='cpu', "
+                    "or define it with code: ek.operator(name, numpy=…, cuda=…, derivative=…)"
+                )

@@ -92,7 +92,7 @@ class Evolution:
         backend: str = "cpu", threads: int | None = None, islands: int | None = None, dtype: str | None = None,
         numbers: int = MOST_NUMBERS, rules: FormulaRules | None = None,
     ) -> None:  # fmt: skip
-        self._rules = rules
+        self._rules, self._has_formulas = rules, any(isinstance(row, defined.Definition) for row in operators)
         self._n, self._width, self._seed = population_size, min(max(width - AROUND, 1), survival.MOST_SIZE), seed
         islands = islands or min(MOST_ISLANDS, max(1, population_size // LEAST_OF_AN_ISLAND))
         self._numbers = numbers
@@ -180,8 +180,7 @@ class Evolution:
         turns = survival.Turns(self._numbers, self.number)
         limits = self._limits._replace(n=len(new.length))
         wrapped = survival.wrapped(side, new, self._now[1], turns, limits)
-        arrays = wrapped.kinds, wrapped.values, wrapped.offsets
-        pop = Population(*arrays) if side.device is None else DevicePopulation(*arrays, device=side.device)
+        pop = self._population(wrapped.kinds, wrapped.values, wrapped.offsets)
         starts, enough = wrapped.starts[:, : pop.max_params], wrapped.limit / self._to_loss
         found: Any
         if self._problem is None:
@@ -192,6 +191,15 @@ class Evolution:
         outcome = FitOutcome(found.params, found.loss, line, self._scale, self._to_loss)
         side.run(survival.unwrap, len(new.length), new, outcome, turns)
         return outcome
+
+    def _population(self, *arrays: Any) -> Population | DevicePopulation:
+        """Trees to be fitted, where they lie; a device gets a user's formulas as the host expands them."""
+        device = self._side.device
+        if device is None:
+            return Population(*arrays)
+        if self._has_formulas:
+            return DevicePopulation.of(Population(*gpu.fetched_together(arrays)), device)
+        return DevicePopulation(*arrays, device=device)
 
     def _by_own_loss(self, pop: Any, starts: np.ndarray) -> Fitted:
         """The fits of a loss that backends have no name for."""

@@ -21,7 +21,7 @@ import numpy as np
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.expressions.expression import Expression
-from exprkit.operators import defined, ops
+from exprkit.operators import defined
 from exprkit.regression.on_device.programs import KernelFile, Programs
 from exprkit.regression.pool import (
     LEAF,
@@ -88,7 +88,7 @@ class DevicePool(Pool):
             made_by, left, right = (fetched(array[there]) for array in (self.made_by, self.left, self.right))
             columns = np.stack([numbers, made_by, left, right], axis=1)
             self._known |= {i: (code, a, b) for i, code, a, b in columns.tolist()}
-            binary = ops.ARITY[made_by % NEGATED] == 2
+            binary = defined.arity()[made_by % NEGATED] == 2
             numbers = np.concatenate([left[made_by != LEAF], right[(made_by != LEAF) & binary]])
 
     # ── memory ──
@@ -149,7 +149,7 @@ class DevicePool(Pool):
     def _insert(self, origins: Origins, n: int, most: int, **how: Any) -> None:
         """Keep what is new of n combinations."""
         operation = origins.code % NEGATED
-        arity = 0 if origins.code == LEAF else int(ops.ARITY[operation])
+        arity = 0 if origins.code == LEAF else defined.known(operation).arity
         fields = {
             "a": origins.a, "b": origins.b, "operation": operation, "made_of": origins.code, "arity": arity,
             "negated": origins.code >= NEGATED, "is_power": operation in self._powers, "shifted": 1 + SHIFT,

@@ -70,7 +70,7 @@ class KernelFile(NamedTuple):
     file: str
     arguments: type[ctypes.Structure]
     translated: tuple[Callable[..., Any], ...]
-    applied: Callable[[Sequence[ops.Operator]], Iterable[ops.Operator]] = tuple
+    applied: Callable[[Sequence[defined.Written]], Iterable[defined.Written]] = tuple
 
 
 class Programs(NamedTuple):
@@ -99,10 +99,31 @@ def source(kernels: KernelFile, operators: Sequence[defined.Written]) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _source(kernels: KernelFile, codes: tuple[int, ...]) -> str:
-    rows = {row.code: row for row in kernels.applied([ops.BY_CODE[code] for code in codes])}
+    rows = {row.code: row for row in kernels.applied([defined.known(code) for code in codes])}
     parts = {
-        "cases": "\n".join(f"    case {code}: return {rows[code].cuda.formula};" for code in sorted(rows)),
+        "cases": "\n".join(f"    case {code}: {_case(rows[code])}" for code in sorted(rows)),
         "ways": "enum { TIMES, OVER, PLUS, LESS, MINUS };",  # of ``links``
     }
     text: str = text_of(Path(__file__).with_name(kernels.file), kernels.translated, cases=parts, head=HEAD)
     return text
+
+
+def _case(row: defined.Written) -> str:
+    """CUDA C that returns an operator of a and b; of a formula, token by token as ``defined.evaluated`` goes."""
+    if isinstance(row, ops.Operator):
+        return f"return {row.cuda.formula};"
+    lines, stack = [], []
+    for k, (kind, value) in enumerate(zip(row.kinds.tolist(), row.values.tolist(), strict=True)):
+        if kind == defined.OPERAND:
+            stack.append("ab"[value])
+            continue
+        if kind == defined.OPERATOR:
+            own = ops.BY_CODE[value]
+            operands = [stack.pop() for _ in range(own.arity)][::-1]
+            copies = "".join(f"const T {letter}_ = {name}; " for letter, name in zip("ab", operands, strict=False))
+            named = "".join(f"const T {letter} = {letter}_; " for letter in "ab"[: own.arity])
+            lines.append(f"T v{k}; {{ {copies}{{ {named}v{k} = {own.cuda.formula}; }} }}")
+        else:
+            lines.append(f"const T v{k} = __longlong_as_double({value}ull);")
+        stack.append(f"v{k}")
+    return f"{{ {' '.join(lines)} return {stack[0]}; }}"
