@@ -30,6 +30,7 @@ from exprkit.distributed import sharing
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.tasks import on_device
 from exprkit.distributed.threads import thread_of
+from exprkit.operators.defined import Written
 from exprkit.operators.ops import Operator
 from exprkit.regression import links
 from exprkit.regression.join import (
@@ -50,7 +51,7 @@ from exprkit.regression.on_device.programs import KernelFile, Programs
 from exprkit.runtime import slices
 
 
-def _with_inverses(operators: Sequence[Operator]) -> list[Operator]:
+def _with_inverses(operators: Sequence[Written]) -> list[Operator]:
     """What stands inside of a form, and what undoes it."""
     pairs = [(row, links.inverse(row)) for row in operators if row.arity == 1]
     found = [row for pair in pairs if pair[1] is not None for row in pair]
