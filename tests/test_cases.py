@@ -366,7 +366,7 @@ def test_fits_are_launched_by_their_tree(n_points, n_params, fast, itemsize, rar
     longest, costs = of.longest_rare if rare else of.longest, {}
     for one in rivals:
         needed, there = fits.registers_of(one, fast, rare), (1 << 16) // (32 * one.warps)
-        if needed > there and (itemsize == 8 or there < 128):
+        if needed > there and (itemsize == 8 or not fast or tangents == 4 or there < 128):
             continue  # it would spill much
         resident = max((1 << 16) // (32 * one.warps * needed), 1) * one.warps
         of_a_round = one.vectors + fits.DECODING * (1 + again * (one.vectors - 1))

@@ -46,7 +46,7 @@ ONE_BY_ONE = 0.5  # share of uncommon operators' instructions that are decoded f
 SHARE, SHARE_OF_FEW = 25, 1  # fits that a multiprocessor makes
 BLOCK_WARPS = 16, 12, 8, 0
 WARPS = 1, 2, 4, 8, 12, 16  # of a fit; those of 3 or 6 leave parts of a multiprocessor without work
-SPILLING = 1.2  # times: 16 warps of a kernel that needs 168 registers have 128, which keep all of them resident
+SPILLING = 1.2  # times: 16 warps of a fast kernel that needs 168 registers have 128, which keep all of them resident
 WARP_THREADS = 32
 SMALL, OWN, GLOBAL = range(3)  # where a block's arena is: in little shared memory, in much, in none
 ARENAS = "little shared memory", "shared memory", "global memory"
@@ -167,9 +167,13 @@ def resident_warps(shape: FitShape, fast: bool, rare: bool) -> int:
 
 
 def spills(shape: FitShape, fast: bool, rare: bool) -> bool:
-    """Whether a block has so many warps that a thread has fewer registers than it needs, but not many fewer."""
+    """Whether a block has so many warps that a thread has fewer registers than it needs, and gains by it all the same.
+
+    With four tangents, in ieee and in float64 it would spill up to a thousand bytes.
+    """
     of_a_thread = REGISTERS // (WARP_THREADS * shape.warps)
-    return shape.itemsize == 4 and 128 <= of_a_thread < registers_of(shape, fast, rare)
+    few = fast and shape.itemsize == 4 and shape.tangents <= 3
+    return few and 128 <= of_a_thread < registers_of(shape, fast, rare)
 
 
 def fit_times(fixed: FitVariants, tangents: int, n_points: Any, rare: bool) -> np.ndarray:
