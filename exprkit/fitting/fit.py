@@ -263,7 +263,7 @@ class FitProblem:
         self._max_iter = max_iter
         self._inner: tuple[Composition | Penalty, FitProblem] | None = None  # as what a loss of one's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
-        self._targets: dict[Any, _FitTarget] = {}  # by type
+        self._targets: dict[np.dtype, _FitTarget] = {}
 
     @property
     def on_gpu(self) -> bool:
@@ -359,12 +359,11 @@ class FitProblem:
 
     def _target(self, ev: Evaluator) -> _FitTarget:
         """What evaluators of this type are fitted to, checked; copied the first time."""
-        key = str(ev.dtype)
-        known = self._targets.get(key)
+        known = self._targets.get(ev.dtype)
         y, w = ev.target(self._y, self._weights, own=True) if known is None else known[:2]
         ev.check_complete(None if known else y, w)
         if known is None:
-            known = self._targets[key] = _FitTarget.of(ev, y, w, self._loss, self._delta, self._own is None)
+            known = self._targets[ev.dtype] = _FitTarget.of(ev, y, w, self._loss, self._delta, self._own is None)
         return known
 
     def _options(self, target: _FitTarget, lower: Any, upper: Any) -> Options:

@@ -45,6 +45,8 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
         init = inputs.on_host(there)
     if ones:
         first = np.broadcast_to(1.0, (1, *shape))  # a slice's are made where it is fitted
+        if not restarts:  # no memory that might be short
+            return first
     elif isinstance(init, str):
         one_of("init", init, STARTS)
         first = _random(seed, 0).standard_normal(shape)[None]
@@ -61,8 +63,6 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
             raise DataError(str(error).replace("params", "init", 1)) from None
     n_more = int(restarts) if first[0].size else 0  # without a parameter all starts are the same
     inputs.check_memory("the starts", (len(first) + n_more, *shape), first.dtype, "take fewer restarts or expressions")
-    if ones and not n_more:
-        return first
     starts = np.empty((len(first) + n_more, *shape))
     starts[: len(first)] = first
     for k in range(n_more):

@@ -130,6 +130,7 @@ def fits_of(shape: FitShape, many: bool, little: bool, warps: int) -> int:
     return max(1, warps // shape.warps) if several else 1
 
 
+@functools.lru_cache(maxsize=256)
 def fits_at_once(shape: FitShape, many: bool, little: bool, fast: bool, rare: bool) -> int:
     """How many fits a block makes that has as many warps as there are registers for."""
     needed = registers_of(shape, fast, rare) * WARP_THREADS

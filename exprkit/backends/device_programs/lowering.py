@@ -85,6 +85,9 @@ class Behind(Protocol):
     ) -> Sequence | None:
         """What starts it, of programs at these addresses, if they have no more words; None: not of such ones."""
 
+    def meanwhile(self) -> None:
+        """What the host does before it waits for them."""
+
     def ended(self) -> None:
         """The programs are there, and it has been found out."""
 
@@ -157,7 +160,7 @@ class Lowering:
             "n_vars": self.n_vars, "most_columns": self._most_columns,
         }, device)  # fmt: skip
         self._own_views: dict[int, Columns] = {}
-        self._sequences: dict[tuple[int, bool, Sequence | None], Sequence] = {}
+        self._sequences: dict[tuple[int, bool, Sequence | None], tuple[Sequence, Sequence]] = {}
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
         self._kernels = {name: device.kernel(name, settings, source(), **macros) for name in KERNELS}
 
@@ -223,7 +226,11 @@ class Lowering:
         supposed = tokens.n_tokens + n_exprs  # words: nearly always enough
         block = self._take_supposed(supposed, n_exprs)
         more = behind.begun(tokens, block.addresses, self._own["summary"], supposed) if behind and block else None
-        self._calls(blocks if n_exprs else 0, block is not None, more)()
+        start, wait = self._calls(blocks if n_exprs else 0, block is not None, more)
+        start()
+        if behind:
+            behind.meanwhile()
+        wait()
         summary = self._told.tolist()
         n_columns, counts = summary[N_COLUMNS], (summary[INSTRUCTIONS], summary[STEPS], summary[CONSTANTS])
         if n_columns > MAX_COLUMNS:
@@ -254,19 +261,19 @@ class Lowering:
         put(self._arguments, {**block.addresses, "most_words": words})
         return block
 
-    def _calls(self, blocks: int, emits: bool, more: Sequence | None) -> Sequence:
-        """Count and number the words of so many blocks and wait for that, with emitting them under way.
+    def _calls(self, blocks: int, emits: bool, more: Sequence | None) -> tuple[Sequence, Sequence]:
+        """What counts and numbers the words of so many blocks and emits them, and what waits for the numbers.
 
-        With ``more`` behind that, wait for all of it.
+        With ``more`` behind that, it waits for all of it.
         """
         key = blocks, emits, more
         if key not in self._sequences:
             if len(self._sequences) >= MOST_SIZES:
                 self._sequences.clear()
-            mark, wait = self.device.marking() if more is None else (Sequence(()), more.then(self.device.waiting()))
-            number = self._started(NUMBER, 1).then(mark)
-            calls = self._started(COUNT, blocks).then(number) if blocks else number
-            self._sequences[key] = (calls.then(self._started(EMIT, max(blocks, 1))) if emits else calls).then(wait)
+            mark, wait = self.device.marking() if more is None else (Sequence(()), self.device.waiting())
+            calls = self._started(COUNT, blocks).then(self._started(NUMBER, 1)) if blocks else self._started(NUMBER, 1)
+            others = [mark, *([self._started(EMIT, max(blocks, 1))] if emits else []), *([more] if more else [])]
+            self._sequences[key] = calls.then(*others), wait
         return self._sequences[key]
 
     def _columns(self, n: int) -> Columns:

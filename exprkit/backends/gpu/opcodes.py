@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -141,6 +141,7 @@ def operator_traits(operators: str) -> np.ndarray:
     return traits
 
 
+@lru_cache(maxsize=64)
 def traits_of(mask: int) -> CodeTraits:
     """What the bits of all operators in use say, one of each."""
     size = sum(row.cuda.code_bytes for k, row in enumerate(_sized()) if mask & HEAVY << (1 + k))

@@ -313,6 +313,11 @@ class Preparation:
             self._both[walk, count] = walk.then(count)
         return self._both[walk, count]
 
+    def meanwhile(self) -> None:
+        """Look at the tokens for what fits ask next: a population keeps the answers."""
+        for name in ("all_valid", "max_params", "has_wide_constants"):
+            getattr(self._pop, name)
+
     def ended(self) -> None:
         """Take what the device has told."""
         assert self._begun is not None
@@ -355,7 +360,13 @@ def batches_like(launcher: Launcher, others: list[FitBatch], rows: bool, few: bo
 
 
 def _batch(group: Group, members: Any, sizes: dict[str, int]) -> FitBatch:
-    return FitBatch(*group, members, arena_of(group.shape, many=group.many, **needs_of(sizes)), sizes)
+    return FitBatch(*group, members, _arena(group, tuple(sizes.items())), sizes)
+
+
+@functools.lru_cache(maxsize=1024)
+def _arena(group: Group, sizes: tuple[tuple[str, int], ...]) -> dict[str, int]:
+    """Where things are in a block's memory: the next population's sizes are mostly the last one's."""
+    return arena_of(group.shape, many=group.many, **needs_of(dict(sizes)))
 
 
 def _sizes(most: list[int]) -> dict[str, int]:

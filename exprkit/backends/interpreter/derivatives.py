@@ -12,6 +12,7 @@ a launch or a few (``batches``), whatever the number of its iterations.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ from exprkit.backends.precision import Precision, precision
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.operators.defined import table_of_rows
-from exprkit.runtime.calls import STREAM, DriverCall
+from exprkit.runtime.calls import STREAM, DriverCall, Sequence
 from exprkit.runtime.device_memory import Allocation, ArraySpec, LockedRoom
 
 WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, at a time
@@ -143,7 +144,9 @@ class Derivatives:
         for k, some in enumerate(_parts(starts, at_once)):
             self._fit_some(some, terms, options.kind, results, int(k > 0), beside)
         if in_float64:
-            ended, is_clean = results.first("status").copy(), n_starts == 1
+            ended, is_clean = results.places(0)["status"], n_starts == 1
+            if n_starts > at_once:  # the best of some are chosen before others have asked how float32's ended
+                ended = results.first("status").copy()
             other, again_y, again_weights = in_float64()
             terms = other._terms(again_y, again_weights, options) | {"ended": ended}
             for some in _parts(starts, at_once):
@@ -354,20 +357,18 @@ class FitResults:
 
     def on_host(self, room: LockedRoom) -> Fitted:
         """The same in the host's memory: parts of one array, which few come to by way of a page-locked ``room``."""
-        lengths = [self._length(name, 1) for name in PARTS]
-        ends = np.cumsum([-(-part.n_bytes(n) // 16) * 16 for part, n in zip(PARTS.values(), lengths, strict=True)])
-        starts, calls = (0, *ends[:-1].tolist()), []
-        memory = np.empty(int(ends[-1]), np.uint8)
-        place = room.shaped(memory.shape, memory.dtype) if memory.nbytes <= MOST_LOCKED else memory
-        for (name, part), n, start in zip(PARTS.items(), lengths, starts, strict=True):
-            there, here = self._block.addresses[name], self._device.pointer(place) + start
-            calls += [self._device.copying(there, here, part.n_bytes(n))] if n else []
-        self._device.sequence([*calls, *self._device.waiting().calls])()
+        sizes = [part.n_bytes(self._length(name, 1)) for name, part in PARTS.items()]
+        *starts, n_bytes = itertools.accumulate((-(-size // 16) * 16 for size in sizes), initial=0)
+        memory = np.empty(n_bytes, np.uint8)
+        place = room.shaped(memory.shape, memory.dtype) if n_bytes <= MOST_LOCKED else memory
+        here, there = self._device.pointer(place), self._block.addresses.values()
+        copies = tuple(zip(there, (here + start for start in starts), sizes, strict=True))
+        _copying(self._device, copies)()
         if place is not memory:
             memory[...] = place
         params, loss, iterations, status, evaluations = (
-            memory[start : start + part.n_bytes(n)].view(part.dtype)
-            for part, n, start in zip(PARTS.values(), lengths, starts, strict=True)
+            memory[start : start + size].view(part.dtype)
+            for part, size, start in zip(PARTS.values(), sizes, starts, strict=True)
         )
         params = params.reshape(self._n_exprs, self._max_params)
         return Fitted(params, loss, iterations, status, int(evaluations.sum()))
@@ -392,6 +393,13 @@ class FitResults:
         """Make all rows but the first those of no fit."""
         for name, number in (("loss", np.nan), ("evaluations", 0)):
             self._all(name)[self._n_exprs :] = number
+
+
+@functools.lru_cache(maxsize=64)  # fits of one size and the next get the same memory again
+def _copying(device: Any, copies: tuple[tuple[int, int, int], ...]) -> Sequence:
+    """What copies from address to address so many bytes each, to the host, and waits for that."""
+    calls = [device.copying(*copy) for copy in copies if copy[-1]]
+    return device.sequence([*calls, *device.waiting().calls])
 
 
 _blank: dict[tuple[Any, ...], FitResults | None] = {}  # by device and size; None: asked for once
