@@ -142,18 +142,15 @@ def test_a_pool_on_a_device_holds_their_values(name, emulated):
     np.testing.assert_allclose(fetched(there.values)[:300], host.values[:300], rtol=1e-13)
 
 
-@pytest.mark.parametrize("name", ["swish", "soft"])
-def test_a_search_on_a_device_breeds_and_finds_them(name, on_a_gpu):
-    inner = X[:, 0] * X[:, 1]
-    y = 2 * {"swish": swish(inner), "soft": np.log1p(np.exp(inner))}[name] + 1 + 0.05 * RANDOM.standard_normal(200)
-    model = found(y, unary_operators=[name], binary_operators=["+", "*"], backend="cuda", niterations=2,
+def test_a_search_on_a_device_breeds_and_finds_them(on_a_gpu):
+    y = 2 * swish(X[:, 0] * X[:, 1]) + 1 + 0.05 * RANDOM.standard_normal(200)
+    model = found(y, unary_operators=["swish"], binary_operators=["+", "*"], backend="cuda", niterations=2,
                   population_size=40, timeout_in_seconds=200)  # fmt: skip
     assert model.score(X, y) > 0.98
-    assert f"{name}(" in " ".join(model.equations_["equation"])
+    assert "swish(" in " ".join(model.equations_["equation"])
 
 
-@pytest.mark.parametrize("name", ["swish", "soft"])
-def test_every_function_up_to_a_size_on_a_device(name, on_a_gpu):
-    y = 2 * (swish(X[:, 0]) if name == "swish" else np.log1p(np.exp(X[:, 0]))) + 0.01 * RANDOM.standard_normal(200)
-    search = ek.exhaustive_search(X, y, max_nodes=4, operators=["*", name], progress=False, backend="cuda")
-    assert f"{name}(x1)" in search.equations["text"][0]
+def test_every_function_up_to_a_size_on_a_device(on_a_gpu):
+    y = 2 * np.log1p(np.exp(X[:, 0])) + 0.01 * RANDOM.standard_normal(200)
+    search = ek.exhaustive_search(X, y, max_nodes=4, operators=["*", "soft"], progress=False, backend="cuda")
+    assert "soft(x1)" in search.equations["text"][0]
