@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from counting_device import CALLS, CountingDevice
+from counting_device import CALLS, CountingDevice, CountingSequence
 from emulated_device import address, compiler, driver
 
 import exprkit as ek
@@ -286,3 +286,30 @@ def test_programs_of_float64_are_there_before_the_device_fits(there, monkeypatch
         ek.FitProblem(X, Y, backend="cuda", max_iter=3).fit(ek.parse([f"p1 + {number} * x1"]))
         assert [name for name, _ in made] == [*before, "_launch_all", "_launch_all"]
         assert [dtype for name, dtype in made if name == "_launch_all"] == ["float32", "float64"]
+
+
+def test_what_fits_ask_of_tokens_is_known_before_anybody_waits_for_programs(there, monkeypatch):
+    problem, pop, known = ek.FitProblem(X, Y, backend="cuda", max_iter=3), ek.parse(["p1 + 0.1 * x1", "p1 * p2"]), []
+    problem.fit(FITTED[0])
+    make_all = CountingSequence.__call__
+
+    def noted(self):
+        known.extend([set(pop.__dict__)] if "waiting" in [call.name for call in self.calls] else [])
+        make_all(self)
+
+    monkeypatch.setattr(CountingSequence, "__call__", noted)
+    problem.fit(pop)
+    assert known[0] >= {"all_valid", "max_params", "has_wide_constants"}
+
+
+def test_fits_that_float32_spoils_begin_anew_from_all_starts_however_many_go_at_once(there, monkeypatch):
+    pop = ek.parse(["p1 + 1e30 * exp(p2) * x1 * 1e20", "p1 * x1 + p2", "(p1 * 1e25)^2 + p2 * x1"])
+    starts = np.random.default_rng(5).uniform(-1, 1, (4, len(pop), 2))
+    found = []
+    for most in (derivatives.WORK_BYTES, 1):
+        monkeypatch.setattr(derivatives, "WORK_BYTES", most)
+        fitted = ek.FitProblem(X, Y, backend="cuda", max_iter=5).fit(pop, init=starts)
+        found.append([fitted.params, fitted.loss, fitted.status, fitted.iterations])
+        assert fitted.n_evaluations
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

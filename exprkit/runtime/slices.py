@@ -69,8 +69,10 @@ def short(offsets: np.ndarray, threads: int | None = None, least: int = LEAST, m
 
 def even(n: int, threads: int | None = None, least: int | None = None) -> Cuts:
     """Slices of n things of the same size; ``least``: of a slice, by default ``LEAST``."""
-    threads = min(threads or machine.cores(), MOST_THREADS)
-    n_slices = max(1, min(threads, n // (LEAST if least is None else least)))
+    n_slices = n // (LEAST if least is None else least)
+    if n_slices < 2:  # to ask for the cores takes longer than much that is done with few
+        return [(0, n)]
+    n_slices = max(1, min(threads or machine.cores(), MOST_THREADS, n_slices))
     edges = [n * k // n_slices for k in range(n_slices + 1)]
     return list(itertools.pairwise(edges))
 
