@@ -247,9 +247,10 @@ def test_published_kernels_keep_to_their_limits(root):
     assert len({tuple(row[name] for name in ptxas_cases.FIELDS[:5]) for row in rows}) == len(rows) > 1_300
     for row in rows:
         registers, limit, spilled = (int(row[name]) for name in ("registers", "limit", "spilled"))
-        most = (360 if " b512 " in row["variant"] else 190) if row["task"] == "fit" else 40  # 512: 16 warps a fit
+        has_16_warps = row["task"] == "fit" and " b512 " in row["variant"]  # with fewer registers than they need
+        most = 360 if has_16_warps else 190 if row["task"] == "fit" else 40
         assert registers <= limit <= 255 and spilled <= most, row
-        assert not row["needed"] or int(row["needed"]) <= limit
+        assert not row["needed"] or int(row["needed"]) <= limit or has_16_warps
 
 
 def test_what_is_asked_wrongly_is_told():
