@@ -44,6 +44,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -65,7 +66,7 @@ from exprkit.regression.join import Partners
 from exprkit.regression.nonlinear import templates
 from exprkit.regression.nonlinear.curves import curves
 from exprkit.regression.nonlinear.factored import factored
-from exprkit.regression.nonlinear.growth import Functions, grown, left_out_errors, unlike
+from exprkit.regression.nonlinear.growth import Functions, Growing, unlike
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
@@ -140,9 +141,6 @@ class Discovery:
         self._evolution: Evolution | None = None
         self._begun: Halfway | None = None
         self._done = 0  # stages
-        self._functions: Functions | None = None  # that formulas are grown by
-        self._grown: set[Expression] = set()
-        self._left_out: dict[Expression, float] = {}  # errors at rows left out
         self.simpler = Simpler(self)
 
     @property
@@ -156,10 +154,10 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        late = self._device is not None  # which has seconds' worth of pools that the host has not
-        stages = [self.begin, self.join, self.group, self.join_three, self.curve, self.single, *[self.grow][late:],
-                  self.sum, self.nest, self.join_more, *[self.grow][: late], self.sum_within, self.nest_more,
-                  self.regress, self.evolve]  # fmt: skip
+        stages = [self.begin, self.join, self.group, self.join_three, self.curve, self.single, self.sum, self.nest,
+                  self.join_more, self.sum_within, self.nest_more, self.regress, self.evolve]  # fmt: skip
+        # a GPU has seconds' worth of pools that the host has not
+        stages.insert(stages.index(self.sum if self._device is None else self.sum_within), self.grow)
         if self._device is not None:
             self._device.use()  # a thread of its own begins with the first one
         self.budget.keep_back(effort.FINISH)
@@ -301,56 +299,30 @@ class Discovery:
 
     def grow(self) -> None:
         """Formulas of the front with one function more at any node, fitted, in a part of the time."""
-        if self._most and self.front.least > effort.NOISY * self.usual_loss:
-            self._grow(self.budget.part(effort.GROWTH))
-
-    def _grow(self, is_over: Callable[[], bool]) -> None:
-        """Some at a time: those that are shortest to describe, and the smallest that have not been grown."""
-        if self._functions is None:
-            self._functions = self._functions_to_add(self.some)
-        for _ in range(effort.GROWN):
-            every = [one.expression for one in self.front.by_nats() if one.expression not in self._grown]
-            chosen = list(dict.fromkeys([*every[:2], *sorted(every, key=lambda one: one.n_tokens)[:2]]))
-            made: list[Expression] = []
-            for one in chosen:
-                self._grown.add(one)
-                made += grown(
-                    one, self._functions, self._for_squares(self.some), self.settings.maxsize, self.budget.check
-                )
-            for k in range(0, len(made), 64):
-                self._offer_fitted(self.allowed(made[k : k + 64]))
+        if not self._most or self.front.least <= effort.NOISY * self.usual_loss:
+            return
+        is_over = self.budget.part(effort.GROWTH)
+        growing = Growing(self.front, self._functions_to_add(self.some))
+        rounds = growing.rounds(lambda: self._for_squares(self.some), self.budget.check)
+        for made in itertools.islice(rounds, effort.GROWN):
+            for k in range(0, len(made), effort.FITTED_AT_ONCE):
+                best = self._best_fitted(self.allowed(made[k : k + effort.FITTED_AT_ONCE]))
+                self.offer(growing.better(best, self._for_squares(self.some), self.settings.threads))
                 self.budget.check()
             self._look()
-            if is_over() or not chosen:
+            if is_over():
                 return
 
-    def _offer_fitted(self, formulas: list[Expression]) -> None:
-        """Those that are good enough once they are fitted, in their shortest form."""
+    def _best_fitted(self, formulas: list[Expression]) -> list[Expression]:
+        """Those that may enter the front once they are fitted, in their shortest form."""
         if not formulas:
-            return
+            return []
         pop, starts = constants.as_parameters(parse(formulas))
         self.budget.count(len(pop))
         found = constants.as_constants(pop, self._fitted(pop, np.where(np.isnan(starts), 0.0, starts)))
         with np.errstate(all="ignore"):
             values = Evaluator(found, self._many.X, "cpu", dtype="float64", threads=self.settings.threads).evaluate()
-        best = self._best_of(found, self._goal_of_many.losses(values), effort.SHORTER)
-        self.offer(self._good_when_left_out(best))
-
-    def _good_when_left_out(self, formulas: list[Expression]) -> list[Expression]:
-        """Those that predict rows left out better than all that is shorter, by more than an accident would."""
-        if not formulas:
-            return []
-        entries = self.front.entries()
-        new = [one for one in (*formulas, *(entry.expression for entry in entries)) if one not in self._left_out]
-        errors = left_out_errors(new, self._for_squares(self.some), self.settings.threads) if new else ()
-        self._left_out.update(zip(new, errors, strict=True))
-        assert self._functions is not None
-        chosen_from = np.array([one.n_tokens * len(self._functions.trees) for one in formulas])
-        share = np.exp(-2 / self.sample.total * np.log(chosen_from))  # what the best of so many gains by accident
-        least = np.minimum.accumulate([np.inf, *(self._left_out[entry.expression] for entry in entries)])
-        place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas])
-        return [one for one, k, s in zip(formulas, place.tolist(), share.tolist(), strict=True)
-                if self._left_out[one] < s * least[k]]
+        return self._best_of(found, self._goal_of_many.losses(values), effort.SHORTER)
 
     def _functions_to_add(self, sample: Sample) -> Functions:
         """The number 1, simple functions of a pool, and such with a number inside."""
@@ -462,8 +434,8 @@ class Discovery:
                 pool, self._for_squares(few), around, settings.maxsize, inside, settings.rules, threads, go_on
             )
             self.budget.count(len(pool))
-            for k in range(0, len(found), 64):
-                self.offer(self.refitted(found[k : k + 64]))
+            for k in range(0, len(found), effort.FITTED_AT_ONCE):
+                self.offer(self.refitted(found[k : k + effort.FITTED_AT_ONCE]))
                 self.budget.check()
             self._look()
 

@@ -20,6 +20,8 @@ comes into a kernel but what ``exprkit.operator`` was given as ``cuda=``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from exprkit.backends.gpu import opcodes
@@ -48,10 +50,8 @@ def function(tokens: Tokens, operators: str) -> str | None:
     lines: list[str] = []
 
     def applied(row: ops.Operator, operands: list[str]) -> str:
-        parameters = ", ".join(f"T {x}" for x in "ab"[: row.arity])
         name = f"v{len(lines) + 1}"
-        formula = opcodes.formula(row, operators)
-        lines.append(f"const T {name} = []({parameters}) -> T {{ return {formula}; }}({', '.join(operands)});")
+        lines.append(f"const T {name} = {call(row, operators, operands)};")
         return name
 
     def power(row: ops.Operator, base: str, exponent: float) -> str | None:
@@ -60,13 +60,20 @@ def function(tokens: Tokens, operators: str) -> str | None:
         return power_of(applied(ops.BY_CODE[ops.ABS], [base]) if row.code == ops.POWABS else base, exponent, applied, 2)
 
     names = ["f", *(f"read[{k}]" for k in range(n_columns))]
-    result = written(tokens, names, _number, applied, whole_powers=operators == "fast", power=power)
+    result = written(tokens, names, number, applied, whole_powers=operators == "fast", power=power)
     at_once = ONE if any(opcodes.is_long(row, operators) for row in used) else WHOLE
     body = "\n".join(f"    {line}" for line in (*lines, f"return {result};"))
     head = "INLINE T text_loss(T f, const T (&read)[TARGETS])"
     return f"constexpr int AT_ONCE = {at_once};\n{head}\n{{\n{body}\n}}"
 
 
-def _number(number: float) -> str:
-    named = repr(number) if np.isfinite(number) else f"__longlong_as_double({np.float64(number).view(np.int64)}LL)"
+def call(row: ops.Operator, operators: str, operands: Sequence[str]) -> str:
+    """CUDA C of an operator with operands."""
+    parameters = ", ".join(f"T {x}" for x in "ab"[: row.arity])
+    return f"[]({parameters}) -> T {{ return {opcodes.formula(row, operators)}; }}({', '.join(operands)})"
+
+
+def number(value: float) -> str:
+    """CUDA C of a number, with all of its bits."""
+    named = repr(value) if np.isfinite(value) else f"__longlong_as_double({np.float64(value).view(np.int64)}LL)"
     return f"T({named})"

@@ -638,10 +638,9 @@ def _refuse_without_cuda(operators: tuple[defined.Written, ...]) -> None:
     """An error for an operator whose code no kernel of a search on a GPU can hold."""
     for row in operators:
         codes = [row.code] if isinstance(row, ops.Operator) else row.values[row.kinds == defined.OPERATOR].tolist()
-        for own in (ops.BY_CODE[code] for code in codes):
-            if not own.cuda.formula:
-                uses = "" if own is row else f", which {row.name!r} uses,"
-                raise ArgumentError(
-                    f"{own.name!r}{uses} has no CUDA text, so that no search on a GPU can use it; take backend='cpu', "
-                    "or define it with code: ek.operator(name, numpy=…, cuda=…, derivative=…)"
-                )
+        for name in defined.without_cuda(codes):
+            uses = "" if name == row.name else f", which {row.name!r} uses,"
+            raise ArgumentError(
+                f"{name!r}{uses} has no CUDA text, so that no search on a GPU can use it; take backend='cpu', or "
+                "define it with code: ek.operator(name, numpy=…, cuda=…, derivative=…)"
+            )

@@ -38,6 +38,7 @@ from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_parameters
+from exprkit.regression.front import Front
 from exprkit.regression.polish import Tree, expression_of, nodes, tree_of
 from exprkit.regression.sample import Sample
 from exprkit.runtime.jit import compiled
@@ -158,6 +159,44 @@ def left_out_errors(formulas: list[Expression], sample: Sample, threads: int | N
                 left = np.maximum(1 - (_orthonormal(columns) ** 2).sum(axis=1), LEAST_LEFT)
                 errors[i] = ((rest[i] / left) ** 2).sum()
     return errors
+
+
+class Growing:
+    """Growth of a front's formulas, round after round.
+
+    Parameters
+    ----------
+    front : Front
+    functions : Functions
+    """
+
+    def __init__(self, front: Front, functions: Functions) -> None:
+        self._front, self._functions = front, functions
+        self._grown: set[Expression] = set()
+        self._left_out: dict[Expression, float] = {}  # errors at rows left out
+
+    def rounds(self, sample: Callable[[], Sample], go_on: Callable[[], None]) -> Iterator[list[Expression]]:
+        """What some formulas of the front grow to, those that are shortest to describe and the smallest, each once."""
+        while every := [one.expression for one in self._front.by_nats() if one.expression not in self._grown]:
+            chosen = dict.fromkeys([*every[:2], *sorted(every, key=lambda one: one.n_tokens)[:2]])
+            self._grown.update(chosen)
+            found = (grown(one, self._functions, sample(), self._front.maxsize, go_on) for one in chosen)
+            yield [formula for some in found for formula in some]
+
+    def better(self, formulas: list[Expression], sample: Sample, threads: int | None) -> list[Expression]:
+        """Those that predict rows left out better than all that is shorter, by more than an accident would."""
+        if not formulas:
+            return []
+        entries = self._front.entries()
+        new = [one for one in (*formulas, *(entry.expression for entry in entries)) if one not in self._left_out]
+        errors = left_out_errors(new, sample, threads) if new else ()
+        self._left_out.update(zip(new, errors, strict=True))
+        chosen_from = np.array([one.n_tokens * len(self._functions.trees) for one in formulas])
+        share = np.exp(-2 / self._front.rows * np.log(chosen_from))  # what the best of so many gains by accident
+        least = np.minimum.accumulate([np.inf, *(self._left_out[entry.expression] for entry in entries)])
+        place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas])
+        return [one for one, k, s in zip(formulas, place.tolist(), share.tolist(), strict=True)
+                if self._left_out[one] < s * least[k]]
 
 
 # ── what is known of a formula ──

@@ -16,9 +16,9 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import threading
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ KERNELS = KernelFile(
     "join.cu", layout.JoinArguments, (find_signature, is_repeated, smallest_of, partner_of), _with_inverses
 )
 PARTS = 2  # of a GPU's share: who is done first takes what is left
-AHEAD = 2  # forms that GPUs look up while pairs of one before are looked at
+AHEAD = 2  # forms that GPUs look up at a time
 FEWEST = 1 << 20  # functions of a part: fewer are looked up in a millisecond
 HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
 
@@ -143,17 +143,11 @@ class DevicePartners:
         if sharing.gpus() is None:
             yield from ((form, self.of(y, form)) for form in forms)
             return
-        waiting: deque[tuple[Form, Future[Pairs]]] = deque()
+        forms = tuple(forms)
+        contexts = [contextvars.copy_context() for _ in forms]  # a thread enters each once
         with ThreadPoolExecutor(AHEAD, "exprkit forms") as ahead:
-            try:
-                for form in (*forms, *[None] * AHEAD):
-                    if form is not None:
-                        waiting.append((form, ahead.submit(contextvars.copy_context().run, self.of, y, form)))
-                    if len(waiting) > AHEAD or (waiting and form is None):
-                        first, pairs = waiting.popleft()
-                        yield first, pairs.result()
-            finally:
-                ahead.shutdown(wait=False, cancel_futures=True)
+            found = ahead.map(lambda context, form: context.run(self.of, y, form), contexts, forms)
+            yield from zip(forms, found, strict=True)
 
     def of(self, y: np.ndarray, form: Form) -> Pairs:
         """The pairs that make y in this form."""

@@ -16,12 +16,17 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from exprkit.backends import load
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.launch import fill
+from exprkit.backends.gpu.loss_code import call, number
+from exprkit.backends.loss_tokens import written
 from exprkit.backends.precision import precision
 from exprkit.operators import defined, ops
+from exprkit.text.tokens import OPERATOR, VARIABLE
 
 THREADS = 128  # of a block
 HEAD = "gpu/common.cu", "gpu/arithmetic.cu"
@@ -109,21 +114,15 @@ def _source(kernels: KernelFile, codes: tuple[int, ...]) -> str:
 
 
 def _case(row: defined.Written) -> str:
-    """CUDA C that returns an operator of a and b; of a formula, token by token as ``defined.evaluated`` goes."""
+    """CUDA C that returns an operator of a and b; of a formula, one operator of the table after the other."""
     if isinstance(row, ops.Operator):
         return f"return {row.cuda.formula};"
-    lines, stack = [], []
-    for k, (kind, value) in enumerate(zip(row.kinds.tolist(), row.values.tolist(), strict=True)):
-        if kind == defined.OPERAND:
-            stack.append("ab"[value])
-            continue
-        if kind == defined.OPERATOR:
-            own = ops.BY_CODE[value]
-            operands = [stack.pop() for _ in range(own.arity)][::-1]
-            copies = "".join(f"const T {letter}_ = {name}; " for letter, name in zip("ab", operands, strict=False))
-            named = "".join(f"const T {letter} = {letter}_; " for letter in "ab"[: own.arity])
-            lines.append(f"T v{k}; {{ {copies}{{ {named}v{k} = {own.cuda.formula}; }} }}")
-        else:
-            lines.append(f"const T v{k} = __longlong_as_double({value}ull);")
-        stack.append(f"v{k}")
-    return f"{{ {' '.join(lines)} return {stack[0]}; }}"
+    lines: list[str] = []
+
+    def applied(own: ops.Operator, operands: list[str]) -> str:
+        lines.append(f"const T v{len(lines)} = {call(own, 'ieee', operands)};")
+        return f"v{len(lines) - 1}"
+
+    tokens = np.array([VARIABLE] * row.arity + [OPERATOR]), np.array([*range(row.arity), row.code])
+    result = written(tokens, "ab", number, applied)
+    return f"{{ {' '.join(lines)} return {result}; }}"
