@@ -643,6 +643,6 @@ def _make_ready(device: Any, settings: Precision, itemsize: int) -> None:
     wanted = [nvrtc.Wanted(CHOICE, text, common) for text in texts]
     for size in {itemsize, 8}:
         macros = {"REAL": REAL[size], **common}
-        wanted.append(nvrtc.Wanted(settings, lowering.source(), macros))
+        wanted.append(nvrtc.Wanted(lowering.COMPILED_AS, lowering.source(), macros))
         wanted.append(nvrtc.Wanted(settings, opcodes.source(settings.operators), {**macros, "SUPPORT": 1}))
     device.make_ready(wanted)
