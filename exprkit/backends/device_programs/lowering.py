@@ -56,7 +56,7 @@ MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratc
 SCRATCH_BYTES = 512 << 20
 KEPT_BYTES = 32 << 20
 BYTES_OF_A_NODE = 80  # of a thread's scratch memory: lowering.cu
-COMPILED_AS = precision("ieee")  # whatever the settings: constants are rounded as on the host, the rest is whole numbers
+COMPILED_AS = precision("ieee")  # whatever the settings: constants are rounded as on the host
 KERNELS = COUNT, NUMBER, EMIT = "count_words", "number_words", "emit_words"
 MOST_SUPPOSED = 1 << 21  # words that there is room for before they are counted
 MOST_SIZES = 64  # of populations whose launches are kept
