@@ -60,7 +60,7 @@ KERNELS = KernelFile(
     "join.cu", layout.JoinArguments, (find_signature, is_repeated, smallest_of, partner_of), _with_inverses
 )
 PARTS = 2  # of a GPU's share: who is done first takes what is left
-AHEAD = 3  # forms that GPUs look up at a time
+AHEAD = 2  # forms that GPUs look up at a time
 FEWEST = 1 << 20  # functions of a part: fewer are looked up in a millisecond
 HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
 
