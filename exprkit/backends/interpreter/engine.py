@@ -604,7 +604,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         return found
 
     def _sizes(self, programs: Programs, n_items: int, n_columns: int) -> Sizes:
-        return Sizes(self.n_points, n_items, n_columns, programs.n_slots, int(programs.code.bulky))
+        bulky = programs.code.bulky and self.dtype.itemsize == 4  # of float64 it is not known
+        return Sizes(self.n_points, n_items, n_columns, programs.n_slots, int(bulky))
 
     def _powers(self, programs: Programs) -> bool:
         """Whether the kernel has the code of the operators that need many registers."""
