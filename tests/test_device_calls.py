@@ -150,6 +150,56 @@ def test_a_loss_again_from_the_host_waits_once(there):
     assert made == LAUNCHES | {"waiting": 1}
 
 
+def test_losses_at_few_points_are_two_launches(there):
+    """Sums for the host are taken there by a third, so that those of neighbours go together."""
+    rows, few = {"make_immediates": 1, "interpret": 1}, slice(0, 7)  # in one tile
+    ev, host = (ek.Evaluator(POP[:-1], place(X[few]), "cuda", dtype="float64") for place in (there, np.asarray))
+    params, y, out = map(there, (PARAMS[:-1], Y[few], np.zeros(len(POP) - 1)))
+    for _ in range(3):
+        ev.loss(params, y, out=out)
+        wanted = host.loss(PARAMS[:-1], Y[few])
+        np.testing.assert_array_equal(gpu.fetched(out), wanted)
+    np.testing.assert_allclose(wanted, ek.Evaluator(POP[:-1], X[few], "cpu", dtype="float64").loss(PARAMS[:-1], Y[few]))
+    assert calls(lambda: ev.loss(params, y, out=out)) == rows
+    assert calls(lambda: host.loss(PARAMS[:-1], Y[few])) == rows | {"add_segments": 1, "waiting": 1}
+
+
+def test_a_loss_asked_for_again_is_looked_at_where_anything_is_another_one(there):
+    pop, params, few = POP[:-1], PARAMS[:-1], slice(0, 20)
+    other, sets = params[::-1].copy(), np.stack([params, params + 1])
+    asks = [
+        {}, {"kind": "mse"}, {}, {"weights": W[few]}, {"y": Y[few] + 1}, {"params": other}, {"params": sets},
+        {"kind": "sae"}, {"kind": "correlation"}, {"kind": "max"},
+        {"params": params.astype("float32")}, {"columns": {"s": W[few]}, "kind": "f * s"},
+    ]  # fmt: skip
+    for place in (np.asarray, there):
+        ev = ek.Evaluator(pop, place(X[few]), "cuda", dtype="float64")
+        y, out = place(Y[few]), place(np.zeros(len(pop)))
+
+        def ask(ev, params, how, y=y, place=place):
+            given = {name: place(one) if isinstance(one, np.ndarray) else one for name, one in how.items()}
+            return gpu.fetched(ev.loss(given.pop("params", params), given.pop("y", y), **given))
+
+        wanted = [ask(ek.Evaluator(pop, place(X[few]), "cuda", dtype="float64"), place(params), how) for how in asks]
+        own = place(params)
+        for how, sums in zip(asks, wanted, strict=True):
+            for again in ({}, how, {}, how, how, how):
+                np.testing.assert_array_equal(ask(ev, own, again), wanted[0] if again == {} else sums)
+            assert ev.loss(own, y, out=out) is out
+            np.testing.assert_array_equal(gpu.fetched(out), wanted[0])
+        for wrong in ({"params": own[:3]}, {"y": y[:3]}, {"kind": "nothing"}, {"out": place(np.zeros(3))}):
+            for _ in range(2):
+                ask(ev, own, {})
+            assert ev._again is not None
+            with pytest.raises(ek.errors.DataError):
+                ev.loss(**{"params": own, "y": y, **wrong})
+        for change, given in ((ev.update, pop[::-1]), (ev.update, pop), (ev.engine.using, None)):
+            change(given)
+            fresh = ek.Evaluator(ev.pop, place(X[few]), "cuda", dtype="float64")
+            for _ in range(4):
+                np.testing.assert_array_equal(ask(ev, own, {}), ask(fresh, own, {}))
+
+
 def test_many_losses_for_the_host_are_copied(there, monkeypatch):
     monkeypatch.setattr(loss_step, "MOST_WRITTEN", 8)
     ev = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")

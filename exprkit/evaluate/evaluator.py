@@ -40,7 +40,7 @@ from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
 from exprkit.evaluate.loss_target import LossTarget
-from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, losses_at, own_losses, slopes_at
+from exprkit.evaluate.losses import LOSSES, OwnLoss, RepeatedLoss, is_own, losses_at, own_losses, slopes_at
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -158,6 +158,8 @@ class Evaluator:
         self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
         self._goal: LossTarget | None = None  # the y and the weights that were checked last
+        self._again: RepeatedLoss | None = None  # the loss that was asked for last
+        self._asked: Any = None  # the population that one was asked for of
         self._with_slopes: Any = None  # the population whose operators were found to have derivatives
         self._complete: list[Any] = []  # the y that were looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
@@ -203,7 +205,7 @@ class Evaluator:
         known, self._n_operators = self._n_operators, defined.count()
         if known != self._n_operators or not self.engine.update(inputs.written_out(new)):
             self.engine = self._make_engine(new)
-        self.pop, self._other = new, other
+        self.pop, self._other, self._again = new, other, None
         if self._gaps.columns:  # it may use other columns
             self._complete = []
 
@@ -305,6 +307,10 @@ class Evaluator:
             If ``params``, ``y``, ``weights`` or ``out`` does not fit, or values are missing: y or a column of X that
             the population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
         """
+        if self._again is not None and count_nonfinite is False and columns is None and link is None:
+            losses = self._again(params, y, kind, weights, out)
+            if losses is not None:
+                return losses
         if (ev := self._for_sums()) is not self:
             return ev.loss(params, y, kind, weights, count_nonfinite, out, columns=columns, link=link)
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
@@ -517,6 +523,12 @@ class Evaluator:
         X = inputs.with_columns(self.X[rows], columns, self.dtype)
         own = self._settings, self.dtype, self.threads, self.n_steps
         return Evaluator(pop, X, self.backend, *own, **self._options)
+
+    def remember(self, again: Callable[[], RepeatedLoss | None]) -> None:
+        """A loss may be asked for again: of a population that one was asked for of before, it will be."""
+        if self._asked is self.pop:
+            self._again = again()
+        self._asked = self.pop
 
     def total(self, w: Any) -> Any:
         """The sum of the weights ``w``; kept on the device if weights and losses are there, so that nothing waits."""

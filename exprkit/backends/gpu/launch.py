@@ -249,6 +249,14 @@ class Launcher:
             n_items=n_items, partials=partials, n_segments=n_segments, add_to_sums=int(add),
         )  # fmt: skip
 
+    def handing_over(self, n_items: int, sums: Any) -> Launch:
+        """The launch that takes whole sums to another place, those of neighbours together, as the bus likes them."""
+        kernel, threads = self.support("add_segments", REAL=REAL[8], ADDERS=1), THREADS_BESIDE["add_segments"]
+        return self.launch(
+            kernel, (-(-n_items // threads), 1), threads, overlaps=True, n_items=n_items, partials=sums, n_segments=1,
+            add_to_sums=0,
+        )  # fmt: skip
+
     def rounding(self, n: int, fraction: int) -> Launch:
         """The launch that rounds so many results to 16 bits, so many of them behind the point."""
         blocks = -(-n // (THREADS if self.device.lanes > 1 else 1))
