@@ -278,7 +278,7 @@ def test_a_new_population_waits_twice(there):
 
     generation()
     made = calls(generation)
-    kernels = "check_tokens", "count_words", "number_words", "emit_words", "make_columns", "cut_chunks", *LAUNCHES
+    kernels = "check_tokens", "count_words", "number_words", "settle_words", "make_columns", "cut_chunks", *LAUNCHES
     memory = {"the population": 1, "its programs": 1, "losses": 1}
     assert made == dict.fromkeys(kernels, 1) | {"empty": len(memory), "event": 1, "waiting": 2}
 
@@ -293,7 +293,7 @@ def test_fits_of_a_new_population_wait_for_its_programs_and_for_the_results(ther
     for pop in FITTED * 2:
         problem.fit(pop)
     made = calls(lambda: problem.fit(FITTED[2]))
-    once = "count_words", "number_words", "emit_words", "find_dependence", "measure", "put_in_order", "choose"
+    once = "count_words", "number_words", "settle_words", "find_dependence", "measure", "put_in_order", "choose"
     assert {name: made[name] for name in once} == dict.fromkeys(once, 1)
     assert made["waiting"] == 2 and made["copy to the host"] == 5
 

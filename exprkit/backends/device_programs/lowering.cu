@@ -3,9 +3,12 @@
 // What is done with an expression stands in lower.py, rewrite.py and bytecode.py, whose functions are translated
 // (translate.py); here is what they work with and where it goes.  Three launches:
 //
-//     count_words     lower every expression, keep nothing but how many words it has and which columns it uses
+//     count_words     lower every expression: how many words it has and which columns it uses; they stay as a draft
 //     number_words    where each chunk of expressions begins, and the numbers of the columns (one block)
-//     emit_words      lower every expression again, into its place
+//     settle_words    bring every draft into its place, where each thread has had one expression
+//     emit_words      else, or where there are too many variables: lower every expression again, into its place
+//
+// In a draft everything is counted from its expression on, and a column is its key + 1, 256 * variable + code + 1.
 //
 // A chunk is as many expressions as a block has threads.
 
@@ -47,14 +50,14 @@ struct Scratch { Own<int> uses, place, need, base; };
 struct Room { Own<double> constants; Own<int> a, b, dst; Own<unsigned char> code; };
 struct Lowered { Own<int> a, b, dst; Own<unsigned char> code; Plain<Long> offsets, n_prologue, first_const, n_params; };
 
-// A column: in the first pass it is noted, and has a number in the second.
+// A column: in the first pass it is noted, and its key stands for it; it has a number in the second.
 struct Noting {
     unsigned char *wanted;
     Plain<Long> totals;
     INLINE Long column(Long key) const
     {
         if (!wanted[key]) wanted[key] = 1;
-        return 0;
+        return (key + 1) & OPERAND;  // with fewer variables than 256 all of it
     }
 };
 struct Numbered {
@@ -69,6 +72,10 @@ template <class Code, class Var, class R, class Output> INLINE Long _column(Code
 
 // Bytecode: of a thread's own in the first pass, everybody's in the second.
 struct Draft { Own<unsigned, 2> instructions; Own<int> sources; Own<int, 4> steps; };
+INLINE Draft draft_of(Memory &memory, Long most)
+{
+    return Draft{memory.take<unsigned, 2>(most), memory.take<int>(most), memory.take<int, 4>(most)};
+}
 struct Final { Plain<unsigned, 2> instructions; Plain<int> sources; Plain<int, 4> steps; };
 
 //{translated}
@@ -154,6 +161,7 @@ INLINE Long sum_of_all(const Long *sums) { return sums[blockDim.x / LANES - 1]; 
 
 extern "C" __global__ void count_words(const LoweringArguments args)
 {
+    let_next_begin();
     __shared__ Long sums[32];  // a warp each
     const Long most = args.most_nodes;
     int n_slots = 0;
@@ -163,7 +171,7 @@ extern "C" __global__ void count_words(const LoweringArguments args)
         Several<COUNTS + 2> counts = {};
         if (e < args.n_exprs) {
             Memory memory = memory_of(args.scratch, args.threads);
-            const Draft draft{memory.take<unsigned, 2>(most), memory.take<int>(most), memory.take<int, 4>(most)};
+            const Draft draft = draft_of(memory, most);
             counts = lower_one(args, e, memory, Several<COUNTS>{}, Noting{args.wanted, {nullptr}}, draft, nullptr);
             n_slots = max(n_slots, int(counts.at[COUNTS]));
             traits |= counts.at[COUNTS + 1];
@@ -184,6 +192,8 @@ extern "C" __global__ void count_words(const LoweringArguments args)
 extern "C" __global__ void number_words(const LoweringArguments args)
 {
     __shared__ Long sums[32];  // a warp each
+    let_next_begin();
+    wait_for_previous();
     const int own = (args.n_chunks + blockDim.x - 1) / blockDim.x, n_keys = 256 * args.n_vars;
     for (int k = 0; k < COUNTS; ++k) {
         Long *totals = args.totals + Long(k) * args.n_chunks, sum = 0;
@@ -221,25 +231,89 @@ extern "C" __global__ void number_words(const LoweringArguments args)
     }
 }
 
+// Whether there is no room for all words.
+INLINE bool are_too_many(const LoweringArguments &args)
+{
+    return larger(args.summary[INSTRUCTIONS], larger(args.summary[STEPS], args.summary[CONSTANTS])) > args.most_words;
+}
+
+// Where an expression's words begin; behind the last one, where all end.
+INLINE Several<COUNTS> places_of(const LoweringArguments &args, int e)
+{
+    Several<COUNTS> places;
+    for (int k = 0; k < COUNTS; ++k) {
+        const Long chunk = Long(k) * args.n_chunks + e / int(blockDim.x);
+        places.at[k] = e < args.n_exprs ? args.totals[chunk] + args.counts[Long(k) * args.n_exprs + e] : args.summary[k];
+    }
+    return places;
+}
+
+INLINE void begin_expression(const LoweringArguments &args, int e, const Several<COUNTS> &places)
+{
+    args.first_instruction[e] = int(places.at[INSTRUCTIONS]);
+    args.first_step[e] = int(places.at[STEPS]);
+    args.cost[e] = places.at[COST];
+}
+
+INLINE void end_expressions(const LoweringArguments &args)
+{
+    if (blockIdx.x || threadIdx.x) return;
+    args.first_step[args.n_exprs] = int(args.summary[STEPS]);
+    args.cost[args.n_exprs] = args.summary[COST];
+    args.constants[args.summary[CONSTANTS]] = T(nan(""));
+}
+
+// A draft's source among those of all.
+INLINE int settled(int source, const Several<COUNTS> &places)
+{
+    const int kind = source & SOURCE_KIND;
+    const Long before = kind == CONSTANT ? places.at[CONSTANTS] : kind == RESULT ? places.at[RESULTS] : 0;
+    return source + (int(before) << SOURCE_SHIFT);
+}
+
+extern "C" __global__ void settle_words(const LoweringArguments args)
+{
+    wait_for_previous();
+    const int e = blockIdx.x * blockDim.x + threadIdx.x;
+    if (are_too_many(args)) return;
+    end_expressions(args);
+    if (e >= args.n_exprs) return;
+    Memory memory = memory_of(args.scratch, args.threads);
+    const Draft draft = draft_of(memory, args.most_nodes);
+    const Own<double> constants = memory.take<double>(args.most_nodes);  // the first of ``Room``
+    const Several<COUNTS> places = places_of(args, e), ends = places_of(args, e + 1);
+    begin_expression(args, e, places);
+    const bool unreadable = args.offsets[e] == args.offsets[e + 1];
+    const int nan_source = int(args.summary[CONSTANTS]) << SOURCE_SHIFT | CONSTANT;
+    for (Long k = 0, i = places.at[INSTRUCTIONS]; i < ends.at[INSTRUCTIONS]; ++k, ++i) {
+        const unsigned action = draft.instructions.get(k, ACTION), drafted = draft.instructions.get(k, PLACES);
+        const unsigned loaded = drafted >> LOAD_SHIFT, operand = drafted & OPERAND;
+        const unsigned column = action & LOAD ? args.column_of[loaded - 1] : 0;
+        const bool in_column = operand && !(action & FROM_SLOT);
+        args.instructions[i] = Instruction{action, column << LOAD_SHIFT | (in_column ? args.column_of[operand - 1] : operand)};
+        args.sources[i] = unreadable ? nan_source : settled(draft.sources.get(k), places);
+    }
+    const Plain<int, 4> steps{reinterpret_cast<int *>(args.steps)};
+    for (Long k = 0, s = places.at[STEPS]; s < ends.at[STEPS]; ++k, ++s) {
+        steps.set(s, 0, draft.steps.get(k, 0));
+        steps.set(s, 1, settled(int(draft.steps.get(k, 1)), places));
+        steps.set(s, 2, settled(int(draft.steps.get(k, 2)), places));
+        steps.set(s, 3, draft.steps.get(k, 3) + 2 * places.at[RESULTS]);
+    }
+    for (Long k = 0, c = places.at[CONSTANTS]; c < ends.at[CONSTANTS]; ++k, ++c) args.constants[c] = T(constants.get(k));
+}
+
 extern "C" __global__ void emit_words(const LoweringArguments args)
 {
-    const Long n_steps = args.summary[STEPS], n_constants = args.summary[CONSTANTS];
-    if (max(args.summary[INSTRUCTIONS], max(n_steps, n_constants)) > args.most_words) return;
+    wait_for_previous();
+    if (are_too_many(args)) return;
+    end_expressions(args);
     for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
         const int e = chunk * blockDim.x + threadIdx.x;
         if (e >= args.n_exprs) break;
-        Several<COUNTS> places;
-        for (int k = 0; k < COUNTS; ++k)
-            places.at[k] = args.totals[Long(k) * args.n_chunks + chunk] + args.counts[Long(k) * args.n_exprs + e];
-        args.first_instruction[e] = int(places.at[INSTRUCTIONS]);
-        args.first_step[e] = int(places.at[STEPS]);
-        args.cost[e] = places.at[COST];
+        const Several<COUNTS> places = places_of(args, e);
+        begin_expression(args, e, places);
         const Final final{{reinterpret_cast<unsigned *>(args.instructions)}, {args.sources}, {reinterpret_cast<int *>(args.steps)}};
         lower_one(args, e, memory_of(args.scratch, args.threads), places, Numbered{args.column_of, {nullptr}}, final, args.constants);
-    }
-    if (blockIdx.x == 0 && threadIdx.x == 0) {
-        args.first_step[args.n_exprs] = int(n_steps);
-        args.cost[args.n_exprs] = args.summary[COST];
-        args.constants[n_constants] = T(nan(""));
     }
 }
