@@ -190,7 +190,7 @@ def test_a_loss_asked_for_again_is_looked_at_where_anything_is_another_one(there
         for wrong in ({"params": own[:3]}, {"y": y[:3]}, {"kind": "nothing"}, {"out": place(np.zeros(3))}):
             for _ in range(2):
                 ask(ev, own, {})
-            assert ev._again is not None
+            assert ev.again is not None
             with pytest.raises(ek.errors.DataError):
                 ev.loss(**{"params": own, "y": y, **wrong})
         for change, given in ((ev.update, pop[::-1]), (ev.update, pop), (ev.engine.using, None)):

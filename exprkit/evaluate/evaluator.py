@@ -158,8 +158,7 @@ class Evaluator:
         self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
         self._goal: LossTarget | None = None  # the y and the weights that were checked last
-        self._again: RepeatedLoss | None = None  # the loss that was asked for last
-        self._asked: Any = None  # the population that one was asked for of
+        self.again: RepeatedLoss | None = None  # the loss that was asked for last
         self._with_slopes: Any = None  # the population whose operators were found to have derivatives
         self._complete: list[Any] = []  # the y that were looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
@@ -204,8 +203,10 @@ class Evaluator:
             other.update(new)
         known, self._n_operators = self._n_operators, defined.count()
         if known != self._n_operators or not self.engine.update(inputs.written_out(new)):
-            self.engine = self._make_engine(new)
-        self.pop, self._other, self._again = new, other, None
+            self.engine, self.again = self._make_engine(new), None
+        if self._gaps.columns or (len(new), new.max_params) != (len(self.pop), self.pop.max_params):
+            self.again = None
+        self.pop, self._other = new, other
         if self._gaps.columns:  # it may use other columns
             self._complete = []
 
@@ -307,8 +308,8 @@ class Evaluator:
             If ``params``, ``y``, ``weights`` or ``out`` does not fit, or values are missing: y or a column of X that
             the population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
         """
-        if self._again is not None and count_nonfinite is False and columns is None and link is None:
-            losses = self._again(params, y, kind, weights, out)
+        if self.again is not None and count_nonfinite is False and columns is None and link is None:
+            losses = self.again(params, y, kind, weights, out)
             if losses is not None:
                 return losses
         if (ev := self._for_sums()) is not self:
@@ -523,12 +524,6 @@ class Evaluator:
         X = inputs.with_columns(self.X[rows], columns, self.dtype)
         own = self._settings, self.dtype, self.threads, self.n_steps
         return Evaluator(pop, X, self.backend, *own, **self._options)
-
-    def remember(self, again: Callable[[], RepeatedLoss | None]) -> None:
-        """A loss may be asked for again: of a population that one was asked for of before, it will be."""
-        if self._asked is self.pop:
-            self._again = again()
-        self._asked = self.pop
 
     def total(self, w: Any) -> Any:
         """The sum of the weights ``w``; kept on the device if weights and losses are there, so that nothing waits."""

@@ -462,7 +462,7 @@ def losses_at(ev: Any, goal: LossTarget, params: Any, kind: str, count_nonfinite
     if counts is None:
         ev.check_sums(sums, goal)
         if out is None or stored:
-            ev.remember(lambda: RepeatedLoss.of(ev, goal, kind, sets, params, place, shape))
+            ev.again = RepeatedLoss.of(ev, goal, kind, sets, params, place, shape)
     if not stored:
         made = finished(ev, kind, sums, goal.target, goal.w)[0].reshape(shape)
         out = ev.as_given(made) if place is None else inputs.written(out, place, made)

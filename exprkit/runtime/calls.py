@@ -17,6 +17,7 @@ where the driver reads them, and are changed there.
 from __future__ import annotations
 
 import array
+import ctypes
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -88,8 +89,27 @@ class Sequence:
         return type(self)((call for one in (self, *others) for call in one.calls), self._stream, self._error)
 
 
+def masks(kind: Any, numbers: dict[str, int | float]) -> tuple[Any, Any]:
+    """Two structs of ctypes's kind, of whole words of 8 bytes: with numbers by their fields' names, and bits where."""
+    own, masked = kind(), kind()
+    for name, number in numbers.items():
+        setattr(own, name, number)
+        field = getattr(kind, name)
+        ctypes.memset(ctypes.addressof(masked) + field.offset, 0xFF, field.size)
+    return own, masked
+
+
 def _error(status: int) -> Exception:
     return DriverError(f"error {status} of the driver")
+
+
+@compiled
+def merge(source, place, own, masked, n_words):
+    """Copy words from address to address, but for bits that are ``masked`` those of one's ``own``."""
+    given, to = carray(pointer(source), n_words, np.int64), carray(pointer(place), n_words, np.int64)
+    mine, mask = carray(pointer(own), n_words, np.int64), carray(pointer(masked), n_words, np.int64)
+    for k in range(n_words):
+        to[k] = given[k] & ~mask[k] | mine[k]
 
 
 @compiled

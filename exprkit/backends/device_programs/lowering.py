@@ -265,7 +265,7 @@ class Lowering:
         return block
 
     def _calls(self, blocks: int, last: str, more: Sequence | None) -> tuple[Sequence, Sequence]:
-        """What counts and numbers the words of so many blocks, with the ``last`` kernel, and what waits for the numbers.
+        """What counts and numbers the words of so many blocks, the ``last`` kernel, and what waits for the numbers.
 
         With ``more`` behind that, it waits for all of it.
         """

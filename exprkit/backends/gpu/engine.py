@@ -60,14 +60,13 @@ class DeviceEngine(contract.Engine):
         self.settings, self.dtype = settings_of(precision), np.dtype(dtype)
         self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
         self._ready: dict[tuple[Any, ...], Any] = {}
-        self._epoch = [True]  # False as soon as launches were let go, or the population is another one
+        self._epoch = [True]  # False as soon as launches were let go, or populations are of other sizes
         self._resident: dict[str, tuple[np.ndarray, Any]] = {}  # arrays of the host's, and they on the device
         self._locked = LockedRoom(self.device)  # for results on their way to the host
         self._take(pop)
 
     def _take(self, pop: Any) -> None:
         self.pop, self.n_exprs = pop, len(pop)
-        self._next_epoch()
         self._invalid = np.empty(0, np.int64) if pop.all_valid else (~pop.valid).nonzero()[0]
 
     def _positive(self, X: Any) -> np.ndarray:

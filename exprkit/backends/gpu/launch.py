@@ -25,7 +25,7 @@ from exprkit.backends.gpu.schedule import TILES_END, Chunking, LaunchShape, Plan
 from exprkit.backends.precision import Precision
 from exprkit.operators import ops
 from exprkit.programs.program import Program
-from exprkit.runtime.calls import Sequence
+from exprkit.runtime.calls import Sequence, masks, merge
 
 THREADS = 256  # of a block of the small kernels
 MOST_SIZES = 64  # of parameters whose launches are kept
@@ -79,9 +79,10 @@ class Launch:
     def __init__(
         self, launcher: Launcher, kind: Any, prepare: Callable[..., Sequence], overlaps: bool, fields: dict[str, Any]
     ) -> None:
-        self._launcher, self._kind, self._keep, self._generation = launcher, kind, fields, 0
-        self._fields = addressed(fields, launcher.device)
-        self.arguments = kind()
+        self._launcher, self._kind, self._generation, self.arguments = launcher, kind, 0, kind()
+        own = masks(kind, addressed(fields, launcher.device))
+        self._keep, structs = (fields, own), (self.arguments, *own)
+        self._places = *(ctypes.addressof(one) for one in structs), ctypes.sizeof(kind) // 8
         self.first = self.again = prepare(self.arguments)
         if overlaps:
             self.again = prepare(self.arguments, overlaps=True)
@@ -100,9 +101,7 @@ class Launch:
         """Take over what the launcher knows of its present programs; False if they are those of the last time."""
         if self.is_present():
             return False
-        known = self._launcher.known(self._kind)
-        ctypes.memmove(ctypes.byref(self.arguments), ctypes.byref(known), ctypes.sizeof(known))
-        put(self.arguments, self._fields)
+        merge(ctypes.addressof(self._launcher.known(self._kind)), *self._places)
         self._generation = self._launcher.generation
         return True
 
@@ -167,8 +166,10 @@ class Launcher:
             "stride_point": data.strides[0] // dtype.itemsize, "stride_variable": data.strides[1] // dtype.itemsize,
         }  # fmt: skip
         self._columns = device.xp.empty(0, dtype)
-        self._arguments: dict[Any, ctypes.Structure] = {}
+        self._arguments: dict[Any, tuple[ctypes.Structure, list[str]]] = {}  # and which fields are known
+        self._stale = set[Any]()  # kinds of arguments that are not yet of the present programs
         self._making: dict[int, Launch] = {}
+        self._made_of: tuple[Columns | None, dict[str, int]] = None, {}  # columns, and where what makes them is
         self._padded: dict[str, tuple[np.ndarray, Any]] = {}
 
     def take(self, programs: Programs, columns: Columns) -> None:
@@ -190,7 +191,7 @@ class Launcher:
             "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
         }  # fmt: skip
         self.generation += 1
-        self._arguments.clear()
+        self._stale.update(self._arguments)
         self._make_columns(columns)
 
     def _arrays_of(self, programs: Programs) -> dict[str, Any]:
@@ -224,9 +225,14 @@ class Launcher:
     def known(self, kind: Any) -> ctypes.Structure:
         """Arguments of a kind with what is the same for all launches of the present programs."""
         if kind not in self._arguments:
-            self._arguments[kind] = kind()
-            put(self._arguments[kind], {name: number for name, number in self.fields.items() if name in kind.names})
-        return self._arguments[kind]
+            self._arguments[kind] = kind(), [name for name in self.fields if name in kind.names]
+            self._stale.add(kind)
+        arguments, names = self._arguments[kind]
+        if kind in self._stale:
+            for name in names:
+                setattr(arguments, name, self.fields[name])
+            self._stale.discard(kind)
+        return arguments
 
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
         """The variant of the interpreter for these macros."""
@@ -284,9 +290,11 @@ class Launcher:
         if self.n_columns not in self._making:
             blocks = -(-self.pitch // THREADS), min(self.n_columns, 65535)
             self._making[self.n_columns] = self.launch(self.support("make_columns"), blocks, THREADS)
-        there = [self._there(array) for array in columns]
-        code, var, low = (self.device.pointer(array) for array in there)
-        self._making[self.n_columns](column_code=code, column_var=var, column_low=low)
+        if self._made_of[0] is not columns:  # those that a device has numbered lie where they always do
+            self._keep_columns = there = [self._there(array) for array in columns]
+            names = "column_code", "column_var", "column_low"
+            self._made_of = columns, {name: self.device.pointer(one) for name, one in zip(names, there, strict=True)}
+        self._making[self.n_columns](**self._made_of[1])
 
     def cutting(self, shares: Plan, items: slice, cost_of_result: int) -> tuple[Launch, Any]:
         """The launch that finds the items of every chunk of a plan, and where it puts them: (..., n_chunks, 4)."""

@@ -132,7 +132,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def update(self, pop: Population | DevicePopulation) -> bool:
         """Take another population; what belongs to the data stays, and launches are kept."""
-        now = self.__dict__.get("_derivatives")
+        now, sizes = self.__dict__.get("_derivatives"), self._sizes_of_steps()
         fits = self._fits_to_come.of(pop) if now and now.is_first else None
         with Needing(self.device, "the programs"):
             programs, columns = self._lowering.of(pop, fits)
@@ -142,7 +142,14 @@ class Engine(DeviceEngine, contract.Differentiable):
         self.programs, self._baseline = programs, baseline
         self._take(pop)
         self.__dict__.pop("_derivatives", None)
+        if len(self._invalid) or self._sizes_of_steps() != sizes:
+            self._next_epoch()
         return True
+
+    def _sizes_of_steps(self) -> tuple[Any, ...]:
+        """Where these are the same, launches that are kept serve another population."""
+        launcher, programs = self._launcher, self.programs
+        return self.n_exprs, self.pop.max_params, launcher.n_columns, programs.n_slots, programs.code
 
     def _baseline_of(self, pop: Population | DevicePopulation) -> Baseline | None:
         return Baseline(on_host(pop), self._launcher, *self._baseline_options) if self._per_expression else None
@@ -325,8 +332,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         on_host = apart and isinstance(params, np.ndarray)
         if on_host != (apart and self.host_results and out is None):
             return ()
-        launcher, programs = self._launcher, self.programs
-        return "step", on_host, params.shape, launcher.n_columns, programs.n_slots, programs.code, *macros.values()
+        return "step", on_host, params.shape, *self._sizes_of_steps()[2:], *macros.values()
 
     def _keep_step(self, key: tuple[Any, ...], shape: tuple[int, ...], macros: dict[str, Any]) -> None:
         """Keep what makes a loss again, if one launch of the interpreter did, whose memory is kept."""
@@ -387,8 +393,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         return spans
 
     def _key_of_spans(self, n_items: int, macros: dict[str, Any]) -> tuple[Any, ...]:
-        programs = self.programs
-        return "spans", n_items, self._launcher.n_columns, programs.n_slots, programs.code, *macros.values()
+        return "spans", n_items, *self._sizes_of_steps()[2:], *macros.values()
 
     def _span(self, items: slice, start: int, macros: dict[str, Any], partials: Any) -> SpanSums:
         """What adds up points from ``start`` on, SPAN at the most, of some items."""

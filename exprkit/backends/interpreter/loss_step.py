@@ -124,7 +124,7 @@ class LossStep:
 
 
 class RepeatedSums:
-    """A loss of the same expressions and target again, as long as its launches are kept.
+    """A loss at the same target again, of as many expressions, as long as its launches are kept.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class RepeatedSums:
     from_host : bool
         Whether parameters are the host's, and sums for it.
     epoch : list of bool
-        The engine's; False as soon as launches are let go or the expressions are others.
+        The engine's; False as soon as launches are let go or others are needed.
     """
 
     __slots__ = ("_device", "_epoch", "_from_host", "_keep", "_places", "_step")
@@ -147,7 +147,7 @@ class RepeatedSums:
 
     def __call__(self, params: Any, out: Any, shape: tuple[int, ...]) -> Any | None:
         """The sums in a shape, into ``out`` on the device or new memory; None: they have to be asked for anew."""
-        if not self._epoch[0]:
+        if not (self._epoch[0] and self._step.is_ready()):
             return None
         if self._from_host:
             return self._step.from_host(params, *self._places).reshape(shape)
