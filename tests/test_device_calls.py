@@ -18,7 +18,8 @@ from exprkit.backends.gpu import device as gpu
 from exprkit.backends.interpreter import derivatives, loss_step
 from exprkit.backends.objective import Options
 from exprkit.expressions import generate
-from exprkit.runtime.calls import DriverCall, DriverError, Sequence
+from exprkit.runtime import calls as calls_of_a_driver
+from exprkit.runtime.calls import DriverCall, DriverError, Sequence, arrival
 from exprkit.search import exhaustive_search
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
@@ -147,11 +148,11 @@ def test_a_loss_again_from_the_host_waits_once(there):
     ev = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
     ev.loss(PARAMS[:-1], Y)
     made = calls(lambda: ev.loss(PARAMS[:-1], Y))
-    assert made == LAUNCHES | {"waiting": 1}
+    assert made == LAUNCHES | {"hand_over": 1, "waiting": 1}
 
 
 def test_losses_at_few_points_are_two_launches(there):
-    """Sums for the host are taken there by a third, so that those of neighbours go together."""
+    """Sums for the host are taken there by a third."""
     rows, few = {"make_immediates": 1, "interpret": 1}, slice(0, 7)  # in one tile
     ev, host = (ek.Evaluator(POP[:-1], place(X[few]), "cuda", dtype="float64") for place in (there, np.asarray))
     params, y, out = map(there, (PARAMS[:-1], Y[few], np.zeros(len(POP) - 1)))
@@ -161,7 +162,7 @@ def test_losses_at_few_points_are_two_launches(there):
         np.testing.assert_array_equal(gpu.fetched(out), wanted)
     np.testing.assert_allclose(wanted, ek.Evaluator(POP[:-1], X[few], "cpu", dtype="float64").loss(PARAMS[:-1], Y[few]))
     assert calls(lambda: ev.loss(params, y, out=out)) == rows
-    assert calls(lambda: host.loss(PARAMS[:-1], Y[few])) == rows | {"add_segments": 1, "waiting": 1}
+    assert calls(lambda: host.loss(PARAMS[:-1], Y[few])) == rows | {"hand_over": 1, "waiting": 1}
 
 
 def test_a_loss_asked_for_again_is_looked_at_where_anything_is_another_one(there):
@@ -267,6 +268,17 @@ def test_an_error_of_the_driver_is_told():
         Sequence([DriverCall(address(driver().fail), (719,))])()
 
 
+def test_a_number_that_arrives_makes_waiting_unnecessary(monkeypatch):
+    monkeypatch.setattr(calls_of_a_driver, "LOOKS", 5)
+    numbers = np.array([0, 1])
+    place, wanted = numbers.ctypes.data, numbers[1:].ctypes.data
+    waited, failed = (DriverCall(address(driver().fail), (status,)) for status in (7, 8))
+    for is_there, error in ((False, 7), (True, 8)):
+        numbers[0] = is_there
+        with pytest.raises(DriverError, match=f"error {error} of the driver"):
+            Sequence([arrival(place, wanted), waited, failed])()
+
+
 def test_a_new_population_waits_twice(there):
     pop, given = ek.DevicePopulation.of(POP[:-1]), list(map(there, (PARAMS[:-1], Y)))
     ev = ek.Evaluator(pop, there(X), "cuda", dtype="float64")
@@ -280,7 +292,7 @@ def test_a_new_population_waits_twice(there):
     made = calls(generation)
     kernels = "check_tokens", "count_words", "number_words", "settle_words", "make_columns", "cut_chunks", *LAUNCHES
     memory = {"the population": 1, "its programs": 1, "losses": 1}
-    assert made == dict.fromkeys(kernels, 1) | {"empty": len(memory), "event": 1, "waiting": 2}
+    assert made == dict.fromkeys(kernels, 1) | {"empty": len(memory), "waiting": 2}
 
 
 FITTED = [ek.parse(texts, errors="mask") for texts in (

@@ -219,6 +219,7 @@ extern "C" __global__ void number_words(const LoweringArguments args)
         args.summary[TRAITS] = args.summary[TRAITS_SO_FAR];
         args.summary[N_SLOTS_SO_FAR] = args.summary[TRAITS_SO_FAR] = 0;
         for (int k = 0; k < SUMMARY; ++k) args.told[k] = args.summary[k];
+        tell(args.told + SUMMARY, args.ticket);
     }
     for (int key = first; key < stop; ++key) {
         if (!args.wanted[key]) continue;

@@ -28,7 +28,7 @@ from exprkit.backends.gpu.bytecode import (
     write_prologue,
 )
 from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs, parts_of
-from exprkit.backends.gpu.launch import REAL, Columns, fill, put
+from exprkit.backends.gpu.launch import REAL, Columns, field_address, fill, put
 from exprkit.backends.gpu.layout import (
     CONSTANTS,
     COUNTS,
@@ -155,7 +155,8 @@ class Lowering:
         self._arguments = layout.LoweringArguments()
         self._own_columns = Columns(*xp.empty((3, self._most_columns), np.int32))
         code, var, low = self._own_columns
-        self._told = device.locked((SUMMARY,), np.int64)
+        self._told = device.locked((SUMMARY + 1,), np.int64)
+        self._told[SUMMARY] = 0
         fill(self._arguments, {
             **self._tables, **self._own, "column_code": code, "column_var": var, "column_low": low, "told": self._told,
             "n_vars": self.n_vars, "most_columns": self._most_columns,
@@ -230,6 +231,7 @@ class Lowering:
         is_drafted = blocks == max(n_chunks, 1) and self.n_vars <= MOST_DRAFTED  # a thread had one expression
         last = SETTLE if is_drafted else EMIT
         start, wait = self._calls(blocks if n_exprs else 0, last if block else "", more)
+        self._arguments.ticket += 1
         start()
         if behind:
             behind.meanwhile()
@@ -273,9 +275,10 @@ class Lowering:
         if key not in self._sequences:
             if len(self._sequences) >= MOST_SIZES:
                 self._sequences.clear()
-            mark, wait = self.device.marking() if more is None else (Sequence(()), self.device.waiting())
+            told = self.device.pointer(self._told[SUMMARY:]), field_address(self._arguments, "ticket")
+            wait = self.device.arriving(*told) if more is None else self.device.waiting()
             calls = self._started(COUNT, blocks).then(self._started(NUMBER, 1)) if blocks else self._started(NUMBER, 1)
-            others = [mark, *([self._started(last, max(blocks, 1))] if last else []), *([more] if more else [])]
+            others = [*([self._started(last, max(blocks, 1))] if last else []), *([more] if more else [])]
             self._sequences[key] = calls.then(*others), wait
         return self._sequences[key]
 

@@ -205,7 +205,7 @@ class _Checking:
     def __init__(self, device: Any, most_variables: int, most_parameters: int) -> None:
         from exprkit.backends.device_programs.translate import text_of
         from exprkit.backends.gpu import layout
-        from exprkit.backends.gpu.launch import fill
+        from exprkit.backends.gpu.launch import field_address, fill
         from exprkit.backends.precision import precision
         from exprkit.expressions.checks import problem_of, unchecked
 
@@ -213,19 +213,23 @@ class _Checking:
         arity[[row.code for row in (*ops.INTERNAL, *(one for one in defined.functions() if one.packed))]] = 0
         host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
         operands, limits = map(device.xp.asarray, (host.operands, host.limits))
-        summary, self._told = device.xp.zeros(layout.CHECKED + 1, np.int64), device.locked((layout.CHECKED,), np.int64)
+        length = layout.CHECKED + 1
+        summary, self._told = device.xp.zeros(length, np.int64), device.locked((length,), np.int64)
         self._keep = operands, limits, summary
         self._arguments, self._calls = layout.CheckArguments(), dict[int, Any]()
+        self._told[-1] = 0
         known = {"operands": operands, "limits": limits, "summary": summary, "told": self._told}
         fill(self._arguments, {**known, "max_tokens": MAX_TOKENS}, device)
         text = text_of("checks.cu", [problem_of])
         self._kernel = device.kernel("check_tokens", precision("ieee"), text, LANES=device.lanes)
-        self._threads, self._wait = 1 if device.lanes == 1 else THREADS, device.waiting()
+        self._threads = 1 if device.lanes == 1 else THREADS
+        self._wait = device.arriving(device.pointer(self._told[-1:]), field_address(self._arguments, "ticket"))
 
     def __call__(self, **fields: int) -> list[int]:
         """The summary, of the kernel's arguments."""
         for name, number in fields.items():
             setattr(self._arguments, name, number)
+        self._arguments.ticket += 1
         blocks = fields["n_exprs"] // self._threads + 1
         if blocks not in self._calls:
             if len(self._calls) >= MOST_SIZES:
@@ -233,7 +237,7 @@ class _Checking:
             start = self._kernel.prepare((blocks, 1), self._threads, 0, self._arguments)
             self._calls[blocks] = start.then(self._wait)
         self._calls[blocks]()
-        return self._told.tolist()
+        return self._told[:-1].tolist()
 
 
 @table_of_rows

@@ -27,7 +27,7 @@ from exprkit.operators import ops
 from exprkit.programs.program import Program
 from exprkit.runtime.calls import Sequence, masks, merge
 
-THREADS = 256  # of a block of the small kernels
+THREADS, MOST_THREADS = 256, 1024  # of a block of the small kernels; of one that is alone
 MOST_SIZES = 64  # of parameters whose launches are kept
 # beside the interpreter, which leaves few registers: data/results/h200_interpreter.md, "Short rows"
 THREADS_BESIDE = {"make_immediates": 96, "add_segments": 128}
@@ -128,6 +128,11 @@ def put(arguments: ctypes.Structure, numbers: dict[str, int | float]) -> None:
     """Set kernel arguments that are numbers."""
     for name, number in numbers.items():
         setattr(arguments, name, number)
+
+
+def field_address(arguments: ctypes.Structure, name: str) -> int:
+    """Where a kernel argument is on the host."""
+    return ctypes.addressof(arguments) + int(getattr(type(arguments), name).offset)
 
 
 def addressed(fields: dict[str, Any], device: Any) -> dict[str, int | float]:
@@ -255,12 +260,11 @@ class Launcher:
             n_items=n_items, partials=partials, n_segments=n_segments, add_to_sums=int(add),
         )  # fmt: skip
 
-    def handing_over(self, n_items: int, sums: Any) -> Launch:
-        """The launch that takes whole sums to another place, those of neighbours together, as the bus likes them."""
-        kernel, threads = self.support("add_segments", REAL=REAL[8], ADDERS=1), THREADS_BESIDE["add_segments"]
+    def handing_over(self, n_items: int, sums: Any, place: int, told: int) -> Launch:
+        """The launch that takes whole sums to a place of the host's, and then its ticket to another one."""
         return self.launch(
-            kernel, (-(-n_items // threads), 1), threads, overlaps=True, n_items=n_items, partials=sums, n_segments=1,
-            add_to_sums=0,
+            self.support("hand_over"), (1, 1), MOST_THREADS if self.device.lanes > 1 else 1, overlaps=True,
+            n_items=n_items, partials=sums, sums=place, told=told,
         )  # fmt: skip
 
     def rounding(self, n: int, fraction: int) -> Launch:

@@ -9,9 +9,9 @@ In: a population and data.  Out: values, losses, derivatives, fits.  ``bytecode`
     True
 
 One evaluation is at most two launches: ``make_immediates`` (of parameters, constants and prologues; it reads the
-parameters straight from page-locked host memory) and ``interpret``.  A loss has a third, ``add_segments``: float32 sums
-go over 128 points at the most, the rest is added in float64 in an order that depends on the number of
-points alone, so that the bits are the same for any launch geometry.
+parameters straight from page-locked host memory) and ``interpret``.  A loss of more points than a tile has a third,
+``add_segments``: float32 sums go over 128 points at the most, the rest is added in float64 in an order that depends on
+the number of points alone, so that the bits are the same for any launch geometry.
 
 Results for the host are made in parts: while one is copied, the next is computed.
 """

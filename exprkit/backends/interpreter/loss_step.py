@@ -7,11 +7,8 @@ the same sizes.
 numbers     go this way
 ==========  ==========================================================================================
 parameters  of the host's into page-locked memory, where the first kernel reads them; else where they are
-sums        for the host into page-locked memory, few of them by the last kernel, many by a copy
+sums        for the host into page-locked memory: few of them by a kernel, which then says so, many by a copy
 ==========  ==========================================================================================
-
-Where a tile has all points the interpreter makes whole sums; those for the host take one kernel more, since a warp
-has too few of them at a time for the bus.
 
     >>> from exprkit.backends.interpreter.loss_step import MOST_WRITTEN
     >>> MOST_WRITTEN // 8  # sums
@@ -25,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu import loss_code, opcodes
-from exprkit.backends.gpu.launch import Immediates, Launch, ScheduledLaunch, address
+from exprkit.backends.gpu.launch import Immediates, Launch, ScheduledLaunch, address, field_address
 from exprkit.backends.precision import Precision
 from exprkit.runtime.calls import Sequence
 from exprkit.runtime.device_memory import LockedRoom
 
-MOST_WRITTEN = 1 << 18  # bytes of sums that a kernel writes to the host: a copy takes longer to begin
+MOST_WRITTEN = 1 << 18  # bytes of sums that a kernel takes to the host: a copy takes longer to begin
 
 
 class SpanSums(NamedTuple):
@@ -70,24 +67,26 @@ class LossStep:
         rooms: tuple[LockedRoom, LockedRoom] | None,
     ) -> None:  # fmt: skip
         self._immediates, self._shape, launcher = immediates, shape, immediates.launcher
-        self._make, self._cut, self._run = immediates.launch(shape), interpret.cut, interpret.run
-        device, end, self._there = launcher.device, Sequence(()), 0
+        device, n_items = launcher.device, shape[0] * shape[1]
+        self._launches = [interpret.cut, immediates.launch(shape), interpret.run, *([add] if add else [])]
+        cut, self._make, self._run = self._launches[:3]
+        self._summing, self._hand, self._ticket, end = self._launches[-1], None, 0, Sequence(())
         if rooms:
             self._params, self._sums = rooms[0].shaped(shape, launcher.dtype), rooms[1].shaped(shape[:2], np.float64)
-            place, end, n_bytes = device.pointer(self._sums), device.waiting(), self._sums.nbytes
-            if add is None or n_bytes > MOST_WRITTEN:
-                self._keep = device.xp.empty(shape[:2], np.float64)
-                self._there = device.pointer(self._keep)
-            if n_bytes > MOST_WRITTEN:
-                end = device.sequence([device.copying(self._there, place, n_bytes)]).then(end)
-                place = self._there
-            elif add is None:
-                add = launcher.handing_over(shape[0] * shape[1], self._keep)
-            self._places = device.pointer(self._params), place
-        self._add = add
-        rest = (self._run.again if add is None else self._run.again.then(add.again)).then(end)
+            self._there, self._told = device.xp.empty(shape[:2], np.float64), device.locked((1,), np.int64)
+            there, place = device.pointer(self._there), device.pointer(self._sums)
+            self._places = device.pointer(self._params), there
+            if self._sums.nbytes > MOST_WRITTEN:
+                end = device.sequence([device.copying(there, place, self._sums.nbytes)]).then(device.waiting())
+            else:
+                self._told[0], told = self._ticket, device.pointer(self._told)
+                hand = self._hand = launcher.handing_over(n_items, self._there, place, told)
+                end = hand.again.then(device.arriving(told, field_address(hand.arguments, "ticket")))
+                hand.renew()
+                self._launches.append(hand)
+        rest = self._run.again.then(*([add.again] if add else []), end)
         self._again = rest if shape[-1] == 0 else self._make.again.then(rest)  # no parameters: they stay
-        self._first = self._cut.first.then(self._make.first, rest)  # which may begin when all before have ended
+        self._first = cut.first.then(self._make.first, rest)  # which may begin when all before have ended
 
     def is_ready(self) -> bool:
         """Whether it can be made of the present programs: their immediates still have room where they had."""
@@ -105,20 +104,21 @@ class LossStep:
         return self._sums.copy()
 
     def queue(self, params: int, target: int, weights: int, sums: int) -> None:
-        """Start making the sums; all by their addresses where kernels find them."""
+        """Start making the sums; all by their addresses on the device, or parameters by that of page-locked memory."""
         calls = self._again if self._run.is_present() else self._renewed()
         self._make.arguments.params = params
         arguments = self._run.arguments
-        arguments.target, arguments.weights, arguments.sums = target, weights, self._there or sums
-        if self._add is not None:
-            self._add.arguments.sums = sums
+        arguments.target, arguments.weights = target, weights
+        self._summing.arguments.sums = sums
+        if self._hand:
+            self._ticket += 1
+            self._hand.arguments.ticket = self._ticket
         calls()
 
     def _renewed(self) -> Sequence:
         """The calls for a new population, whose launches know it now."""
-        for launch in (self._cut, self._make, self._run, self._add):
-            if launch is not None:
-                launch.renew()
+        for launch in self._launches:
+            launch.renew()
         self._immediates.made(self._shape)
         return self._first
 
