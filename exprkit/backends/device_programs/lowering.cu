@@ -142,19 +142,23 @@ INLINE Long sum_of_lanes(Long sum)
     return sum;
 }
 
-// Sum of the block's numbers before this thread's; ``sums`` has that of all first warps then, at last of all.
-INLINE Long sum_before(Long number, Long *sums)
+// Sums of the block's numbers before this thread's, N at a time; ``sums`` has those of all first warps then, at last of all.
+template <int N> INLINE Several<N> sums_before(const Several<N> &numbers, Long (&sums)[N][32])
 {
     const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, n_warps = blockDim.x / LANES;
-    const Long sum = sum_of_lanes(number);
-    if (lane == LANES - 1) sums[warp] = sum;
-    __syncthreads();
-    if (warp == 0) {
-        const Long up_to_here = sum_of_lanes(lane < n_warps ? sums[lane] : 0);
-        if (lane < n_warps) sums[lane] = up_to_here;
+    Several<N> before;
+    for (int k = 0; k < N; ++k) {
+        before.at[k] = sum_of_lanes(numbers.at[k]);
+        if (lane == LANES - 1) sums[k][warp] = before.at[k];
     }
     __syncthreads();
-    return sum - number + (warp > 0 ? sums[warp - 1] : 0);
+    for (int k = warp; k < N; k += n_warps) {
+        const Long up_to_here = sum_of_lanes(lane < n_warps ? sums[k][lane] : 0);
+        if (lane < n_warps) sums[k][lane] = up_to_here;
+    }
+    __syncthreads();
+    for (int k = 0; k < N; ++k) before.at[k] += (warp > 0 ? sums[k][warp - 1] : 0) - numbers.at[k];
+    return before;
 }
 
 INLINE Long sum_of_all(const Long *sums) { return sums[blockDim.x / LANES - 1]; }
@@ -162,26 +166,27 @@ INLINE Long sum_of_all(const Long *sums) { return sums[blockDim.x / LANES - 1]; 
 extern "C" __global__ void count_words(const LoweringArguments args)
 {
     let_next_begin();
-    __shared__ Long sums[32];  // a warp each
+    __shared__ Long sums[COUNTS][32];  // a warp each
     const Long most = args.most_nodes;
     int n_slots = 0;
     Long traits = 0;
     for (int chunk = blockIdx.x; chunk < args.n_chunks; chunk += gridDim.x) {
         const int e = chunk * blockDim.x + threadIdx.x;
-        Several<COUNTS + 2> counts = {};
+        Several<COUNTS> counts = {};
         if (e < args.n_exprs) {
             Memory memory = memory_of(args.scratch, args.threads);
             const Draft draft = draft_of(memory, most);
-            counts = lower_one(args, e, memory, Several<COUNTS>{}, Noting{args.wanted, {nullptr}}, draft, nullptr);
-            n_slots = max(n_slots, int(counts.at[COUNTS]));
-            traits |= counts.at[COUNTS + 1];
+            const auto found = lower_one(args, e, memory, Several<COUNTS>{}, Noting{args.wanted, {nullptr}}, draft, nullptr);
+            for (int k = 0; k < COUNTS; ++k) counts.at[k] = found.at[k];
+            n_slots = max(n_slots, int(found.at[COUNTS]));
+            traits |= found.at[COUNTS + 1];
         }
+        const Several<COUNTS> before = sums_before<COUNTS>(counts, sums);
         for (int k = 0; k < COUNTS; ++k) {
-            const Long before = sum_before(counts.at[k], sums);
-            if (e < args.n_exprs) args.counts[Long(k) * args.n_exprs + e] = int(before);
-            if (threadIdx.x == 0) args.totals[Long(k) * args.n_chunks + chunk] = sum_of_all(sums);
-            __syncthreads();
+            if (e < args.n_exprs) args.counts[Long(k) * args.n_exprs + e] = int(before.at[k]);
+            if (threadIdx.x == 0) args.totals[Long(k) * args.n_chunks + chunk] = sum_of_all(sums[k]);
         }
+        __syncthreads();
     }
     volatile const Long &most_slots = args.summary[N_SLOTS_SO_FAR];
     if (n_slots > most_slots) atomicMax(args.summary + N_SLOTS_SO_FAR, Long(n_slots));
@@ -189,39 +194,38 @@ extern "C" __global__ void count_words(const LoweringArguments args)
     if (traits & ~known) atomicOr(reinterpret_cast<Bits *>(args.summary + TRAITS_SO_FAR), Bits(traits));
 }
 
-extern "C" __global__ void number_words(const LoweringArguments args)
+extern "C" __global__ void __launch_bounds__(1024) number_words(const LoweringArguments args)
 {
-    __shared__ Long sums[32];  // a warp each
+    __shared__ Long sums[COUNTS + 1][32];  // of chunks, and of columns; a warp each
     let_next_begin();
     wait_for_previous();
     const int own = (args.n_chunks + blockDim.x - 1) / blockDim.x, n_keys = 256 * args.n_vars;
-    for (int k = 0; k < COUNTS; ++k) {
-        Long *totals = args.totals + Long(k) * args.n_chunks, sum = 0;
-        const int first = min(int(threadIdx.x) * own, args.n_chunks), stop = min(first + own, args.n_chunks);
-        for (int c = first; c < stop; ++c) sum += totals[c];
-        Long before = sum_before(sum, sums);
-        if (threadIdx.x == 0) args.summary[k] = sum_of_all(sums);
-        for (int c = first; c < stop; ++c) {
-            const Long here = totals[c];
-            totals[c] = before;
-            before += here;
-        }
-        __syncthreads();
-    }
+    const int first = min(int(threadIdx.x) * own, args.n_chunks), stop = min(first + own, args.n_chunks);
     const int keys = (n_keys + blockDim.x - 1) / blockDim.x;
-    const int first = min(int(threadIdx.x) * keys, n_keys), stop = min(first + keys, n_keys);
-    Long sum = 0;
-    for (int key = first; key < stop; ++key) sum += args.wanted[key] ? args.width[key % 256] : 0;
-    int column = int(sum_before(sum, sums));
+    const int first_key = min(int(threadIdx.x) * keys, n_keys), stop_key = min(first_key + keys, n_keys);
+    Several<COUNTS + 1> sum = {};
+    for (int c = first; c < stop; ++c)
+        for (int k = 0; k < COUNTS; ++k) sum.at[k] += args.totals[Long(k) * args.n_chunks + c];
+    for (int key = first_key; key < stop_key; ++key) sum.at[COUNTS] += args.wanted[key] ? args.width[key % 256] : 0;
+    Several<COUNTS + 1> before = sums_before<COUNTS + 1>(sum, sums);
     if (threadIdx.x == 0) {
-        args.summary[N_COLUMNS] = sum_of_all(sums);
+        for (int k = 0; k < COUNTS; ++k) args.summary[k] = sum_of_all(sums[k]);
+        args.summary[N_COLUMNS] = sum_of_all(sums[COUNTS]);
         args.summary[N_SLOTS] = args.summary[N_SLOTS_SO_FAR];
         args.summary[TRAITS] = args.summary[TRAITS_SO_FAR];
         args.summary[N_SLOTS_SO_FAR] = args.summary[TRAITS_SO_FAR] = 0;
         for (int k = 0; k < SUMMARY; ++k) args.told[k] = args.summary[k];
         tell(args.told + SUMMARY, args.ticket);
     }
-    for (int key = first; key < stop; ++key) {
+    for (int c = first; c < stop; ++c)
+        for (int k = 0; k < COUNTS; ++k) {
+            Long &total = args.totals[Long(k) * args.n_chunks + c];
+            const Long here = total;
+            total = before.at[k];
+            before.at[k] += here;
+        }
+    int column = int(before.at[COUNTS]);
+    for (int key = first_key; key < stop_key; ++key) {
         if (!args.wanted[key]) continue;
         args.wanted[key] = 0;
         args.column_of[key] = column;

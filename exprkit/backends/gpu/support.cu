@@ -99,7 +99,7 @@ extern "C" __global__ void add_segments(const Arguments args)
 }
 
 // Whole sums to the host, by one block: those of neighbours together, as the bus likes them.
-extern "C" __global__ void hand_over(const Arguments args)
+extern "C" __global__ void __launch_bounds__(1024) hand_over(const Arguments args)
 {
     const double *sums = reinterpret_cast<const double *>(args.partials);
     wait_for_previous();
