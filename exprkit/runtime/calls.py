@@ -18,6 +18,8 @@ from __future__ import annotations
 
 import array
 import ctypes
+import platform
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -34,7 +36,9 @@ ROW = FIRST + MOST
 ROOM = (0,) * MOST  # for arguments
 STREAM = object()  # stands for the stream that a sequence runs on
 LOOK = 0  # in place of a function: look until the numbers at two addresses are equal, and then leave out the next call
-LOOKS = 1 << 14  # before that call is made after all: some tenths of a millisecond
+# Windows' driver starts nothing before somebody asks to wait
+BATCHES = sys.platform == "win32" or "microsoft" in platform.release().lower()
+LOOKS = 0 if BATCHES else 1 << 14  # before that call is made after all: some tenths of a millisecond
 SHIFT = 10  # of a status; below it stands which call it was
 
 

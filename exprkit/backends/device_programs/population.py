@@ -79,8 +79,8 @@ class DevicePopulation:
         self.device = device or _device()
         self.variables, self.parameters = names_of("variables", variables), names_of("parameters", parameters)
         checked_names(self.variables, self.parameters)
-        given = self._adopted("kinds", np.uint8, kinds), self._adopted("values", np.uint64, values)
-        self._check(*given, self._adopted("offsets", np.int64, offsets))
+        given = {"kinds": kinds, "values": values, "offsets": offsets}
+        self._check(*(self._adopted(name, PARTS[name].dtype, array) for name, array in given.items()))
 
     @classmethod
     def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
@@ -144,7 +144,7 @@ class DevicePopulation:
     def __repr__(self) -> str:
         return f"<DevicePopulation: {len(self):,} expressions, {self.n_tokens:,} tokens, {self.n_vars} variables>"
 
-    def _adopted(self, name: str, dtype: type, array: Any) -> Any:
+    def _adopted(self, name: str, dtype: np.dtype, array: Any) -> Any:
         """An array on the device, which must be of this kind, as one of ours."""
         adopted = self.device.adopt(array)
         if adopted is None:
@@ -153,7 +153,7 @@ class DevicePopulation:
             raise PopulationError(f"{name} lies on GPU {index}, and the current one is {self.device.index}")
         if adopted.dtype != dtype or adopted.ndim != 1:
             raise PopulationError(
-                f"{name} must be {np.dtype(dtype)} of one dimension, not {adopted.dtype} of shape {adopted.shape}"
+                f"{name} must be {dtype} of one dimension, not {adopted.dtype} of shape {adopted.shape}"
             )
         return adopted if adopted.flags.c_contiguous else self.device.xp.ascontiguousarray(adopted)
 
