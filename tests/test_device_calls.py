@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import types
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -199,6 +200,18 @@ def test_a_loss_asked_for_again_is_looked_at_where_anything_is_another_one(there
             fresh = ek.Evaluator(ev.pop, place(X[few]), "cuda", dtype="float64")
             for _ in range(4):
                 np.testing.assert_array_equal(ask(ev, own, {}), ask(fresh, own, {}))
+
+
+def test_what_makes_a_loss_again_holds_nothing_that_the_engine_lets_go(there):
+    ev = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64")
+    params, y = there(PARAMS[:-1]), there(Y)
+    wanted = gpu.fetched(ev.loss(params, y))
+    launches = [weakref.ref(one) for one in ev.engine._ready.values() if isinstance(one, loss_step.LossStep)]
+    assert launches and ev.again is not None
+    ev.engine._forget()
+    assert [one() for one in launches] == [None] * len(launches)
+    for _ in range(3):
+        np.testing.assert_array_equal(gpu.fetched(ev.loss(params, y)), wanted)
 
 
 def test_many_losses_for_the_host_are_copied(there, monkeypatch):

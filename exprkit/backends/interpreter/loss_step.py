@@ -17,6 +17,7 @@ sums        for the host into page-locked memory: few of them by a kernel, which
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,12 +130,13 @@ class RepeatedSums:
     Parameters
     ----------
     step : LossStep
+        That the engine keeps, and lets go where memory is short.
     device : CudaDevice
     target, weights : arrays on the device, weights perhaps None
     from_host : bool
         Whether parameters are the host's, and sums for it.
     epoch : list of bool
-        The engine's; False as soon as launches are let go or others are needed.
+        The engine's; False as soon as populations are of other sizes.
     """
 
     __slots__ = ("_device", "_epoch", "_from_host", "_keep", "_places", "_step")
@@ -142,17 +144,21 @@ class RepeatedSums:
     def __init__(
         self, step: LossStep, device: Any, target: Any, weights: Any, from_host: bool, epoch: list[bool]
     ) -> None:
-        self._step, self._device, self._from_host, self._epoch = step, device, from_host, epoch
+        self._step, self._device, self._from_host, self._epoch = weakref.ref(step), device, from_host, epoch
         self._places, self._keep = (address(target, device), address(weights, device)), (target, weights)
 
     def __call__(self, params: Any, out: Any, shape: tuple[int, ...]) -> Any | None:
         """The sums in a shape, into ``out`` on the device or new memory; None: they have to be asked for anew."""
-        if not (self._epoch[0] and self._step.is_ready()):
+        step = self._step()
+        if step is None or not (self._epoch[0] and step.is_ready()):
             return None
         if self._from_host:
-            return self._step.from_host(params, *self._places).reshape(shape)
-        sums = self._device.xp.empty(shape, np.float64) if out is None else out
-        self._step.queue(self._device.pointer(params), *self._places, self._device.pointer(sums))
+            return step.from_host(params, *self._places).reshape(shape)
+        try:
+            sums = self._device.xp.empty(shape, np.float64) if out is None else out
+        except self._device.out_of_memory:  # the engine has words for that
+            return None
+        step.queue(self._device.pointer(params), *self._places, self._device.pointer(sums))
         return sums
 
 
