@@ -108,3 +108,13 @@ def test_sums_of_one_tile_are_those_of_several(device, n):
             sums = [engine.loss_sums(params, y, weights, kind).tobytes() for _ in range(3)]
             found[kind].update(sums)
     assert [len(bits) for bits in found.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("points", [4, 12])
+def test_a_sum_of_negative_zeros_is_zero_in_one_tile_too(device, points):
+    X = np.zeros((12 * device.lanes, 1), F4)
+    engine = interpreter.Engine(
+        ek.parse("neg(x1)"), X, precision="ieee", dtype=F4, device=device, points_per_thread=points
+    )
+    sums = engine.loss_sums(np.empty((1, 1, 0), F4), X[:, 0], None, "sum")
+    assert fetched(sums).tobytes() == np.zeros(1).tobytes()

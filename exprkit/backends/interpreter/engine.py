@@ -356,12 +356,9 @@ class Engine(DeviceEngine, contract.Differentiable):
         if not step.is_ready():
             self._forget()
             return None
-        goal = address(target, self.device), address(w, self.device)
-        if isinstance(params, np.ndarray) and self.device.xp is not np:
-            return self._marked(step.from_host(params, *goal))
-        sums = self.device.xp.empty(params.shape[:2], np.float64) if out is None else out
-        step.queue(self.device.pointer(params), *goal, self.device.pointer(sums))
-        return self._marked(sums.reshape(params.shape[:2]) if len(self._invalid) else sums)
+        again = RepeatedSums(step, self.device, target, w, key[1], self._epoch)
+        sums = again(params, out, params.shape[:2])
+        return self._marked(sums.reshape(params.shape[:2])) if sums is not None and len(self._invalid) else sums
 
     def _add_up(self, sums: Any, target: Any, weights: Any, macros: dict[str, Any], count: Any) -> None:
         """The sums of all items of this pass."""

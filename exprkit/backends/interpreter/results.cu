@@ -61,22 +61,22 @@ INLINE T add_lanes_shared(T sum, T *scratch, int lane)
 // The sum of an item's segments where one tile has them all: that of add_segments (support.cu), bit by bit, in lane 0.
 INLINE double add_all_segments(const T (&sum)[VECTORS])
 {
-    if (SCATTERED) {
-        double total = 0.0 + double(sum[0]);
-#pragma unroll
-        for (int step = LANES / 2; step >= LANES / VECTORS; step /= 2) total += __shfl_xor_sync(0xffffffffu, total, step);
-        return total;
-    }
     double total[VECTORS];
+    total[0] = double(sum[0]);
+    if (SCATTERED) {
 #pragma unroll
-    for (int c = 0; c < VECTORS; ++c) total[c] = 0.0 + double(sum[c]);
+        for (int step = LANES / 2; step >= LANES / VECTORS; step /= 2) total[0] += __shfl_xor_sync(0xffffffffu, total[0], step);
+    } else {
 #pragma unroll
-    for (int step = LANES > 1 ? 4 : 0; step > 0; step /= 2) {
+        for (int c = 1; c < VECTORS; ++c) total[c] = double(sum[c]);
 #pragma unroll
-        for (int c = 0; c < step && c + step < VECTORS; ++c) total[c] += total[c + step];
+        for (int step = LANES > 1 ? 4 : 0; step > 0; step /= 2) {
+#pragma unroll
+            for (int c = 0; c < step && c + step < VECTORS; ++c) total[c] += total[c + step];
+        }
+        for (int c = 1; LANES == 1 && c < VECTORS; ++c) total[0] += total[c];
     }
-    for (int c = 1; LANES == 1 && c < VECTORS; ++c) total[0] += total[c];
-    return total[0];
+    return TASK == SUM || TASK == TEXT ? total[0] + 0.0 : total[0];  // which is never -0
 }
 
 template <bool WHOLE> INLINE void measure(const T (&acc)[POINTS], T (&sum)[VECTORS], const Sink &sink, int lane)
