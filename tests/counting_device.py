@@ -21,7 +21,7 @@ from emulated_device import SHARED_BYTES, EmulatedDevice
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from exprkit.backends.gpu.device import CudaDevice
-from exprkit.runtime.calls import STREAM, Sequence
+from exprkit.runtime.calls import LOOK, STREAM, Sequence
 
 CALLS: collections.Counter = collections.Counter()
 COPY = 2  # cudaMemcpyDeviceToHost
@@ -211,10 +211,6 @@ class CountingDevice(CudaDevice):
     def waiting(self):
         return counting(self._emulated.waiting(), "waiting")
 
-    def marking(self):
-        mark, wait = self._emulated.marking()
-        return counting(mark, "event"), counting(wait, "waiting")
-
     def kernel(self, name, settings, text=None, **macros):
         return CountingKernel(name, self._emulated.kernel(name, settings, text, **macros))
 
@@ -241,5 +237,5 @@ class CountingSequence(Sequence):
     """Calls of the device, counted by their names."""
 
     def __call__(self):
-        CALLS.update(call.name for call in self.calls)
+        CALLS.update(call.name for call in self.calls if call.function != LOOK)
         super().__call__()

@@ -25,6 +25,7 @@ struct uint4 { unsigned x, y, z, w; };
 
 inline void __syncthreads() {}
 inline void __threadfence() {}
+inline void __threadfence_system() {}
 inline int __syncthreads_or(int yes) { return yes; }
 inline void __syncwarp() {}
 inline void let_next_begin() {}

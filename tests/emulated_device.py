@@ -160,8 +160,8 @@ class EmulatedDevice:
     def waiting(self):
         return calls.Sequence([calls.DriverCall(address(driver().nothing), ())])
 
-    def marking(self):
-        return self.waiting(), self.waiting()
+    def arriving(self, place, wanted):
+        return calls.Sequence([calls.arrival(place, wanted), *self.waiting().calls])
 
     def sent(self, arrays):
         return [self.xp.asarray(array) for array in arrays]

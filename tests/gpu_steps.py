@@ -1,9 +1,9 @@
 """Where the microseconds of a step go on a GPU: ``PYTHONPATH=. python tests/gpu_steps.py``.
 
 Prints for a loss, a new population and a fit of one: the time of each part of the call, in a loop, by the wall clock,
-and that of every kernel, by events before and after it (which keep launches from overlapping).  ``--threads 32 64``:
-lowering with so many threads a block.  At last a table of whole calls; beside another package's, whose results must
-have the same bits::
+that of every kernel, by events before and after it (which keep launches from overlapping), and when the host called
+the driver ("-": what is no kernel, as a copy or waiting).  ``--threads 32 64``: lowering with so many threads a block.
+At last a table of whole calls; beside another package's, whose results must have the same bits::
 
     PYTHONPATH=before python tests/gpu_steps.py --threads --save before.json
     PYTHONPATH=. python tests/gpu_steps.py --threads --against before.json
@@ -39,6 +39,7 @@ from exprkit.study import workload
 N, N_POINTS = 10_000, 362
 EVENTS: list = []  # (kernel, before, after) while they are recorded
 RECORDING = False
+STAMPS: list | None = None  # (what, begin, end) of the host's calls of the driver while they are noted
 TABLE: dict = {}  # median microseconds of whole calls, by name
 DIGESTS: dict = {}  # of their results
 
@@ -47,6 +48,11 @@ def recorded(make_all):
     """``Sequence.__call__`` whose launches leave events."""
 
     def call(self):
+        if STAMPS is not None:
+            begin = time.perf_counter()
+            make_all(self)
+            what = [one.name or "-" for one in self.calls]
+            return STAMPS.append((" ".join(what), begin, time.perf_counter()))
         if not RECORDING:
             return make_all(self)
         for one in self.calls:
@@ -80,6 +86,24 @@ def kernels(call, repeats=8):
         for name, one in total.items():
             times[name].append(one)
     print("    kernels: " + ", ".join(f"{name} {statistics.median(some):.1f}" for name, some in times.items()), "us")
+
+
+def timeline(call, repeats=40):
+    """When the host began and ended each run of calls of the driver, in median microseconds: gaps are Python's."""
+    global STAMPS
+    rows = []
+    for _ in range(repeats):
+        cupy.cuda.Device().synchronize()
+        STAMPS, begin = [], time.perf_counter()
+        call()
+        end, stamps, STAMPS = time.perf_counter(), STAMPS, None
+        stamps.append(("end", begin, end))
+        rows.append([(what, (a - begin) * 1e6, (b - begin) * 1e6) for what, a, b in stamps])
+    whats = [what for what, *_ in rows[-1]]
+    rows = [row for row in rows if [what for what, *_ in row] == whats]
+    for k, what in enumerate(whats):
+        begin, end = (statistics.median(row[k][side] for row in rows) for side in (1, 2))
+        print(f"      {begin:8.1f} to {end:8.1f} us: {what}")
 
 
 def noted(name, *arrays):
@@ -135,6 +159,7 @@ def losses(pop):
         report(f"a loss again, from the host, sums {way} (aim 35)", lambda: host.loss(params, y), 2000)
         report("  its calls alone", step_of(host.engine)._again, 2000)
     kernels(lambda: host.loss(params, y))
+    timeline(lambda: host.loss(params, y))
     report("queued on the device (aim 19)", lambda: there.loss(params_there, y_there, out=out), 2000)
     report("  its calls alone", step_of(there.engine)._again, 2000)
     report("the same, waited for", lambda: there.loss(params_there, y_there, out=out), wait=True)
@@ -143,9 +168,9 @@ def losses(pop):
     parts("device", there, params_there, y_there)
     span = there.engine._spans(len(pop), {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0})[0]
     addresses = y_there.data.ptr, 0, out.data.ptr, 0
-    report("  partial sums and sums", lambda: span(*addresses))
-    report("  one start that overlaps", span.add.again)
-    report("  one that does not", span.add.first)
+    report("  sums", lambda: span(*addresses))
+    report("  one start that overlaps", span.run.run.again)
+    report("  one that does not", span.run.run.first)
 
 
 def step_of(engine):
@@ -200,6 +225,7 @@ def generations(name, pop, threads):
     report("  lowering", lambda: ev.engine._lowering.of(new()), 200)
     report("  taking programs", lambda: ev.engine._launcher.take(*made), 200)
     kernels(whole)
+    timeline(whole)
 
 
 @contextlib.contextmanager
@@ -254,6 +280,7 @@ def fits(repeats=12):
         each = len(times) // repeats
         print(f"  {name:15s}" + ", ".join(f"{statistics.median(times[k::each]) * 1e6:.0f}" for k in range(each)), "us")
     kernels(lambda: problem.fit(turns.pop()), 5)
+    timeline(lambda: problem.fit(turns.pop()), 20)
 
 
 def on_the_cpu(thesis_100k):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import types
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,7 +19,8 @@ from exprkit.backends.gpu import device as gpu
 from exprkit.backends.interpreter import derivatives, loss_step
 from exprkit.backends.objective import Options
 from exprkit.expressions import generate
-from exprkit.runtime.calls import DriverCall, DriverError, Sequence
+from exprkit.runtime import calls as calls_of_a_driver
+from exprkit.runtime.calls import DriverCall, DriverError, Sequence, arrival
 from exprkit.search import exhaustive_search
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
@@ -147,7 +149,69 @@ def test_a_loss_again_from_the_host_waits_once(there):
     ev = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
     ev.loss(PARAMS[:-1], Y)
     made = calls(lambda: ev.loss(PARAMS[:-1], Y))
-    assert made == LAUNCHES | {"waiting": 1}
+    assert made == LAUNCHES | {"hand_over": 1, "waiting": 1}
+
+
+def test_losses_at_few_points_are_two_launches(there):
+    """Sums for the host are taken there by a third."""
+    rows, few = {"make_immediates": 1, "interpret": 1}, slice(0, 7)  # in one tile
+    ev, host = (ek.Evaluator(POP[:-1], place(X[few]), "cuda", dtype="float64") for place in (there, np.asarray))
+    params, y, out = map(there, (PARAMS[:-1], Y[few], np.zeros(len(POP) - 1)))
+    for _ in range(3):
+        ev.loss(params, y, out=out)
+        wanted = host.loss(PARAMS[:-1], Y[few])
+        np.testing.assert_array_equal(gpu.fetched(out), wanted)
+    np.testing.assert_allclose(wanted, ek.Evaluator(POP[:-1], X[few], "cpu", dtype="float64").loss(PARAMS[:-1], Y[few]))
+    assert calls(lambda: ev.loss(params, y, out=out)) == rows
+    assert calls(lambda: host.loss(PARAMS[:-1], Y[few])) == rows | {"hand_over": 1, "waiting": 1}
+
+
+def test_a_loss_asked_for_again_is_looked_at_where_anything_is_another_one(there):
+    pop, params, few = POP[:-1], PARAMS[:-1], slice(0, 20)
+    other, sets = params[::-1].copy(), np.stack([params, params + 1])
+    asks = [
+        {}, {"kind": "mse"}, {}, {"weights": W[few]}, {"y": Y[few] + 1}, {"params": other}, {"params": sets},
+        {"kind": "sae"}, {"kind": "correlation"}, {"kind": "max"},
+        {"params": params.astype("float32")}, {"columns": {"s": W[few]}, "kind": "f * s"},
+    ]  # fmt: skip
+    for place in (np.asarray, there):
+        ev = ek.Evaluator(pop, place(X[few]), "cuda", dtype="float64")
+        y, out = place(Y[few]), place(np.zeros(len(pop)))
+
+        def ask(ev, params, how, y=y, place=place):
+            given = {name: place(one) if isinstance(one, np.ndarray) else one for name, one in how.items()}
+            return gpu.fetched(ev.loss(given.pop("params", params), given.pop("y", y), **given))
+
+        wanted = [ask(ek.Evaluator(pop, place(X[few]), "cuda", dtype="float64"), place(params), how) for how in asks]
+        own = place(params)
+        for how, sums in zip(asks, wanted, strict=True):
+            for again in ({}, how, {}, how, how, how):
+                np.testing.assert_array_equal(ask(ev, own, again), wanted[0] if again == {} else sums)
+            assert ev.loss(own, y, out=out) is out
+            np.testing.assert_array_equal(gpu.fetched(out), wanted[0])
+        for wrong in ({"params": own[:3]}, {"y": y[:3]}, {"kind": "nothing"}, {"out": place(np.zeros(3))}):
+            for _ in range(2):
+                ask(ev, own, {})
+            assert ev.again is not None
+            with pytest.raises(ek.errors.DataError):
+                ev.loss(**{"params": own, "y": y, **wrong})
+        for change, given in ((ev.update, pop[::-1]), (ev.update, pop), (ev.engine.using, None)):
+            change(given)
+            fresh = ek.Evaluator(ev.pop, place(X[few]), "cuda", dtype="float64")
+            for _ in range(4):
+                np.testing.assert_array_equal(ask(ev, own, {}), ask(fresh, own, {}))
+
+
+def test_what_makes_a_loss_again_holds_nothing_that_the_engine_lets_go(there):
+    ev = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64")
+    params, y = there(PARAMS[:-1]), there(Y)
+    wanted = gpu.fetched(ev.loss(params, y))
+    launches = [weakref.ref(one) for one in ev.engine._ready.values() if isinstance(one, loss_step.LossStep)]
+    assert launches and ev.again is not None
+    ev.engine._forget()
+    assert [one() for one in launches] == [None] * len(launches)
+    for _ in range(3):
+        np.testing.assert_array_equal(gpu.fetched(ev.loss(params, y)), wanted)
 
 
 def test_many_losses_for_the_host_are_copied(there, monkeypatch):
@@ -217,6 +281,17 @@ def test_an_error_of_the_driver_is_told():
         Sequence([DriverCall(address(driver().fail), (719,))])()
 
 
+def test_a_number_that_arrives_makes_waiting_unnecessary(monkeypatch):
+    monkeypatch.setattr(calls_of_a_driver, "LOOKS", 5)
+    numbers = np.array([0, 1])
+    place, wanted = numbers.ctypes.data, numbers[1:].ctypes.data
+    waited, failed = (DriverCall(address(driver().fail), (status,)) for status in (7, 8))
+    for is_there, error in ((False, 7), (True, 8)):
+        numbers[0] = is_there
+        with pytest.raises(DriverError, match=f"error {error} of the driver"):
+            Sequence([arrival(place, wanted), waited, failed])()
+
+
 def test_a_new_population_waits_twice(there):
     pop, given = ek.DevicePopulation.of(POP[:-1]), list(map(there, (PARAMS[:-1], Y)))
     ev = ek.Evaluator(pop, there(X), "cuda", dtype="float64")
@@ -228,9 +303,9 @@ def test_a_new_population_waits_twice(there):
 
     generation()
     made = calls(generation)
-    kernels = "check_tokens", "count_words", "number_words", "emit_words", "make_columns", "cut_chunks", *LAUNCHES
+    kernels = "check_tokens", "count_words", "number_words", "settle_words", "make_columns", "cut_chunks", *LAUNCHES
     memory = {"the population": 1, "its programs": 1, "losses": 1}
-    assert made == dict.fromkeys(kernels, 1) | {"empty": len(memory), "event": 1, "waiting": 2}
+    assert made == dict.fromkeys(kernels, 1) | {"empty": len(memory), "waiting": 2}
 
 
 FITTED = [ek.parse(texts, errors="mask") for texts in (
@@ -243,7 +318,7 @@ def test_fits_of_a_new_population_wait_for_its_programs_and_for_the_results(ther
     for pop in FITTED * 2:
         problem.fit(pop)
     made = calls(lambda: problem.fit(FITTED[2]))
-    once = "count_words", "number_words", "emit_words", "find_dependence", "measure", "put_in_order", "choose"
+    once = "count_words", "number_words", "settle_words", "find_dependence", "measure", "put_in_order", "choose"
     assert {name: made[name] for name in once} == dict.fromkeys(once, 1)
     assert made["waiting"] == 2 and made["copy to the host"] == 5
 

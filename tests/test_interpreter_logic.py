@@ -390,7 +390,7 @@ def test_every_operator_has_its_opcodes():
 
 
 @given(
-    costs=st.lists(st.integers(1, 50), min_size=1, max_size=30), n_tiles=st.integers(1, 9), n_sets=st.integers(1, 3),
+    costs=st.lists(st.integers(1, 50), min_size=1, max_size=150), n_tiles=st.integers(1, 9), n_sets=st.integers(1, 3),
     blocks=st.integers(1, 12), warps=st.integers(1, 5), cut=st.floats(0, 1),
     chunking=st.sampled_from([Chunking(1), Chunking(0, 1), Chunking(0, 4), Chunking(0.8, 2)]),
 )  # fmt: skip

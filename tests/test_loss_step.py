@@ -93,3 +93,28 @@ def test_large_ones_and_those_without_parameters(device, problem, monkeypatch):
     for _ in range(3):
         assert_equal(engine.loss_sums(nothing, y, None, "square"), expected)
     assert not engine._ready and not engine._partials.size
+
+
+@pytest.mark.parametrize("n", [11, 27])
+def test_sums_of_one_tile_are_those_of_several(device, n):
+    pop = generate.random(30, n_tokens=(1, 15), n_vars=2, n_params=1, seed=5)
+    rng = np.random.default_rng(1)
+    X = rng.uniform(0.2, 3, (n * device.lanes, 2)).astype(F4)
+    params, (y, w) = rng.uniform(-2, 2, (2, 30, 1)).astype(F4), rng.uniform(0.2, 3, (2, len(X))).astype(F4)
+    found = {"square": set(), "sum": set()}
+    for points in (4, 12, 32):  # a tile has all of 11 from 12 points a thread on, of 27 at 32
+        engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device, points_per_thread=points)
+        for kind, weights in (("square", None), ("sum", w)):
+            sums = [engine.loss_sums(params, y, weights, kind).tobytes() for _ in range(3)]
+            found[kind].update(sums)
+    assert [len(bits) for bits in found.values()] == [1, 1]
+
+
+@pytest.mark.parametrize("points", [4, 12])
+def test_a_sum_of_negative_zeros_is_zero_in_one_tile_too(device, points):
+    X = np.zeros((12 * device.lanes, 1), F4)
+    engine = interpreter.Engine(
+        ek.parse("neg(x1)"), X, precision="ieee", dtype=F4, device=device, points_per_thread=points
+    )
+    sums = engine.loss_sums(np.empty((1, 1, 0), F4), X[:, 0], None, "sum")
+    assert fetched(sums).tobytes() == np.zeros(1).tobytes()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
+from exprkit.backends.device_programs import lowering
 from exprkit.backends.device_programs.lowering import Lowering, tokens_of
 from exprkit.backends.device_programs.translate import cuda_text
 from exprkit.backends.gpu import device as gpu
@@ -85,6 +86,9 @@ def test_deep_and_long_and_wide_ones(device):
         balanced = f"({balanced}) / ({balanced})"
     many = [f"log(x{i + 1}) + x{i + 1} ^ 1.5" for i in range(120)]
     assert_same(ek.parse([left, right, balanced, *many]), device, "ieee", F4, np.zeros(120, bool))
+    for n in (255, 256, 300):  # of more than 255 the keys are too long for a draft
+        wide = [f"log(x{n}) - x{n - 1} ^ 1.5", f"(x{n} + x1) / (x{n - 2} - log(x{n}))", f"x{n}"]
+        assert_same(ek.parse(wide), device, "ieee", F4, np.zeros(n, bool))
     assert_same(generate.exhaustive(4, n_vars=2), device, "ieee", F8, np.zeros(2, bool))
 
 
@@ -97,6 +101,13 @@ def test_one_lowering_takes_one_population_after_the_other(device):
         program = lower(pop, dtype=F8)
         assert len(columns.code) == len(program.column_code) and code.n_slots == max(program.n_slots - 1, 0)
         assert np.array_equal(gpu.fetched(code.sources), accumulate(program).sources)
+
+
+def test_words_that_there_is_more_of_than_was_supposed_are_brought_into_their_places_later(device, monkeypatch):
+    pop = ek.parse(["x1 / log(p1 + 2.5) - x2 ^ 0.5", "oops(", "x2", "7 - p2 * x1"], errors="mask")
+    for most in (0, 5, 1 << 21):
+        monkeypatch.setattr(lowering, "MOST_SUPPOSED", most)
+        assert_same(pop, device, "fast", F4, np.zeros(2, bool))
 
 
 def test_what_can_not_be_translated_is_told_with_its_line():

@@ -46,6 +46,13 @@ class Engine:
         """
         raise NotImplementedError
 
+    def again(self, params: Any, y: Any, weights: Any, kind: str, out: Any = None) -> Callable[..., Any] | None:
+        """A function (params, out, shape) that makes the same sums with other parameters and memory like these.
+
+        It looks at no argument, and gives None when it no longer can.  None: there is nothing that is faster.
+        """
+        return None
+
     def update(self, pop: Any) -> bool:
         """Take another population in place of the present one, which stays where there is an error.
 

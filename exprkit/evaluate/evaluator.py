@@ -40,7 +40,7 @@ from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
 from exprkit.evaluate.loss_target import LossTarget
-from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, losses_at, own_losses, slopes_at
+from exprkit.evaluate.losses import LOSSES, OwnLoss, RepeatedLoss, is_own, losses_at, own_losses, slopes_at
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -158,6 +158,7 @@ class Evaluator:
         self._settings, self._options = settings, {"client": workers, **options}
         self._own_loss: OwnLoss | None = None  # the loss of the user's own that was asked for last
         self._goal: LossTarget | None = None  # the y and the weights that were checked last
+        self.again: RepeatedLoss | None = None  # the loss that was asked for last
         self._with_slopes: Any = None  # the population whose operators were found to have derivatives
         self._complete: list[Any] = []  # the y that were looked through last for what is missing, on a device
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
@@ -202,7 +203,9 @@ class Evaluator:
             other.update(new)
         known, self._n_operators = self._n_operators, defined.count()
         if known != self._n_operators or not self.engine.update(inputs.written_out(new)):
-            self.engine = self._make_engine(new)
+            self.engine, self.again = self._make_engine(new), None
+        if self._gaps.columns or (len(new), new.max_params) != (len(self.pop), self.pop.max_params):
+            self.again = None
         self.pop, self._other = new, other
         if self._gaps.columns:  # it may use other columns
             self._complete = []
@@ -305,6 +308,10 @@ class Evaluator:
             If ``params``, ``y``, ``weights`` or ``out`` does not fit, or values are missing: y or a column of X that
             the population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
         """
+        if self.again is not None and count_nonfinite is False and columns is None and link is None:
+            losses = self.again(params, y, kind, weights, out)
+            if losses is not None:
+                return losses
         if (ev := self._for_sums()) is not self:
             return ev.loss(params, y, kind, weights, count_nonfinite, out, columns=columns, link=link)
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)

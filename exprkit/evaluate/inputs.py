@@ -392,15 +392,16 @@ def _describe(pop: Population, i: int) -> str:
 
 def _check_columns(shape: tuple[int, ...], pop: Population | DevicePopulation) -> None:
     n_points, n_columns = shape
+    if n_columns >= pop.n_vars and (pop.variables is None or n_columns == len(pop.variables)):
+        return
     there = f"X has {number_of(n_columns, 'column')}"
     transposed = "; X is (n_points, n_vars): did you mean X.T?" if n_points == pop.n_vars != n_columns else ""
     if pop.variables is not None and n_columns != len(pop.variables):
         raise DataError(f"{there}, but the population's variables are {', '.join(pop.variables)}{transposed}")
-    if n_columns < pop.n_vars:
-        host = on_host_population(pop)
-        tokens = (host.kinds == VARIABLE) & (host.values >= n_columns)
-        i = int(np.searchsorted(host.offsets, np.argmax(tokens), side="right")) - 1
-        raise DataError(f"{there}, but {_describe(host, i)} needs {host.n_vars}{transposed}")
+    host = on_host_population(pop)
+    tokens = (host.kinds == VARIABLE) & (host.values >= n_columns)
+    i = int(np.searchsorted(host.offsets, np.argmax(tokens), side="right")) - 1
+    raise DataError(f"{there}, but {_describe(host, i)} needs {host.n_vars}{transposed}")
 
 
 def _as_array(

@@ -387,6 +387,69 @@ def goal_of(ev: Any, made: loss_text.Composition, y: Any, weights: Any) -> tuple
     return LossTarget(y, weights, None, target, own_w, complete), in_place
 
 
+class RepeatedLoss:
+    """A loss that has a name, asked for again: with few looks where nothing but numbers and memory are others.
+
+    Parameters
+    ----------
+    ev : Evaluator
+    goal : LossTarget
+    kind : str
+    sums : function
+        Makes the sums (``Engine.again``).
+    params : array
+        Such as are asked for.
+    shape : tuple of int
+        Of the losses.
+    stored : bool
+        Whether they are stored where the caller wants them, on the device.
+    """
+
+    __slots__ = ("_asked", "_ev", "_flag", "_goal", "_kind", "_like", "_losses", "_out", "_sums")
+
+    def __init__(
+        self, ev: Any, goal: LossTarget, kind: str, sums: Callable[..., Any], params: Any, shape: tuple[int, ...],
+        stored: bool,
+    ) -> None:  # fmt: skip
+        self._ev, self._goal, self._kind, self._sums = ev, goal, kind, sums
+        self._like, self._losses = (type(params), ev.dtype, params.shape), (type(params), np.dtype(np.float64), shape)
+        self._flag = "carray" if isinstance(params, np.ndarray) else "c_contiguous"
+        self._out = stored
+
+    @classmethod
+    def of(
+        cls, ev: Any, goal: LossTarget, kind: str, sets: Any, params: Any, place: Any, shape: tuple[int, ...]
+    ) -> RepeatedLoss | None:
+        """Of one that was just made, its losses stored in ``place`` or None; None where nothing would be saved."""
+        taken = type(params) is type(sets) and params.dtype == ev.dtype
+        if goal.numbers is None or kind in NO_SUMS or not taken:
+            return None
+        sums = ev.engine.again(sets, goal.target, goal.w, LOSSES[kind][0], place)
+        return None if sums is None else cls(ev, goal, kind, sums, params, shape, place is not None)
+
+    def __call__(self, params: Any, y: Any, kind: Any, weights: Any, out: Any) -> Any | None:
+        """The losses; None where something else is asked for, or what is asked for has to be looked at."""
+        if type(kind) is not str or kind != self._kind or (out is not None) != self._out:
+            return None
+        if not self._is_like(params, self._like) or not self._goal.is_of(y, weights):
+            return None
+        if out is not None and not self._is_like(out, self._losses):
+            return None
+        sums = self._sums(params, out, self._losses[-1])
+        if sums is None or out is not None:
+            return sums
+        goal = self._goal
+        if goal.is_complete is not None:
+            self._ev.check_sums(sums, goal)
+        return self._ev.as_given(finished(self._ev, kind, sums, goal.target, goal.w)[0])
+
+    def _is_like(self, array: Any, like: tuple[Any, ...]) -> bool:
+        """Whether it is an array as an engine takes one."""
+        kind, dtype, shape = like
+        is_like = type(array) is kind and array.dtype == dtype and array.shape == shape
+        return is_like and getattr(array.flags, self._flag)
+
+
 def losses_at(ev: Any, goal: LossTarget, params: Any, kind: str, count_nonfinite: bool, out: Any) -> Any:
     """Losses that have a name, of checked points (``Evaluator.loss``)."""
     what = summed(kind)
@@ -398,6 +461,8 @@ def losses_at(ev: Any, goal: LossTarget, params: Any, kind: str, count_nonfinite
     sums = sums_of(ev, sets, goal.target, goal.w, what, counts, place if stored else None)
     if counts is None:
         ev.check_sums(sums, goal)
+        if out is None or stored:
+            ev.again = RepeatedLoss.of(ev, goal, kind, sets, params, place, shape)
     if not stored:
         made = finished(ev, kind, sums, goal.target, goal.w)[0].reshape(shape)
         out = ev.as_given(made) if place is None else inputs.written(out, place, made)

@@ -17,13 +17,16 @@ where the driver reads them, and are changed there.
 from __future__ import annotations
 
 import array
+import ctypes
+import platform
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import carray
 
-from exprkit.runtime.intrinsics import call_status, pointer
+from exprkit.runtime.intrinsics import atomic_load, call_status, pause, pointer
 from exprkit.runtime.jit import compiled
 
 FEW, MOST = 4, 11  # arguments: of most functions, and of cuLaunchKernel
@@ -32,6 +35,10 @@ FUNCTION, IS_LONG, STREAM_PLACE, FIRST = range(4)
 ROW = FIRST + MOST
 ROOM = (0,) * MOST  # for arguments
 STREAM = object()  # stands for the stream that a sequence runs on
+LOOK = 0  # in place of a function: look until the numbers at two addresses are equal, and then leave out the next call
+# Windows' driver starts nothing before somebody asks to wait
+BATCHES = sys.platform == "win32" or "microsoft" in platform.release().lower()
+LOOKS = 0 if BATCHES else 1 << 14  # before that call is made after all: some tenths of a millisecond
 SHIFT = 10  # of a status; below it stands which call it was
 
 
@@ -88,24 +95,66 @@ class Sequence:
         return type(self)((call for one in (self, *others) for call in one.calls), self._stream, self._error)
 
 
+def arrival(place: int, wanted: int) -> DriverCall:
+    """What makes the call behind it unnecessary where a device writes the number at ``wanted`` to ``place`` soon.
+
+    To look at memory takes less than to ask the driver, whose answer comes later, too.
+    """
+    return DriverCall(LOOK, (place, wanted, LOOKS))
+
+
+def masks(kind: Any, numbers: dict[str, int | float]) -> tuple[Any, Any]:
+    """Two structs of ctypes's kind, of whole words of 8 bytes: with numbers by their fields' names, and bits where."""
+    own, masked = kind(), kind()
+    for name, number in numbers.items():
+        setattr(own, name, number)
+        field = getattr(kind, name)
+        ctypes.memset(ctypes.addressof(masked) + field.offset, 0xFF, field.size)
+    return own, masked
+
+
 def _error(status: int) -> Exception:
     return DriverError(f"error {status} of the driver")
 
 
 @compiled
+def merge(source, place, own, masked, n_words):
+    """Copy words from address to address, but for bits that are ``masked`` those of one's ``own``."""
+    given, to = carray(pointer(source), n_words, np.int64), carray(pointer(place), n_words, np.int64)
+    mine, mask = carray(pointer(own), n_words, np.int64), carray(pointer(masked), n_words, np.int64)
+    for k in range(n_words):
+        to[k] = given[k] & ~mask[k] | mine[k]
+
+
+@compiled
 def _run(table, n, stream):
     """Make n calls; 0, or the first error's number and which call it was."""
-    for k in range(n):
+    k = 0
+    while k < n:
         row = carray(pointer(table + 8 * ROW * k), ROW, np.int64)
         if row[STREAM_PLACE] < 0:
             row[FIRST + ~row[STREAM_PLACE]] = stream
         elif row[STREAM_PLACE]:
             carray(pointer(row[STREAM_PLACE]), 1, np.int64)[0] = stream
         function, a = row[FUNCTION], row[FIRST:]
-        if row[IS_LONG]:
+        status = 0
+        if function == LOOK:
+            k += _is_there(a[0], a[1], a[2])
+        elif row[IS_LONG]:
             status = call_status(function, (a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]))
         else:
             status = call_status(function, (a[0], a[1], a[2], a[3]))
         if status:
             return status << SHIFT | k
+        k += 1
+    return 0
+
+
+@compiled
+def _is_there(place, wanted, looks):
+    """1 as soon as the numbers at two addresses are equal, 0 after so many looks."""
+    for _ in range(looks):
+        if atomic_load(place) == atomic_load(wanted):
+            return 1
+        pause()
     return 0

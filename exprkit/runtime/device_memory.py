@@ -23,15 +23,15 @@ ALIGNMENT = 256  # bytes, of every array
 class ArraySpec:
     """What a block's array is: its type, and how many numbers a row has."""
 
-    __slots__ = ("_row_bytes", "dtype", "width")
+    __slots__ = ("dtype", "row_bytes", "width")
 
     def __init__(self, dtype: Any, width: int = 1) -> None:
         self.dtype, self.width = np.dtype(dtype), width
-        self._row_bytes = self.dtype.itemsize * width
+        self.row_bytes = self.dtype.itemsize * width
 
     def n_bytes(self, length: int) -> int:
         """Of so many rows."""
-        return self._row_bytes * length
+        return self.row_bytes * length
 
 
 class Allocation:
@@ -51,7 +51,7 @@ class Allocation:
         end, starts = 0, []
         for part, length in zip(parts.values(), lengths, strict=True):
             starts.append(end)
-            end += -(-part.n_bytes(length) // ALIGNMENT) * ALIGNMENT
+            end += -(-part.row_bytes * length // ALIGNMENT) * ALIGNMENT
         self._device, self._parts = device, parts
         self._memory = device.xp.empty(max(end, 1), np.uint8)
         begin = device.pointer(self._memory)

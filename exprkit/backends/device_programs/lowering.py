@@ -28,7 +28,7 @@ from exprkit.backends.gpu.bytecode import (
     write_prologue,
 )
 from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs, parts_of
-from exprkit.backends.gpu.launch import REAL, Columns, fill, put
+from exprkit.backends.gpu.launch import REAL, Columns, field_address, fill, put
 from exprkit.backends.gpu.layout import (
     CONSTANTS,
     COUNTS,
@@ -57,7 +57,8 @@ SCRATCH_BYTES = 512 << 20
 KEPT_BYTES = 32 << 20
 BYTES_OF_A_NODE = 80  # of a thread's scratch memory: lowering.cu
 COMPILED_AS = precision("ieee")  # whatever the settings: constants are rounded as on the host
-KERNELS = COUNT, NUMBER, EMIT = "count_words", "number_words", "emit_words"
+KERNELS = COUNT, NUMBER, SETTLE, EMIT = "count_words", "number_words", "settle_words", "emit_words"
+MOST_DRAFTED = 255  # variables, whose columns' keys a draft of an instruction has room for
 MOST_SUPPOSED = 1 << 21  # words that there is room for before they are counted
 MOST_SIZES = 64  # of populations whose launches are kept
 TRANSLATED = read_tree, mark, place, emit_tree, write_prologue, write_instruction
@@ -155,13 +156,14 @@ class Lowering:
         self._arguments = layout.LoweringArguments()
         self._own_columns = Columns(*xp.empty((3, self._most_columns), np.int32))
         code, var, low = self._own_columns
-        self._told = device.locked((SUMMARY,), np.int64)
+        self._told = device.locked((SUMMARY + 1,), np.int64)
+        self._told[SUMMARY] = 0
         fill(self._arguments, {
             **self._tables, **self._own, "column_code": code, "column_var": var, "column_low": low, "told": self._told,
             "n_vars": self.n_vars, "most_columns": self._most_columns,
         }, device)  # fmt: skip
         self._own_views: dict[int, Columns] = {}
-        self._sequences: dict[tuple[int, bool, Sequence | None], tuple[Sequence, Sequence]] = {}
+        self._sequences: dict[tuple[int, str, Sequence | None], tuple[Sequence, Sequence]] = {}
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
         self._kernels = {name: device.kernel(name, COMPILED_AS, source(), **macros) for name in KERNELS}
 
@@ -227,7 +229,10 @@ class Lowering:
         supposed = tokens.n_tokens + n_exprs  # words: nearly always enough
         block = self._take_supposed(supposed, n_exprs)
         more = behind.begun(tokens, block.addresses, self._own["summary"], supposed) if behind and block else None
-        start, wait = self._calls(blocks if n_exprs else 0, block is not None, more)
+        is_drafted = blocks == max(n_chunks, 1) and self.n_vars <= MOST_DRAFTED  # a thread had one expression
+        last = SETTLE if is_drafted else EMIT
+        start, wait = self._calls(blocks if n_exprs else 0, last if block else "", more)
+        self._arguments.ticket += 1
         start()
         if behind:
             behind.meanwhile()
@@ -238,7 +243,7 @@ class Lowering:
             raise too_many_columns(n_columns)
         if block is None or max(counts) > supposed:
             block = self._take(max(counts), n_exprs, counts)
-            self._started(EMIT, blocks)()
+            self._started(last, blocks)()
         elif behind and more:
             behind.ended()
         n_slots, code = max(summary[N_SLOTS] - 1, 0), traits_of(summary[TRAITS])
@@ -262,18 +267,19 @@ class Lowering:
         put(self._arguments, {**block.addresses, "most_words": words})
         return block
 
-    def _calls(self, blocks: int, emits: bool, more: Sequence | None) -> tuple[Sequence, Sequence]:
-        """What counts and numbers the words of so many blocks and emits them, and what waits for the numbers.
+    def _calls(self, blocks: int, last: str, more: Sequence | None) -> tuple[Sequence, Sequence]:
+        """What counts and numbers the words of so many blocks, the ``last`` kernel, and what waits for the numbers.
 
         With ``more`` behind that, it waits for all of it.
         """
-        key = blocks, emits, more
+        key = blocks, last, more
         if key not in self._sequences:
             if len(self._sequences) >= MOST_SIZES:
                 self._sequences.clear()
-            mark, wait = self.device.marking() if more is None else (Sequence(()), self.device.waiting())
+            told = self.device.pointer(self._told[SUMMARY:]), field_address(self._arguments, "ticket")
+            wait = self.device.arriving(*told) if more is None else self.device.waiting()
             calls = self._started(COUNT, blocks).then(self._started(NUMBER, 1)) if blocks else self._started(NUMBER, 1)
-            others = [mark, *([self._started(EMIT, max(blocks, 1))] if emits else []), *([more] if more else [])]
+            others = [*([self._started(last, max(blocks, 1))] if last else []), *([more] if more else [])]
             self._sequences[key] = calls.then(*others), wait
         return self._sequences[key]
 
@@ -305,7 +311,7 @@ class Lowering:
     def _started(self, name: str, blocks: int) -> Sequence:
         """What starts a kernel."""
         threads = min(self._threads * 8, 1024) if name == NUMBER and self._threads > 1 else self._threads
-        return self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments)
+        return self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments, overlaps=name != COUNT)
 
 
 @table_of_rows

@@ -79,8 +79,8 @@ class DevicePopulation:
         self.device = device or _device()
         self.variables, self.parameters = names_of("variables", variables), names_of("parameters", parameters)
         checked_names(self.variables, self.parameters)
-        given = self._adopted("kinds", np.uint8, kinds), self._adopted("values", np.uint64, values)
-        self._check(*given, self._adopted("offsets", np.int64, offsets))
+        given = {"kinds": kinds, "values": values, "offsets": offsets}
+        self._check(*(self._adopted(name, PARTS[name].dtype, array) for name, array in given.items()))
 
     @classmethod
     def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
@@ -144,7 +144,7 @@ class DevicePopulation:
     def __repr__(self) -> str:
         return f"<DevicePopulation: {len(self):,} expressions, {self.n_tokens:,} tokens, {self.n_vars} variables>"
 
-    def _adopted(self, name: str, dtype: type, array: Any) -> Any:
+    def _adopted(self, name: str, dtype: np.dtype, array: Any) -> Any:
         """An array on the device, which must be of this kind, as one of ours."""
         adopted = self.device.adopt(array)
         if adopted is None:
@@ -153,7 +153,7 @@ class DevicePopulation:
             raise PopulationError(f"{name} lies on GPU {index}, and the current one is {self.device.index}")
         if adopted.dtype != dtype or adopted.ndim != 1:
             raise PopulationError(
-                f"{name} must be {np.dtype(dtype)} of one dimension, not {adopted.dtype} of shape {adopted.shape}"
+                f"{name} must be {dtype} of one dimension, not {adopted.dtype} of shape {adopted.shape}"
             )
         return adopted if adopted.flags.c_contiguous else self.device.xp.ascontiguousarray(adopted)
 
@@ -205,7 +205,7 @@ class _Checking:
     def __init__(self, device: Any, most_variables: int, most_parameters: int) -> None:
         from exprkit.backends.device_programs.translate import text_of
         from exprkit.backends.gpu import layout
-        from exprkit.backends.gpu.launch import fill
+        from exprkit.backends.gpu.launch import field_address, fill
         from exprkit.backends.precision import precision
         from exprkit.expressions.checks import problem_of, unchecked
 
@@ -213,19 +213,23 @@ class _Checking:
         arity[[row.code for row in (*ops.INTERNAL, *(one for one in defined.functions() if one.packed))]] = 0
         host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
         operands, limits = map(device.xp.asarray, (host.operands, host.limits))
-        summary, self._told = device.xp.zeros(layout.CHECKED + 1, np.int64), device.locked((layout.CHECKED,), np.int64)
+        length = layout.CHECKED + 1
+        summary, self._told = device.xp.zeros(length, np.int64), device.locked((length,), np.int64)
         self._keep = operands, limits, summary
         self._arguments, self._calls = layout.CheckArguments(), dict[int, Any]()
+        self._told[-1] = 0
         known = {"operands": operands, "limits": limits, "summary": summary, "told": self._told}
         fill(self._arguments, {**known, "max_tokens": MAX_TOKENS}, device)
         text = text_of("checks.cu", [problem_of])
         self._kernel = device.kernel("check_tokens", precision("ieee"), text, LANES=device.lanes)
-        self._threads, self._wait = 1 if device.lanes == 1 else THREADS, device.waiting()
+        self._threads = 1 if device.lanes == 1 else THREADS
+        self._wait = device.arriving(device.pointer(self._told[-1:]), field_address(self._arguments, "ticket"))
 
     def __call__(self, **fields: int) -> list[int]:
         """The summary, of the kernel's arguments."""
         for name, number in fields.items():
             setattr(self._arguments, name, number)
+        self._arguments.ticket += 1
         blocks = fields["n_exprs"] // self._threads + 1
         if blocks not in self._calls:
             if len(self._calls) >= MOST_SIZES:
@@ -233,7 +237,7 @@ class _Checking:
             start = self._kernel.prepare((blocks, 1), self._threads, 0, self._arguments)
             self._calls[blocks] = start.then(self._wait)
         self._calls[blocks]()
-        return self._told.tolist()
+        return self._told[:-1].tolist()
 
 
 @table_of_rows

@@ -10,6 +10,7 @@
 //     TASK          VALUES, SQUARE, ABSOLUTE, SUM or TEXT REDUCTION  SHUFFLE, SHARED or ATOMIC
 //     WIDE          1: rows of results begin at multiples of 16 bytes
 //     TARGETS       numbers of a point that the loss of TEXT reads; WEIGHTED: the last of them is the weight
+//     ONE_TILE      1: a tile has all points, so a warp has all of an item's sum
 //     WEIGHTED, COUNTED, COLUMNS_SHARED, APPROXIMATE_DIVISION, APPROXIMATE_ROOT    0 or 1
 //     POWERS        0: without powers and other code that needs many registers
 //     PAIRS         1 where the low parts of double-doubles are used
@@ -63,3 +64,10 @@ INLINE void wait_for_previous()
 #endif
 }
 #endif
+
+// Let the host see a number, and all that was written for it before.
+INLINE void tell(Long *place, Long number)
+{
+    __threadfence_system();
+    *const_cast<volatile Long *>(place) = number;
+}

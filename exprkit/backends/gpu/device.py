@@ -24,7 +24,7 @@ import numpy as np
 from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.precision import Precision
 from exprkit.operators.defined import table_of_rows
-from exprkit.runtime.calls import STREAM, DriverCall, Sequence
+from exprkit.runtime.calls import STREAM, DriverCall, Sequence, arrival
 
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -140,7 +140,7 @@ def _driver() -> dict[str, int]:
     """Where the driver's functions are; an old driver may lack one."""
     library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     names = "cuLaunchKernel cuLaunchKernelEx cuMemcpyDtoHAsync_v2 "
-    names += "cuStreamSynchronize cuStreamWaitEvent cuEventRecord cuEventSynchronize"
+    names += "cuStreamSynchronize cuStreamWaitEvent cuEventRecord"
     there = [name for name in names.split() if hasattr(library, name)]
     return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in there}
 
@@ -278,13 +278,12 @@ class CudaDevice:
         """What waits for all that was started before."""
         return _sequence(DriverCall(_driver()["cuStreamSynchronize"], (STREAM,)))
 
-    def marking(self) -> tuple[Sequence, Sequence]:
-        """What notes how far everything is that was started, and what waits until that was done."""
-        event, driver = self.event(), _driver()
-        return (
-            _sequence(DriverCall(driver["cuEventRecord"], (event.ptr, STREAM), keep=event)),
-            _sequence(DriverCall(driver["cuEventSynchronize"], (event.ptr,), keep=event)),
-        )
+    def arriving(self, place: int, wanted: int) -> Sequence:
+        """What waits until a kernel writes the number at ``wanted`` into page-locked memory at ``place``, by addresses.
+
+        Waits for all that was started before where that does not come soon, as after an error.
+        """
+        return self.sequence([arrival(place, wanted), *self.waiting().calls])
 
     def sequence(self, calls: list[DriverCall]) -> Sequence:
         """Calls on the current stream."""

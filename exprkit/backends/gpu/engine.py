@@ -60,6 +60,7 @@ class DeviceEngine(contract.Engine):
         self.settings, self.dtype = settings_of(precision), np.dtype(dtype)
         self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
         self._ready: dict[tuple[Any, ...], Any] = {}
+        self._epoch = [True]  # False as soon as populations are of other sizes
         self._resident: dict[str, tuple[np.ndarray, Any]] = {}  # arrays of the host's, and they on the device
         self._locked = LockedRoom(self.device)  # for results on their way to the host
         self._take(pop)
@@ -93,6 +94,11 @@ class DeviceEngine(contract.Engine):
     def _forget(self) -> None:
         """Let go of launches that are ready, and of what they hold."""
         self._ready.clear()
+
+    def _next_epoch(self) -> None:
+        """What made something again for populations of the same sizes can no longer."""
+        self._epoch[0] = False
+        self._epoch = [True]
 
     # ── memory ───────────────────────────────────────────────────────────────────────
 

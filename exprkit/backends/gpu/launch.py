@@ -25,9 +25,9 @@ from exprkit.backends.gpu.schedule import TILES_END, Chunking, LaunchShape, Plan
 from exprkit.backends.precision import Precision
 from exprkit.operators import ops
 from exprkit.programs.program import Program
-from exprkit.runtime.calls import Sequence
+from exprkit.runtime.calls import Sequence, masks, merge
 
-THREADS = 256  # of a block of the small kernels
+THREADS, MOST_THREADS = 256, 1024  # of a block of the small kernels; of one that is alone
 MOST_SIZES = 64  # of parameters whose launches are kept
 # beside the interpreter, which leaves few registers: data/results/h200_interpreter.md, "Short rows"
 THREADS_BESIDE = {"make_immediates": 96, "add_segments": 128}
@@ -79,9 +79,10 @@ class Launch:
     def __init__(
         self, launcher: Launcher, kind: Any, prepare: Callable[..., Sequence], overlaps: bool, fields: dict[str, Any]
     ) -> None:
-        self._launcher, self._kind, self._keep, self._generation = launcher, kind, fields, 0
-        self._fields = addressed(fields, launcher.device)
-        self.arguments = kind()
+        self._launcher, self._kind, self._generation, self.arguments = launcher, kind, 0, kind()
+        own = masks(kind, addressed(fields, launcher.device))
+        self._keep, structs = (fields, own), (self.arguments, *own)
+        self._places = *(ctypes.addressof(one) for one in structs), ctypes.sizeof(kind) // 8
         self.first = self.again = prepare(self.arguments)
         if overlaps:
             self.again = prepare(self.arguments, overlaps=True)
@@ -100,9 +101,7 @@ class Launch:
         """Take over what the launcher knows of its present programs; False if they are those of the last time."""
         if self.is_present():
             return False
-        known = self._launcher.known(self._kind)
-        ctypes.memmove(ctypes.byref(self.arguments), ctypes.byref(known), ctypes.sizeof(known))
-        put(self.arguments, self._fields)
+        merge(ctypes.addressof(self._launcher.known(self._kind)), *self._places)
         self._generation = self._launcher.generation
         return True
 
@@ -129,6 +128,11 @@ def put(arguments: ctypes.Structure, numbers: dict[str, int | float]) -> None:
     """Set kernel arguments that are numbers."""
     for name, number in numbers.items():
         setattr(arguments, name, number)
+
+
+def field_address(arguments: ctypes.Structure, name: str) -> int:
+    """Where a kernel argument is on the host."""
+    return ctypes.addressof(arguments) + int(getattr(type(arguments), name).offset)
 
 
 def addressed(fields: dict[str, Any], device: Any) -> dict[str, int | float]:
@@ -167,8 +171,10 @@ class Launcher:
             "stride_point": data.strides[0] // dtype.itemsize, "stride_variable": data.strides[1] // dtype.itemsize,
         }  # fmt: skip
         self._columns = device.xp.empty(0, dtype)
-        self._arguments: dict[Any, ctypes.Structure] = {}
+        self._arguments: dict[Any, tuple[ctypes.Structure, list[str]]] = {}  # and which fields are known
+        self._stale = set[Any]()  # kinds of arguments that are not yet of the present programs
         self._making: dict[int, Launch] = {}
+        self._made_of: tuple[Columns | None, dict[str, int]] = None, {}  # columns, and where what makes them is
         self._padded: dict[str, tuple[np.ndarray, Any]] = {}
 
     def take(self, programs: Programs, columns: Columns) -> None:
@@ -190,7 +196,7 @@ class Launcher:
             "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
         }  # fmt: skip
         self.generation += 1
-        self._arguments.clear()
+        self._stale.update(self._arguments)
         self._make_columns(columns)
 
     def _arrays_of(self, programs: Programs) -> dict[str, Any]:
@@ -224,9 +230,14 @@ class Launcher:
     def known(self, kind: Any) -> ctypes.Structure:
         """Arguments of a kind with what is the same for all launches of the present programs."""
         if kind not in self._arguments:
-            self._arguments[kind] = kind()
-            put(self._arguments[kind], {name: number for name, number in self.fields.items() if name in kind.names})
-        return self._arguments[kind]
+            self._arguments[kind] = kind(), [name for name in self.fields if name in kind.names]
+            self._stale.add(kind)
+        arguments, names = self._arguments[kind]
+        if kind in self._stale:
+            for name in names:
+                setattr(arguments, name, self.fields[name])
+            self._stale.discard(kind)
+        return arguments
 
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
         """The variant of the interpreter for these macros."""
@@ -247,6 +258,13 @@ class Launcher:
         return self.launch(
             self.support("add_segments", ADDERS=adders), (-(-n_items * adders // threads), 1), threads, overlaps=True,
             n_items=n_items, partials=partials, n_segments=n_segments, add_to_sums=int(add),
+        )  # fmt: skip
+
+    def handing_over(self, n_items: int, sums: Any, place: int, told: int) -> Launch:
+        """The launch that takes whole sums to a place of the host's, and then its ticket to another one."""
+        return self.launch(
+            self.support("hand_over"), (1, 1), MOST_THREADS if self.device.lanes > 1 else 1, overlaps=True,
+            n_items=n_items, partials=sums, sums=place, told=told,
         )  # fmt: skip
 
     def rounding(self, n: int, fraction: int) -> Launch:
@@ -276,9 +294,11 @@ class Launcher:
         if self.n_columns not in self._making:
             blocks = -(-self.pitch // THREADS), min(self.n_columns, 65535)
             self._making[self.n_columns] = self.launch(self.support("make_columns"), blocks, THREADS)
-        there = [self._there(array) for array in columns]
-        code, var, low = (self.device.pointer(array) for array in there)
-        self._making[self.n_columns](column_code=code, column_var=var, column_low=low)
+        if self._made_of[0] is not columns:  # those that a device has numbered lie where they always do
+            self._keep_columns = there = [self._there(array) for array in columns]
+            names = "column_code", "column_var", "column_low"
+            self._made_of = columns, {name: self.device.pointer(one) for name, one in zip(names, there, strict=True)}
+        self._making[self.n_columns](**self._made_of[1])
 
     def cutting(self, shares: Plan, items: slice, cost_of_result: int) -> tuple[Launch, Any]:
         """The launch that finds the items of every chunk of a plan, and where it puts them: (..., n_chunks, 4)."""

@@ -128,6 +128,8 @@ _ARGUMENTS: Rows = (
     ("T *", "partials", "(items, n_segments)"),
     ("double *", "sums", "(items)"),
     ("unsigned long long *", "nonfinite", "(items, 2): nan, inf"),
+    ("Long *", "told", "where the host sees the ticket when sums are there"),
+    ("Long", "ticket", "another one every time"),
     ("Long", "n_points pitch stride_point stride_variable n_items first_segment", ""),
     ("int", "n_exprs n_instructions n_sets max_params n_columns n_slots n_results n_segments add_to_sums", ""),
     # work item u is partition u / n_tiles of the items on tile u % n_tiles; block b has b, b + gridDim.x, ...
@@ -180,7 +182,7 @@ _LOWERING_ARGUMENTS: Rows = (
     ("int *", "counts", "(COUNTS, n_exprs) of the expressions before, in the same chunk"),
     ("Long *", "totals", "(COUNTS, n_chunks) of a chunk, then of all before it"),
     ("Long *", "summary", "(SUMMARY) counts of all, columns, slots"),
-    ("Long *", "told", "(SUMMARY) the same for the host"),
+    ("Long *", "told", "(SUMMARY + 1) the same for the host, and the ticket when it is there"),
     ("unsigned char *", "wanted", "(256 n_vars) whether a column is used; all 0 before and after"),
     ("int *", "column_of", "(256 n_vars)"),
     ("int *", "column_code column_var column_low", "(most_columns)"),
@@ -193,6 +195,7 @@ _LOWERING_ARGUMENTS: Rows = (
     ("int", "n_exprs n_chunks n_vars most_columns", ""),
     ("int", "most_nodes threads", "of an expression, a multiple of 8; of all blocks"),
     ("Long", "most_words", "there is room for: with more instructions, steps or constants nothing is emitted"),
+    ("Long", "ticket", "another one for every population"),
 )
 
 _CHECK_ARGUMENTS: Rows = (
@@ -206,8 +209,9 @@ _CHECK_ARGUMENTS: Rows = (
     ("Long *", "own_offsets", ""),
     ("int *", "n_params", "(n_exprs)"),
     ("Long *", "summary", "of all expressions: CHECKED numbers, and how many blocks are done; all 0 before and after"),
-    ("Long *", "told", "the same for the host, at the end"),
+    ("Long *", "told", "(CHECKED + 1) the same for the host, at the end, and the ticket when it is there"),
     ("Long", "n_tokens max_tokens", ""),
+    ("Long", "ticket", "another one for every population"),
     ("int", "n_exprs", ""),
 )
 _DEPENDENCE_ARGUMENTS: Rows = (

@@ -42,6 +42,7 @@ MACROS: dict[str, Any] = {  # what common.cu expects, and explains
     "REDUCTION": "SHUFFLE",
     "WEIGHTED": 0,
     "COUNTED": 0,
+    "ONE_TILE": 0,
     "COLUMNS_SHARED": 1,
     "SUPPORT": 0,
     "TARGETS": 1,

@@ -20,19 +20,31 @@ INLINE Long work_before(const ScheduleArguments &args, Long item)
 
 struct Items { Long first, stop; };
 
-// The first items with so much work before them; both are looked for at a time, since what takes time is to wait for memory.
+constexpr int PARTS = 8;  // that a search is narrowed down to one of: what takes time is to wait for memory, once for all
+
+// The first items with so much work before them; both are looked for at a time.
 INLINE Items items_at(const ScheduleArguments &args, Long first, Long stop)
 {
     const Long of_a_set = cost_before(args, args.n_exprs), sets[2] = {first / of_a_set, stop / of_a_set};
     const Long wanted[2] = {first - sets[0] * of_a_set, stop - sets[1] * of_a_set};
     Long low[2] = {0, 0}, high[2] = {args.n_exprs, args.n_exprs};
     while (low[0] < high[0] || low[1] < high[1]) {
-        Long middle[2], cost[2];
-        for (int k = 0; k < 2; ++k) middle[k] = (low[k] + high[k]) / 2, cost[k] = cost_before(args, middle[k]);
+        Long edge[2][PARTS - 1], cost[2][PARTS - 1];
+        for (int k = 0; k < 2; ++k) {
+#pragma unroll
+            for (int j = 0; j < PARTS - 1; ++j) {
+                edge[k][j] = low[k] + (high[k] - low[k]) * (j + 1) / PARTS;
+                cost[k][j] = cost_before(args, edge[k][j]);
+            }
+        }
         for (int k = 0; k < 2; ++k) {
             if (low[k] >= high[k]) continue;
-            if (cost[k] < wanted[k]) low[k] = middle[k] + 1;
-            else high[k] = middle[k];
+#pragma unroll
+            for (int j = PARTS - 2; j >= 0; --j)
+                if (cost[k][j] >= wanted[k]) high[k] = edge[k][j];
+#pragma unroll
+            for (int j = 0; j < PARTS - 1; ++j)
+                if (cost[k][j] < wanted[k]) low[k] = edge[k][j] + 1;
         }
     }
     return Items{sets[0] * args.n_exprs + low[0], sets[1] * args.n_exprs + low[1]};

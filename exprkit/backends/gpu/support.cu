@@ -36,11 +36,20 @@ struct Last {
     DoubleDouble immediate;
 };
 
-INLINE DoubleDouble find(const Arguments &args, int source, Long row, const T *results, const Last &last)
+// A row's parameters, the first ones read early: where they lie in the host's memory each read takes a microsecond.
+struct Parameters {
+    const T *row;
+    T first, second;
+
+    INLINE Parameters(const T *row, int n) : row(row), first(n > 0 ? row[0] : T(0)), second(n > 1 ? row[1] : T(0)) {}
+    INLINE T get(int index) const { return index == 0 ? first : index == 1 ? second : row[index]; }
+};
+
+INLINE DoubleDouble find(const Arguments &args, int source, const Parameters &params, const T *results, const Last &last)
 {
     const int index = source >> SOURCE_SHIFT;
     switch (source & SOURCE_KIND) {
-    case PARAMETER: return DoubleDouble{args.params[row * args.max_params + index], T(0)};
+    case PARAMETER: return DoubleDouble{params.get(index), T(0)};
     case CONSTANT: return DoubleDouble{args.constants[index], T(0)};
     case RESULT: return index == last.index ? last.immediate : DoubleDouble{results[index], results[index + 1]};
     }
@@ -55,6 +64,7 @@ extern "C" __global__ void make_immediates(const Arguments args)
     wait_for_previous();  // which may have made the parameters, and reads the immediates
     const unsigned row = blockIdx.x * blockDim.x + threadIdx.x, n_exprs = args.n_exprs;
     if (row >= args.n_sets * n_exprs) return;
+    const Parameters params(args.params + Long(row) * args.max_params, args.max_params);
     const unsigned set = row / n_exprs, e = row % n_exprs;
     const int first = args.first_step[e], end = args.first_step[e + 1], instruction = args.first_instruction[e];
     const int stop = e + 1 < n_exprs ? args.first_instruction[e + 1] : args.n_instructions;
@@ -63,7 +73,7 @@ extern "C" __global__ void make_immediates(const Arguments args)
     Last last{-1, DoubleDouble{T(0), T(0)}};
     for (int s = first; s < end; ++s) {
         const Step step = args.steps[s];
-        const DoubleDouble a = find(args, step.a, row, results, last), b = find(args, step.b, row, results, last);
+        const DoubleDouble a = find(args, step.a, params, results, last), b = find(args, step.b, params, results, last);
         T low;
         const T y = scalar(step.code, a.high, a.low, b.high, low);
         last = Last{step.result >> 1, DoubleDouble{y, low}};
@@ -74,7 +84,7 @@ extern "C" __global__ void make_immediates(const Arguments args)
     for (int w = instruction; w < stop; ++w) {
         const int now = source;
         if (w + 1 < stop) source = args.sources[w + 1];
-        if (now) immediates[w] = find(args, now, row, results, last);
+        if (now) immediates[w] = find(args, now, params, results, last);
     }
 }
 
@@ -96,6 +106,17 @@ extern "C" __global__ void add_segments(const Arguments args)
         if (adder < step) sums[here] += sums[here + step];
     }
     if (adder == 0 && row < args.n_items) args.sums[row] = args.add_to_sums ? args.sums[row] + sums[here] : sums[here];
+}
+
+// Whole sums to the host, by one block: those of neighbours together, as the bus likes them.
+extern "C" __global__ void __launch_bounds__(1024) hand_over(const Arguments args)
+{
+    const double *sums = reinterpret_cast<const double *>(args.partials);
+    wait_for_previous();
+#pragma unroll 8
+    for (int i = threadIdx.x; i < args.n_items; i += blockDim.x) args.sums[i] = sums[i];
+    __syncthreads();
+    if (threadIdx.x == 0) tell(args.told, args.ticket);
 }
 
 // The nearest number of 16 bits, of two equally near ones the even one, as IEEE 754 says; what is too large becomes inf.

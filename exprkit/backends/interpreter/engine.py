@@ -9,9 +9,9 @@ In: a population and data.  Out: values, losses, derivatives, fits.  ``bytecode`
     True
 
 One evaluation is at most two launches: ``make_immediates`` (of parameters, constants and prologues; it reads the
-parameters straight from page-locked host memory) and ``interpret``.  A loss has a third, ``add_segments``: float32 sums
-go over 128 points at the most, the rest is added in float64 in an order that depends on the number of
-points alone, so that the bits are the same for any launch geometry.
+parameters straight from page-locked host memory) and ``interpret``.  A loss of more points than a tile has a third,
+``add_segments``: float32 sums go over 128 points at the most, the rest is added in float64 in an order that depends on
+the number of points alone, so that the bits are the same for any launch geometry.
 
 Results for the host are made in parts: while one is copied, the next is computed.
 """
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,12 +34,12 @@ from exprkit.backends.gpu import loss_code, nvrtc, opcodes
 from exprkit.backends.gpu.device import MOST_LOCKED, fetched
 from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
-from exprkit.backends.gpu.launch import REAL, Columns, Launch, ScheduledLaunch, address, plan_on
+from exprkit.backends.gpu.launch import REAL, Columns, ScheduledLaunch, address, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter import batches, dual_opcodes
 from exprkit.backends.interpreter.derivatives import CHOICE, Again, Derivatives
-from exprkit.backends.interpreter.loss_step import LossStep, TextLoss
+from exprkit.backends.interpreter.loss_step import LossStep, RepeatedSums, SpanSums, TextLoss
 from exprkit.backends.interpreter.per_expression import Baseline
 from exprkit.backends.interpreter.per_expression import check_block as baseline_block
 from exprkit.backends.objective import Fitted, Options
@@ -63,22 +63,6 @@ SPAN = 3072 * 5461  # points whose partial sums are added before they join the t
 VALUES_CHUNKING = {True: Chunking(0, 1), False: Chunking(0, 8)}
 LOSSES_CHUNKING = {True: Chunking(0.8, 2), False: Chunking(0.5, 4)}
 COST_OF_RESULT = (8, 40)  # of a sum and of stored values, beside the operators' (bytecode.py): an estimate
-
-
-class SpanSums(NamedTuple):
-    """The launches that add up some points of some items, the first of them ``first``."""
-
-    run: ScheduledLaunch
-    add: Launch | None  # None: ``run`` does it
-    first: int
-
-    def __call__(self, target: int, weights: int, sums: int, nonfinite: int) -> None:
-        """Start them; arrays by their addresses."""
-        if nonfinite:
-            nonfinite += 16 * self.first
-        self.run(target=target, weights=weights, sums=sums + 8 * self.first, nonfinite=nonfinite)
-        if self.add is not None:
-            self.add(sums=sums + 8 * self.first)
 
 
 class Engine(DeviceEngine, contract.Differentiable):
@@ -148,7 +132,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def update(self, pop: Population | DevicePopulation) -> bool:
         """Take another population; what belongs to the data stays, and launches are kept."""
-        now = self.__dict__.get("_derivatives")
+        now, sizes = self.__dict__.get("_derivatives"), self._sizes_of_steps()
         fits = self._fits_to_come.of(pop) if now and now.is_first else None
         with Needing(self.device, "the programs"):
             programs, columns = self._lowering.of(pop, fits)
@@ -158,7 +142,14 @@ class Engine(DeviceEngine, contract.Differentiable):
         self.programs, self._baseline = programs, baseline
         self._take(pop)
         self.__dict__.pop("_derivatives", None)
+        if len(self._invalid) or self._sizes_of_steps() != sizes:
+            self._next_epoch()
         return True
+
+    def _sizes_of_steps(self) -> tuple[Any, ...]:
+        """Where these are the same, launches that are kept serve another population."""
+        launcher, programs = self._launcher, self.programs
+        return self.n_exprs, self.pop.max_params, launcher.n_columns, programs.n_slots, programs.code
 
     def _baseline_of(self, pop: Population | DevicePopulation) -> Baseline | None:
         return Baseline(on_host(pop), self._launcher, *self._baseline_options) if self._per_expression else None
@@ -308,8 +299,7 @@ class Engine(DeviceEngine, contract.Differentiable):
     @property
     def _smallest(self) -> LaunchShape:
         """The variant that needs the least of a block's shared memory."""
-        block = BLOCKS[0] if self.device.lanes > 1 else 1
-        return LaunchShape(1, block, False, self.device.lanes, self.dtype.itemsize)
+        return LaunchShape(1, BLOCKS[0] if self.device.lanes > 1 else 1, False, self.device.lanes, self.dtype.itemsize)
 
     def _added(
         self, params: Any, target: Any, w: Any, macros: dict[str, Any], counts: Any = None, out: Any = None
@@ -342,16 +332,23 @@ class Engine(DeviceEngine, contract.Differentiable):
         on_host = apart and isinstance(params, np.ndarray)
         if on_host != (apart and self.host_results and out is None):
             return ()
-        launcher, programs = self._launcher, self.programs
-        return "step", on_host, params.shape, launcher.n_columns, programs.n_slots, programs.code, *macros.values()
+        return "step", on_host, params.shape, *self._sizes_of_steps()[2:], *macros.values()
 
     def _keep_step(self, key: tuple[Any, ...], shape: tuple[int, ...], macros: dict[str, Any]) -> None:
         """Keep what makes a loss again, if one launch of the interpreter did, whose memory is kept."""
         spans, on_host = self._ready.get(self._key_of_spans(shape[0] * shape[1], macros), ()), key[1]
-        if len(spans) == 1 and spans[0].add is not None and not (on_host and 8 * shape[0] * shape[1] > MOST_LOCKED):
+        if len(spans) == 1 and not (on_host and 8 * shape[0] * shape[1] > MOST_LOCKED):
             rooms = (self._locked_params, self._locked) if on_host else None
             step = LossStep(self._immediates, spans[0].run, spans[0].add, shape, rooms)
             self._prepared(key, lambda: step)
+
+    def again(self, params: Any, y: Any, weights: Any, kind: str, out: Any = None) -> RepeatedSums | None:
+        """The same sums of these expressions with other parameters and memory, if it is one call."""
+        key = self._key_of_step(params, {"TASK": TASKS[kind], "WEIGHTED": int(weights is not None)}, out)
+        if key not in self._ready or len(self._invalid):
+            return None
+        places = self._on_device("y", y), self._on_device("weights", weights)
+        return RepeatedSums(self._ready[key], self.device, *places, key[1], self._epoch)
 
     def _sums_of_step(self, key: tuple[Any, ...], params: Any, target: Any, w: Any, out: Any) -> Any | None:
         """The sums of a loss that was asked for before; None where its launches are no longer good."""
@@ -359,12 +356,9 @@ class Engine(DeviceEngine, contract.Differentiable):
         if not step.is_ready():
             self._forget()
             return None
-        goal = address(target, self.device), address(w, self.device)
-        if isinstance(params, np.ndarray) and self.device.xp is not np:
-            return self._marked(step.from_host(params, *goal))
-        sums = self.device.xp.empty(params.shape[:2], np.float64) if out is None else out
-        step.queue(self.device.pointer(params), *goal, self.device.pointer(sums))
-        return self._marked(sums.reshape(params.shape[:2]) if len(self._invalid) else sums)
+        again = RepeatedSums(step, self.device, target, w, key[1], self._epoch)
+        sums = again(params, out, params.shape[:2])
+        return self._marked(sums.reshape(params.shape[:2])) if sums is not None and len(self._invalid) else sums
 
     def _add_up(self, sums: Any, target: Any, weights: Any, macros: dict[str, Any], count: Any) -> None:
         """The sums of all items of this pass."""
@@ -385,13 +379,10 @@ class Engine(DeviceEngine, contract.Differentiable):
         bytes_of_one = self._n_segments * self.dtype.itemsize
 
         def make(at_once: int) -> None:
-            n_partials = 0 if self.reduction == "atomic" else at_once * self._n_segments
-            partials = self._room_for(n_partials) if n_partials else None
-            spans[:] = [
-                self._span(slice(first, min(first + at_once, n_items)), start, macros, partials)
-                for first in range(0, n_items, at_once)
-                for start in range(0, self.n_points, SPAN)
-            ]
+            rows = [slice(first, min(first + at_once, n_items)) for first in range(0, n_items, at_once)]
+            n_partials = max(self._n_partials(items, macros) for items in rows)
+            partials, starts = self._room_for(n_partials) if n_partials else None, range(0, self.n_points, SPAN)
+            spans[:] = [self._span(items, start, macros, partials) for items in rows for start in starts]
             if n_partials * self.dtype.itemsize <= MOST_KEPT:
                 self._prepared(key, lambda: spans)
 
@@ -399,17 +390,24 @@ class Engine(DeviceEngine, contract.Differentiable):
         return spans
 
     def _key_of_spans(self, n_items: int, macros: dict[str, Any]) -> tuple[Any, ...]:
-        programs = self.programs
-        return "spans", n_items, self._launcher.n_columns, programs.n_slots, programs.code, *macros.values()
+        return "spans", n_items, *self._sizes_of_steps()[2:], *macros.values()
 
     def _span(self, items: slice, start: int, macros: dict[str, Any], partials: Any) -> SpanSums:
         """What adds up points from ``start`` on, SPAN at the most, of some items."""
         points = (start, min(start + SPAN, self.n_points))
         n_items, n_segments = items.stop - items.start, -(-(points[1] - start) // self._segment)
+        partials = partials if self._n_partials(items, macros) else None
         fixed = {"partials": partials, "n_segments": n_segments, "first_segment": start // self._segment}
-        run = self._interpreting(items, points, False, macros, **fixed)
+        own = {"ONE_TILE": int(partials is None and self.reduction != "atomic")}
+        run = self._interpreting(items, points, False, {**macros, **own}, **fixed)
         add = None if partials is None else self._launcher.adding_segments(n_items, partials, n_segments, start > 0)
         return SpanSums(run, add, items.start)
+
+    def _n_partials(self, items: slice, macros: dict[str, Any]) -> int:
+        """How many sums are parts of some items' ones; none where a tile has all points, or they are atomic."""
+        tiles = self._shape_of(items.stop - items.start, False, macros)[0].tiles(0, self.n_points)
+        is_whole = self.reduction == "atomic" or (len(tiles) == 1 and self.n_points <= SPAN)
+        return 0 if is_whole else (items.stop - items.start) * self._n_segments
 
     def _room_for(self, n: int) -> Any:
         """Memory for so many partial sums; it stays, unless it is large."""
@@ -521,18 +519,10 @@ class Engine(DeviceEngine, contract.Differentiable):
     def _interpreting(
         self, items: slice, points: tuple[int, int], wide: bool, macros: dict[str, Any], **fixed: Any
     ) -> ScheduledLaunch:
-        values, n_items = macros["TASK"] == "VALUES", items.stop - items.start
-        shape, launcher = self._shape(n_items, wide), self._launcher
-        n_targets = macros.get("TARGETS", 0 if values else 1 + macros.get("WEIGHTED", 0))
-
-        def bytes_of(shape: LaunchShape) -> int:
-            most = self.reduction == "shared"
-            return shape.shared_bytes(launcher.n_columns, self.programs.n_slots, n_targets, most)
-
-        if bytes_of(shape) > self.device.shared_per_block:  # for a loss that reads many columns
-            shape = self._smallest
+        values, n_items, launcher = macros["TASK"] == "VALUES", items.stop - items.start, self._launcher
+        shape, shared = self._shape_of(n_items, wide, macros)
         own = {"REDUCTION": self.reduction.upper(), "POWERS": int(self._powers(self.programs))}
-        kernel, shared = launcher.interpreter(shape, **own, **macros), bytes_of(shape)
+        kernel = launcher.interpreter(shape, **own, **macros)
         tiles = shape.tiles(*points)
         resident = kernel.resident(shape.block, shared)
         self._launched[kernel] = {
@@ -550,6 +540,15 @@ class Engine(DeviceEngine, contract.Differentiable):
             **self._immediates.arrays, **fixed,
         )  # fmt: skip
         return ScheduledLaunch(cut, run)
+
+    def _shape_of(self, n_items: int, wide: bool, macros: dict[str, Any]) -> tuple[LaunchShape, int]:
+        """The variant that does a task for so many items, and the shared memory of its blocks."""
+        n_targets = macros.get("TARGETS", 0 if macros["TASK"] == "VALUES" else 1 + macros.get("WEIGHTED", 0))
+        sizes = self._launcher.n_columns, self.programs.n_slots, n_targets, self.reduction == "shared"
+        shape = self._shape(n_items, wide)
+        if shape.shared_bytes(*sizes) > self.device.shared_per_block:  # for a loss that reads many columns
+            shape = self._smallest
+        return shape, shape.shared_bytes(*sizes)
 
     def _chunking(self, values: bool, n_tiles: int) -> Chunking:
         """How the warps of a block share out their work."""

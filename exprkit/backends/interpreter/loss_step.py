@@ -7,7 +7,7 @@ the same sizes.
 numbers     go this way
 ==========  ==========================================================================================
 parameters  of the host's into page-locked memory, where the first kernel reads them; else where they are
-sums        for the host into page-locked memory, few of them by the last kernel itself, many by a copy
+sums        for the host into page-locked memory: few of them by a kernel, which then says so, many by a copy
 ==========  ==========================================================================================
 
     >>> from exprkit.backends.interpreter.loss_step import MOST_WRITTEN
@@ -17,17 +17,34 @@ sums        for the host into page-locked memory, few of them by the last kernel
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends.gpu import loss_code, opcodes
-from exprkit.backends.gpu.launch import Immediates, Launch, Launcher, ScheduledLaunch
+from exprkit.backends.gpu.launch import Immediates, Launch, ScheduledLaunch, address, field_address
 from exprkit.backends.precision import Precision
 from exprkit.runtime.calls import Sequence
 from exprkit.runtime.device_memory import LockedRoom
 
-MOST_WRITTEN = 1 << 18  # bytes of sums that a kernel writes to the host: a copy takes longer to begin
+MOST_WRITTEN = 1 << 18  # bytes of sums that a kernel takes to the host: a copy takes longer to begin
+
+
+class SpanSums(NamedTuple):
+    """The launches that add up some points of some items, the first of them ``first``."""
+
+    run: ScheduledLaunch
+    add: Launch | None  # None: ``run`` does it
+    first: int
+
+    def __call__(self, target: int, weights: int, sums: int, nonfinite: int) -> None:
+        """Start them; arrays by their addresses."""
+        if nonfinite:
+            nonfinite += 16 * self.first
+        self.run(target=target, weights=weights, sums=sums + 8 * self.first, nonfinite=nonfinite)
+        if self.add is not None:
+            self.add(sums=sums + 8 * self.first)
 
 
 class LossStep:
@@ -36,8 +53,10 @@ class LossStep:
     Parameters
     ----------
     immediates : Immediates
-    cut, run, add : Launch
+    interpret : ScheduledLaunch
         Chunks are cut for a new population alone.
+    add : Launch, optional
+        What adds up the sums' parts, where there are any.
     shape : tuple of int
         Of the parameters, (n_sets, n_exprs, max_params).
     rooms : two of LockedRoom, or None
@@ -45,32 +64,30 @@ class LossStep:
     """
 
     def __init__(
-        self, immediates: Immediates, interpret: ScheduledLaunch, add: Launch, shape: tuple[int, ...],
+        self, immediates: Immediates, interpret: ScheduledLaunch, add: Launch | None, shape: tuple[int, ...],
         rooms: tuple[LockedRoom, LockedRoom] | None,
     ) -> None:  # fmt: skip
-        self._immediates, self._shape = immediates, shape
-        self._make = immediates.launch(shape)
-        self._cut, self._run, self._add = interpret.cut, interpret.run, add
-        rest = self._run.again.then(add.again)
-        self._again = rest if shape[-1] == 0 else self._make.again.then(rest)  # no parameters: they stay
-        self._first = self._cut.first.then(self._make.first, rest)  # which may begin when all before have ended
+        self._immediates, self._shape, launcher = immediates, shape, immediates.launcher
+        device, n_items = launcher.device, shape[0] * shape[1]
+        self._launches = [interpret.cut, immediates.launch(shape), interpret.run, *([add] if add else [])]
+        cut, self._make, self._run = self._launches[:3]
+        self._summing, self._hand, self._ticket, end = self._launches[-1], None, 0, Sequence(())
         if rooms:
-            self._from_and_to_host(immediates.launcher, *rooms)
-
-    def _from_and_to_host(self, launcher: Launcher, of_params: LockedRoom, of_sums: LockedRoom) -> None:
-        """Take page-locked memory for parameters and sums; the step then waits for its end."""
-        device, (n_sets, n_exprs, _) = launcher.device, self._shape
-        self._params = of_params.shaped(self._shape, launcher.dtype)
-        self._sums = of_sums.shaped((n_sets, n_exprs), np.float64)
-        place, end = device.pointer(self._sums), device.waiting()
-        self._there: Any = None
-        if self._sums.nbytes > MOST_WRITTEN:
-            self._there = device.xp.empty((n_sets, n_exprs), np.float64)
-            copy = device.copying(device.pointer(self._there), place, self._sums.nbytes)
-            end = device.sequence([copy]).then(end)
-            place = device.pointer(self._there)
-        self._places = device.pointer(self._params), place
-        self._again, self._first = self._again.then(end), self._first.then(end)
+            self._params, self._sums = rooms[0].shaped(shape, launcher.dtype), rooms[1].shaped(shape[:2], np.float64)
+            self._there, self._told = device.xp.empty(shape[:2], np.float64), device.locked((1,), np.int64)
+            there, place = device.pointer(self._there), device.pointer(self._sums)
+            self._places = device.pointer(self._params), there
+            if self._sums.nbytes > MOST_WRITTEN:
+                end = device.sequence([device.copying(there, place, self._sums.nbytes)]).then(device.waiting())
+            else:
+                self._told[0], told = self._ticket, device.pointer(self._told)
+                hand = self._hand = launcher.handing_over(n_items, self._there, place, told)
+                end = hand.again.then(device.arriving(told, field_address(hand.arguments, "ticket")))
+                hand.renew()
+                self._launches.append(hand)
+        rest = self._run.again.then(*([add.again] if add else []), end)
+        self._again = rest if shape[-1] == 0 else self._make.again.then(rest)  # no parameters: they stay
+        self._first = cut.first.then(self._make.first, rest)  # which may begin when all before have ended
 
     def is_ready(self) -> bool:
         """Whether it can be made of the present programs: their immediates still have room where they had."""
@@ -84,27 +101,65 @@ class LossStep:
     def from_host(self, params: np.ndarray, target: int, weights: int) -> np.ndarray:
         """The sums of parameters of the host's, when they are there; target and weights by their addresses."""
         np.copyto(self._params, params)
-        self._start(target, weights, *self._places)
+        self.queue(self._places[0], target, weights, self._places[1])
         return self._sums.copy()
 
     def queue(self, params: int, target: int, weights: int, sums: int) -> None:
-        """Start making the sums; all by their addresses on the device."""
-        self._start(target, weights, params, sums)
-
-    def _start(self, target: int, weights: int, params: int, sums: int) -> None:
+        """Start making the sums; all by their addresses on the device, or parameters by that of page-locked memory."""
         calls = self._again if self._run.is_present() else self._renewed()
         self._make.arguments.params = params
         arguments = self._run.arguments
         arguments.target, arguments.weights = target, weights
-        self._add.arguments.sums = sums
+        self._summing.arguments.sums = sums
+        if self._hand:
+            self._ticket += 1
+            self._hand.arguments.ticket = self._ticket
         calls()
 
     def _renewed(self) -> Sequence:
         """The calls for a new population, whose launches know it now."""
-        for launch in (self._cut, self._make, self._run, self._add):
+        for launch in self._launches:
             launch.renew()
         self._immediates.made(self._shape)
         return self._first
+
+
+class RepeatedSums:
+    """A loss at the same target again, of as many expressions, as long as its launches are kept.
+
+    Parameters
+    ----------
+    step : LossStep
+        That the engine keeps, and lets go where memory is short.
+    device : CudaDevice
+    target, weights : arrays on the device, weights perhaps None
+    from_host : bool
+        Whether parameters are the host's, and sums for it.
+    epoch : list of bool
+        The engine's; False as soon as populations are of other sizes.
+    """
+
+    __slots__ = ("_device", "_epoch", "_from_host", "_keep", "_places", "_step")
+
+    def __init__(
+        self, step: LossStep, device: Any, target: Any, weights: Any, from_host: bool, epoch: list[bool]
+    ) -> None:
+        self._step, self._device, self._from_host, self._epoch = weakref.ref(step), device, from_host, epoch
+        self._places, self._keep = (address(target, device), address(weights, device)), (target, weights)
+
+    def __call__(self, params: Any, out: Any, shape: tuple[int, ...]) -> Any | None:
+        """The sums in a shape, into ``out`` on the device or new memory; None: they have to be asked for anew."""
+        step = self._step()
+        if step is None or not (self._epoch[0] and step.is_ready()):
+            return None
+        if self._from_host:
+            return step.from_host(params, *self._places).reshape(shape)
+        try:
+            sums = self._device.xp.empty(shape, np.float64) if out is None else out
+        except self._device.out_of_memory:  # the engine has words for that
+            return None
+        step.queue(self._device.pointer(params), *self._places, self._device.pointer(sums))
+        return sums
 
 
 class TextLoss(NamedTuple):

@@ -58,6 +58,27 @@ INLINE T add_lanes_shared(T sum, T *scratch, int lane)
     return scratch[0];
 }
 
+// The sum of an item's segments where one tile has them all: that of add_segments (support.cu), bit by bit, in lane 0.
+INLINE double add_all_segments(const T (&sum)[VECTORS])
+{
+    double total[VECTORS];
+    total[0] = double(sum[0]);
+    if (SCATTERED) {
+#pragma unroll
+        for (int step = LANES / 2; step >= LANES / VECTORS; step /= 2) total[0] += __shfl_xor_sync(0xffffffffu, total[0], step);
+    } else {
+#pragma unroll
+        for (int c = 1; c < VECTORS; ++c) total[c] = double(sum[c]);
+#pragma unroll
+        for (int step = LANES > 1 ? 4 : 0; step > 0; step /= 2) {
+#pragma unroll
+            for (int c = 0; c < step && c + step < VECTORS; ++c) total[c] += total[c + step];
+        }
+        for (int c = 1; LANES == 1 && c < VECTORS; ++c) total[0] += total[c];
+    }
+    return TASK == SUM || TASK == TEXT ? total[0] + 0.0 : total[0];  // which is never -0
+}
+
 template <bool WHOLE> INLINE void measure(const T (&acc)[POINTS], T (&sum)[VECTORS], const Sink &sink, int lane)
 {
 #pragma unroll
@@ -129,6 +150,11 @@ INLINE void add_up(const Arguments &args, T (&acc)[POINTS], int item, const Sink
         for (int c = 0; c < VECTORS; ++c) sum[c] = add_lanes_shared(sum[c], scratch, lane);
     else
         add_lanes_shuffle(sum, lane);
+    if (ONE_TILE) {
+        const double total = add_all_segments(sum);
+        if (lane == 0) args.sums[item] = total;
+        return;
+    }
     const int n_written = sums_written(lane, (sink.left + SEGMENT - 1) / SEGMENT);
     if (SCATTERED) {
         if (n_written) *sink.partial = sum[0];
