@@ -119,7 +119,7 @@ def problem_of(pop, begin, end, valid):
         if kind != CONSTANT and value >= pop.limits[kind]:
             return CODE if kind == OPERATOR else VARIABLE_INDEX if kind == VARIABLE else PARAMETER_INDEX, t - begin
         if kind == OPERATOR:
-            needed = np.int64(pop.operands[np.int64(value) + 256])
+            needed = pop.operands[np.int64(value) + 256]
             packed += ((needed & PACKS) > 0) - ((needed & TAKES_PACKED) > 0)
             if needed == NO_OPERATOR or packed < 0 or ((needed & PACKS) > 0 and not _are_taken(pop, t + 1, end)):
                 return CODE, t - begin
@@ -139,7 +139,7 @@ def _are_taken(pop, begin, end):
         if pop.kinds[t] == OPERATOR:
             if pop.values[t] >= pop.limits[OPERATOR]:
                 return True
-            cell = np.int64(pop.operands[np.int64(pop.values[t]) + 256])
+            cell = pop.operands[np.int64(pop.values[t]) + 256]
         needed = cell & 3
         if needed > above:
             return above == 1 and needed == 2 and (cell & TAKES_PACKED) > 0

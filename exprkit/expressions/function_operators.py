@@ -11,7 +11,8 @@ A function is given float64 arrays of one shape and gives one of that shape; it 
 called in any order.  Nothing of it is saved: files and pickles hold the operator's name.
 
 Programs know operators of one and two operands.  One of three is in texts a ``Definition``, which is written out as
-``f((a, b), c)``: a row of two operands, the first of which is ``pair_of(a, b)``, two numbers side by side.
+``f((a, b), c)``: a row of two operands, the first of which is ``pair_of(a, b)``, two numbers side by side.  A program
+computes a into a slot and b into the next one; what takes them has c, on a GPU in the accumulator.
 """
 
 from __future__ import annotations

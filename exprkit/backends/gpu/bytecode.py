@@ -318,7 +318,7 @@ def write_prologue(e, n_steps, n_results, lowered, width, steps):
 def write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
     """Write instruction ``i`` for instruction ``k`` of the programs, of expression ``e``."""
     here, out = np.uint64(k), np.uint64(i)
-    code, a, b = np.int64(lowered.code[here]), lowered.a[here], lowered.b[here]
+    code, a, b = lowered.code[here], lowered.a[here], lowered.b[here]
     before = -1 if is_first else _held(lowered, rows, np.uint64(k - 1))  # what the accumulator holds
     if rows.width[code] == 2:
         code, a, b = _COPY, b, -1
