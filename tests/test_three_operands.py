@@ -20,8 +20,12 @@ from exprkit.backends.precision import precision
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import BackendError, PopulationError
 from exprkit.evaluate import loss_text, options
+from exprkit.expressions.arguments import rows
 from exprkit.operators import defined, ops
 from exprkit.programs.lower import lower
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import Programs
+from exprkit.regression.pool import Pool
 from exprkit.text import tokens
 
 
@@ -236,6 +240,14 @@ def test_what_is_of_numbers_alone_is_computed_once():
     assert program.listing(0) == "t0 = copy u0\nt0 = pair_of t0, u1\nout = blend t0, c0"
 
 
+def test_programs_can_be_looked_at():
+    lines = ek.compile_bytecode(ek.parse("blend(x1, p1, x2 + 1)")).listing(0).split("\n")
+    assert [line.split("  ")[-1] for line in lines[1:]] == [
+        "acc = c0", "t0 = acc; acc = p1", "t1 = acc; acc = c1; acc = acc + 1", "acc = blend(t0, t1, acc), the result"
+    ]  # fmt: skip
+    assert "go_round_pair(acc" in ek.compile_bytecode(ek.parse("blend(x1, p1, x2)")).cuda(0)
+
+
 # ── populations of a device ──
 
 
@@ -287,7 +299,18 @@ def test_many_pairs_in_one_expression_are_checked(device):
     assert ek.DevicePopulation.of(pop, device).to_host() == pop
 
 
-# ── backends ──
+# ── backends, and searches ──
+
+
+def test_formulas_of_searches_hold_them(device):
+    ek.operator("bound", numpy=lambda a, b, c: np.maximum(np.minimum(a, b), c), cuda="fmax(fmin(a, b), c)")
+    ek.operator("kept(a, b) = bound(a, b, 0.7) * 2")
+    operators, X = rows(["+", "*", "kept"]), data(16, 3)
+    pools = Pool(X, operators), DevicePool(X, operators, Programs(device, tuple(operators), len(X)))
+    for pool in pools:
+        pool.grow(30, 2_000)
+    assert len(pools[0]) == len(pools[1]) == 2_000 and "kept(" in str(pools[1].expression(1_999))
+    assert np.array_equal(fetched(pools[1].values)[:2_000], pools[0].values[:2_000])
 
 
 def test_without_cuda_text_it_is_refused(device, monkeypatch):
