@@ -116,7 +116,7 @@ def _column(code, var, rules, output):
 
 
 @inline
-def emit_tree(graph, rules, scratch, output, room, instr, root):
+def emit_tree(graph, scratch, output, room, instr, root):
     """Write the point instructions of a tree backwards from ``instr``.
 
     Seen backwards, an instruction comes before those of its operands, and the lighter
@@ -131,7 +131,7 @@ def emit_tree(graph, rules, scratch, output, room, instr, root):
         depth -= 1
         n = graph.stack[depth]
         heavy, light = graph.a[n], graph.b[n]
-        packed = packs(graph.code[n], heavy, graph, rules)
+        packed = packs(graph.code[n], heavy, graph)
         if light >= 0 and packed == 0 and scratch.need[light] > scratch.need[heavy]:
             heavy, light = light, heavy
         slot = scratch.base[n]
@@ -139,7 +139,7 @@ def emit_tree(graph, rules, scratch, output, room, instr, root):
             if operand >= 0 and graph.group[operand] == POINT_NODE:
                 scratch.base[operand], scratch.place[operand] = slot, (slot << 2) | SLOT
                 graph.stack[depth] = operand
-                slot, depth = slot + rules.width[graph.code[operand]], depth + 1
+                slot, depth = slot + (2 if graph.code[operand] == ops.PAIR_OF else 1), depth + 1
         if packed > 0:  # and one for b, which may be no instruction
             slot = max(slot, scratch.base[n] + packed + 1)
         n_slots = max(n_slots, slot)
@@ -149,12 +149,12 @@ def emit_tree(graph, rules, scratch, output, room, instr, root):
 
 
 @inline
-def packs(code, a, graph, rules):
+def packs(code, a, graph):
     """How many slots operand a of an instruction takes while b is computed, which comes behind it; 0: either is first.
 
     One of what packs its operands, two of a function of three, whose first two are packed.
     """
-    if rules.width[code] == 2:
+    if code == ops.PAIR_OF:
         return 1
     return 2 if graph.code[a] == ops.PAIR_OF and graph.group[a] == POINT_NODE else 0
 
@@ -255,7 +255,7 @@ def emit_shared(graph, rules, scratch, output, room, instr, root):
         elif b >= 0 and scratch.place[b] < 0:
             graph.stack[depth] = b
             depth += 1
-        elif rules.width[graph.code[n]] == 2:
+        elif graph.code[n] == ops.PAIR_OF:
             depth -= 1
             instr, before, n_slots = _pack(graph, rules, scratch, room, instr, n, before, n_slots)
         else:

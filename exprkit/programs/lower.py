@@ -269,7 +269,7 @@ def _lower_some(tokens, graph, rules, derivatives, scratch, output, room):
                 instr = emit_shared(graph, rules, scratch, output, room, instr, root)
             elif derivatives is None:
                 instr += max(n_point, 1)
-                emit_tree(graph, rules, scratch, output, room, instr, root)
+                emit_tree(graph, scratch, output, room, instr, root)
             else:
                 places = output.first_result[i], n_results
                 instr, n_value = emit_results(graph, rules, scratch, output, room, instr, places)
@@ -302,8 +302,8 @@ def read_tree(graph, rules, scratch, tokens, begin, end):
             graph.group[n], graph.code[n], graph.a[n], graph.b[n] = POINT_NODE, ops.COPY, a, -1
             scratch.need[n] = 1
             a, n = n, n + 1
-        if graph.code[a] == ops.PAIR_OF:
-            _unpack_numbers(graph, a, b)
+        if graph.code[a] == ops.PAIR_OF and is_uniform(b, graph):
+            _unpack_numbers(graph, a)
         group, first = group_of(a, b, graph), rules.first[code]
         if group == POINT_NODE and first != NONE and (graph.group[a] == VARIABLE or is_uniform(a, graph)):
             graph.group[n], graph.code[n], graph.a[n] = group_of(a, -1, graph), first, a
@@ -313,7 +313,7 @@ def read_tree(graph, rules, scratch, tokens, begin, end):
         scratch.need[n] = 0
         if group == POINT_NODE:
             left, right = scratch.need[a], scratch.need[b] if b >= 0 else 0
-            packed = packs(code, a, graph, rules)
+            packed = packs(code, a, graph)
             if packed > 0:
                 scratch.need[n] = max(left, packed + max(right, 1))
             else:
@@ -325,12 +325,11 @@ def read_tree(graph, rules, scratch, tokens, begin, end):
 
 
 @inline
-def _unpack_numbers(graph, pair, b):
-    """Have a function of three numbers computed once: what packs the first two of them needs no copy then."""
+def _unpack_numbers(graph, pair):
+    """Have numbers packed once, for a function of them and a third one: that needs no copy."""
     a = graph.a[pair]
-    copied = graph.a[a] if graph.code[a] == ops.COPY else a
-    if is_uniform(copied, graph) and is_uniform(graph.b[pair], graph) and is_uniform(b, graph):
-        graph.a[pair], graph.group[pair] = copied, UNIFORM_NODE
+    if graph.code[a] == ops.COPY and is_uniform(graph.a[a], graph) and is_uniform(graph.b[pair], graph):
+        graph.a[pair], graph.group[pair] = graph.a[a], UNIFORM_NODE
 
 
 @compiled

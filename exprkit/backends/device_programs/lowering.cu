@@ -106,7 +106,7 @@ INLINE Several<COUNTS + 2> lower_one(
     const Long n_const = marked.at[0], n_point = larger(marked.at[1], 1), first_const = places.at[CONSTANTS];
     Long n_prologue = place(graph, rules, scratch, output, room, Several<4>{{0, 0, n_params, n_params + n_const}});
     const Long stop = n_prologue + n_point;
-    emit_tree(graph, rules, scratch, output, room, stop, root);
+    emit_tree(graph, scratch, output, room, stop, root);
 
     Long offsets[2] = {0, stop}, ends[2] = {first_const, first_const + n_const}, parameters[1] = {n_params};
     const Lowered lowered{room.a, room.b, room.dst, room.code, {offsets}, {&n_prologue}, {ends}, {parameters}};

@@ -58,7 +58,7 @@ from exprkit.runtime.jit import compiled, inline
 MAX_COLUMNS = 1 << 16  # an instruction holds 16 bits for one
 MAX_SLOTS = 1 << 8  # and 8 bits for what is spilled
 COST_USUAL, COST_FAST, COST_LONG = 4, 11, 40  # of an operator: what its opcode takes, in vectors' work; an estimate
-_COPY = ops.COPY
+_COPY, _PAIR_OF = ops.COPY, ops.PAIR_OF
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,8 +250,8 @@ def _accumulate_some(lowered, rows, result, begin, end, starts, shared):
         point = start + lowered.n_prologue[e]
         for k in range(point, stop):
             write_instruction(k, k == point, e, i, first_result, lowered, rows, result)
-            if shared and k > point and _is_needed(lowered, rows, k, stop):
-                result.instructions[i, ACTION] |= SPILL | (lowered.dst[k - 1] >> 2) << SPILL_SHIFT
+            if shared and k > point and _is_needed(lowered, k, stop):
+                result.instructions[i, ACTION] |= SPILL | (_held(lowered, k - 1) >> 2) << SPILL_SHIFT
             cost += rows.cost[lowered.code[k]] + (result.instructions[i, ACTION] & (LOAD | SPILL | FROM_SLOT) != 0)
             traits |= rows.traits[lowered.code[k]]
             i += 1
@@ -267,15 +267,15 @@ def _accumulate_some(lowered, rows, result, begin, end, starts, shared):
 
 
 @inline
-def _held(lowered, rows, k):
+def _held(lowered, k):
     """The slot of what instruction k leaves in the accumulator: of what is packed that of the second."""
-    return lowered.dst[k] + (rows.width[lowered.code[k]] - 1 << 2)
+    return lowered.dst[k] + 4 * (lowered.code[k] == _PAIR_OF)
 
 
 @inline
-def _is_needed(lowered, rows, k, stop):
+def _is_needed(lowered, k, stop):
     """Whether what instruction k finds in the accumulator is read from its slot, by k itself or later."""
-    before = _held(lowered, rows, k - 1)
+    before = _held(lowered, k - 1)
     if lowered.a[k] == before and lowered.b[k] == before:
         return True
     for j in range(k, stop - 1):
@@ -319,8 +319,8 @@ def write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
     """Write instruction ``i`` for instruction ``k`` of the programs, of expression ``e``."""
     here, out = np.uint64(k), np.uint64(i)
     code, a, b = lowered.code[here], lowered.a[here], lowered.b[here]
-    before = -1 if is_first else _held(lowered, rows, np.uint64(k - 1))  # what the accumulator holds
-    if rows.width[code] == 2:
+    before = -1 if is_first else _held(lowered, np.uint64(k - 1))  # what the accumulator holds
+    if code == _PAIR_OF:
         code, a, b = _COPY, b, -1
     action = places = 0
     operand, swapped = b, False
