@@ -53,7 +53,7 @@ def off(found, wanted):
 
 def check_derivatives(engine_of, dtype, precision, n_points=61, texts=COMMON, weighted=False):
     """Jacobian, normal equations and gradients of one engine against the definition's differences."""
-    pop = ek.parse(list(texts))
+    pop = ek.parse(list(texts)).expanded()
     X, params, y = data(n_points, dtype=dtype), parameters(pop, 2, dtype), data(n_points, 1, dtype, 3)[:, 0].copy()
     w = np.where(np.arange(n_points) % 5, 0.5, 0.0).astype(dtype) if weighted else None
     engine, given = engine_of(pop, X, precision), np.ones(n_points) if w is None else w.astype(F8)
@@ -84,7 +84,7 @@ def check_derivatives(engine_of, dtype, precision, n_points=61, texts=COMMON, we
 def check_fit(engine_of, dtype, precision, texts, options=None, n_points=61, weights=None, n_starts=3, rtol=1e-6):
     """Fits against the definition's from the same starts: the losses agree, and belong to the parameters."""
     options = options or objective.Options()
-    pop = ek.parse(list(texts))
+    pop = ek.parse(list(texts)).expanded()
     X = data(n_points, dtype=dtype)
     y = (np.exp(0.3 * X[:, 0]) + X[:, 1] + 0.1 * np.sin(40 * X[:, 0])).astype(dtype)
     starts = np.random.default_rng(4).uniform(0.5, 2.0, (n_starts, len(pop), pop.max_params))
@@ -104,7 +104,7 @@ def check_fit(engine_of, dtype, precision, texts, options=None, n_points=61, wei
 def check_optimum(engine_of, dtype, precision, texts, options=None, n_points=61):
     """Fits end where the gradient, by differences of the definition, is 0; with its loss, below all starts."""
     options = options or objective.Options()
-    pop = ek.parse(list(texts))
+    pop = ek.parse(list(texts)).expanded()
     X = data(n_points, dtype=dtype)
     y = (np.exp(0.3 * X[:, 0]) + X[:, 1] + 0.1 * np.sin(40 * X[:, 0])).astype(dtype)
     starts = np.random.default_rng(4).uniform(0.5, 2.0, (3, len(pop), pop.max_params))

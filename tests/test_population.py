@@ -142,6 +142,12 @@ def test_a_bad_token_is_marked(kinds, values, offsets, message, token):
     assert top[: marks.index("^")].count("┬") + top[: marks.index("^")].count("┌") == token + 1
 
 
+def test_an_unknown_operator_is_found_behind_many_operands():
+    for n in (1, 254, 255, 256, 257, 65_534):
+        with pytest.raises(PopulationError, match="no operator has this code"):
+            Population([VARIABLE] * n + [OPERATOR], [0] * n + [119], [0, n + 1])
+
+
 def test_a_marked_listing():
     with pytest.raises(PopulationError) as caught:
         Population([VARIABLE, OPERATOR], [0, ADD], [0, 2])

@@ -64,11 +64,16 @@ class PtxKernel:
 def scalar(code, precision, a, a_low=0.0, b=0.0):
     """An operator's result, high and low part, in the type of ``a``."""
     row, wide = ops.BY_CODE[code], np.longdouble
+    if row.code == ops.PAIR_OF:
+        return a, b
     with np.errstate(all="ignore"):
         if row.width > 1:
             exact = np.log2(np.abs(wide(a)))
             high = exact.astype(a.dtype)
             return high, np.where(np.isfinite(exact), exact - high, 0).astype(a.dtype)
+        if row.packed:
+            y = row.numpy((np.float64(a), np.float64(a_low)), np.float64(b))
+            return y.astype(a.dtype), a * 0
         if row.name in OF_PAIRS:
             y = np.exp2((wide(a) + wide(a_low)) * wide(b))
             return np.where((a == 0) | (b == 0), 1, y).astype(a.dtype), a * 0
@@ -253,6 +258,30 @@ def test_random_populations(dtype, precision):
                 assert (close | (np.abs(wanted) > 1e37) | ~np.isfinite(wanted) | (off > 1e30)).all()
 
     check()
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("ieee", F4), ("fast", F8)], ids=str)
+def test_functions_of_three_operands(precision, dtype, functions):
+    cuda = "T y = a * (T(1) - c); return y + b * c * c;"
+    ek.operator("mixed", numpy=lambda a, b, c: a * (1 - c) + b * c * c, cuda=cuda)
+    ek.operator("square_plus(a) = a * a + 1")
+    leaves = "x1", "p1", "0.75", "x1 * x2 + p1"
+    texts = [f"mixed({a}, {b}, {c})" for a in leaves for b in leaves for c in leaves][::3]
+    texts += ["mixed(mixed(x1, p1, x2), mixed(x2, x1, p1), mixed(1, p1, mixed(x1, x1, 2))) - mixed(x1, p1, x2)"]
+    shared = ["square_plus(mixed(x1 + x2, x1, square_plus(x2 * p1))) / mixed(p1, 2, x1)", "mixed(p1, 1, x2)"]
+    X = data(35, 2, dtype)
+    y, few = X[:, 0].copy(), 1e-5 if dtype == F4 else 1e-13
+    for some, options in ((texts, {}), (texts, {"structures_per_bundle": 1, "share_code": True}), (shared, {})):
+        pop = ek.parse(some).expanded()
+        params, made = parameters(pop, 1, dtype), engine(pop, X, precision, points_per_thread=2, **options)
+        exact = ek.Evaluator(pop, X, "numpy", dtype="float64").evaluate(params[0])
+        size = np.abs(exact).max(axis=-1, keepdims=True)
+        assert (np.abs(values(made, pop, X, params)[0] - exact) <= few * size).all()
+        wanted = ((exact - y) ** 2).sum(axis=-1)
+        np.testing.assert_allclose(made.loss_sums(params, y, None, "square")[0], wanted, rtol=1e-4)
+    points = loss_text.LossPoints(y.astype(F8), None, {})
+    asked = loss_text.fused(loss_text.parse_loss("mixed(f, y, 0.5)^2"), points).asked
+    np.testing.assert_allclose(made.text_sums(params, *asked)[0], ((exact / 2 + y / 4) ** 2).sum(axis=-1), rtol=1e-4)
 
 
 # ── losses that are texts ──

@@ -64,14 +64,16 @@ def written(
     def value(tokens: Tokens, operands: Sequence[tuple[T, float | None]]) -> tuple[T, float | None]:
         stack: list[tuple[T, float | None]] = []
         for kind, index in zip(tokens[0].tolist(), tokens[1].tolist(), strict=True):
+            if kind == OPERATOR and index == ops.PAIR_OF:  # both stay where they are
+                continue
             if kind == CONSTANT:
                 constant = float(np.uint64(index).view(np.float64))
                 stack.append((number(constant), constant))
             elif kind == OPERATOR:
-                row = defined.row(index)
-                assert row is not None
-                own = stack[len(stack) - row.arity :]
-                del stack[len(stack) - row.arity :]
+                row = defined.known(index)
+                n = row.arity if isinstance(row, defined.Definition) else len(row.letters)
+                own = stack[len(stack) - n :]
+                del stack[len(stack) - n :]
                 stack.append(of(row, own))
             else:
                 stack.append((variables[index], None) if kind == VARIABLE else operands[index])
@@ -88,7 +90,7 @@ def written(
             better = power(row, parts[0], exponent)
             if better is not None:
                 return better, None
-        return applied(row, parts[: row.arity]), None
+        return applied(row, parts[: len(row.letters)]), None
 
     return value(tokens, ())[0]
 

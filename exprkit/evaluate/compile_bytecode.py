@@ -98,7 +98,7 @@ def _described(
     action: int, places: int, source: int, bytecode: Bytecode, meaning: dict[int, tuple[ops.Operator, int]]
 ) -> str:
     row, mode = meaning[action >> 16]
-    place = f"{'t' if action & FROM_SLOT else 'c'}{places & 0xFFFF}"
+    place = f"{'t' if action & FROM_SLOT else 'c'}{places & 0xFFFF}" + (f", t{(places & 0xFFFF) + 1}" * row.packed)
     number = _number(source, bytecode)
     operands = {
         layout.ALONE: ("acc", ""), layout.MEMORY: ("acc", place), layout.MEMORY_FIRST: (place, "acc"),

@@ -27,7 +27,9 @@ from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIA
     TOO_LONG,
 ) = range(11)  # fmt: skip
 
-NO_OPERATOR = 255
+# Beside how many operands it takes: what packs two, and who takes those as one; instead of that: no operator.  All are
+# more than the operands of any expression, so that ``_check_all`` finds them without a question of its own.
+PACKS, TAKES_PACKED, NO_OPERATOR = 1 << 20, 1 << 21, 1 << 22
 
 
 class Unchecked(NamedTuple):
@@ -38,7 +40,7 @@ class Unchecked(NamedTuple):
     offsets: np.ndarray
     valid: np.ndarray
     n_params: np.ndarray  # is filled
-    operands: np.ndarray  # uint8, by code, 256 more for an operator: how many it takes, or NO_OPERATOR
+    operands: np.ndarray  # int32, by code, 256 more for an operator: how many it takes, PACKS; or NO_OPERATOR
     limits: np.ndarray  # uint64, by kind: what a value must be below, though of a constant all bits are good
     max_tokens: int
 
@@ -47,9 +49,9 @@ def unchecked(
     kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, valid: np.ndarray, arity: np.ndarray,
     max_variable: int, max_parameter: int,
 ) -> Unchecked:  # fmt: skip
-    """What ``check`` takes."""
-    operands, most = np.zeros(512, np.uint8), np.zeros(256, np.uint64)
-    operands[256:] = np.where(arity == 0, NO_OPERATOR, arity)
+    """What ``check`` takes; ``arity`` may have PACKS and TAKES_PACKED in it."""
+    operands, most = np.zeros(512, np.int32), np.zeros(256, np.uint64)
+    operands[256:] = np.where(arity == 0, np.int32(NO_OPERATOR), arity)
     most[[CONSTANT, VARIABLE, PARAMETER, OPERATOR]] = (1 << 64) - 1, max_variable, max_parameter, len(arity)
     return Unchecked(kinds, values, offsets, valid, np.zeros(len(valid), np.int32), operands, most, MAX_TOKENS)
 
@@ -76,7 +78,8 @@ def check(pop: Unchecked) -> tuple[int, int, int, int]:
 def _check_all(pop):
     """Look at every token without a branch, which in mixed populations would mostly be mispredicted.
 
-    ``problem_of`` says what is wrong, and whether anything is: some constants only look like it.
+    ``problem_of`` says what is wrong, and whether anything is: some constants only look like it, and so do packed
+    operands.
     """
     kinds, values, offsets, operands, limits = pop.kinds, pop.values, pop.offsets, pop.operands, pop.limits
     n_vars, nothing, one = np.uint64(0), np.uint64(0), np.uint64(1)
@@ -108,7 +111,7 @@ def problem_of(pop, begin, end, valid):
         return TOO_LONG, end - begin - 1
     if valid != (end > begin):
         return NO_TOKENS if valid else INVALID_TOKENS, 0
-    height = 0
+    height = packed = 0
     for t in range(begin, end):
         kind, value, needed = np.int64(pop.kinds[t]), pop.values[t], 0
         if kind > OPERATOR:
@@ -117,12 +120,31 @@ def problem_of(pop, begin, end, valid):
             return CODE if kind == OPERATOR else VARIABLE_INDEX if kind == VARIABLE else PARAMETER_INDEX, t - begin
         if kind == OPERATOR:
             needed = pop.operands[np.int64(value) + 256]
-            if needed == NO_OPERATOR:
+            packed += ((needed & PACKS) > 0) - ((needed & TAKES_PACKED) > 0)
+            if needed == NO_OPERATOR or packed < 0 or ((needed & PACKS) > 0 and not _are_taken(pop, t + 1, end)):
                 return CODE, t - begin
+            needed &= 3
         if height < needed:
             return OPERANDS, t - begin
         height += 1 - needed
     return LEFT_OVER if height > 1 else FINE, end - begin - 1
+
+
+@compiled
+def _are_taken(pop, begin, end):
+    """Whether the operands that are packed just before token ``begin`` are taken as such; True if it can't be told."""
+    above = 0  # operands that lie above them
+    for t in range(begin, end):
+        cell = 0
+        if pop.kinds[t] == OPERATOR:
+            if pop.values[t] >= pop.limits[OPERATOR]:
+                return True
+            cell = pop.operands[np.int64(pop.values[t]) + 256]
+        needed = cell & 3
+        if needed > above:
+            return above == 1 and needed == 2 and (cell & TAKES_PACKED) > 0
+        above += 1 - needed
+    return False
 
 
 @compiled

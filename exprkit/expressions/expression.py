@@ -322,9 +322,9 @@ def operator(
         shape (a ufunc, for example).  A function compiled by ``numba.njit`` or ``numba.vectorize`` runs as machine
         code on the CPU; any other is called there for some 500 data points at a time.
     cuda : str, optional
-        For one or two operands, the same in CUDA C over ``a``, ``b`` and their type ``T``: an expression, or the body
-        of a function with ``return``.  It is your own program: NVRTC compiles it and the GPU runs it as it stands.
-        Without it, or if NVRTC rejects it, the GPU backends refuse the operator; "auto" skips them if it is missing.
+        The same in CUDA C over ``a``, ``b``, ``c`` and their type ``T``: an expression, or the body of a function with
+        ``return``.  It is your own program: NVRTC compiles it and the GPU runs it as it stands.  Without it, or if
+        NVRTC rejects it, the GPU backends refuse the operator; "auto" skips them if it is missing.
     derivative : text or function, or one for each operand, optional
         dy/da (and dy/db, dy/dc) as exprkit text over a, b, c and the value y, ``"1 - y * y"``; or a function like
         ``numpy``, which becomes the operator ``dairy_da``.  Without it, parameters inside the operator cannot be

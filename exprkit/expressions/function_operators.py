@@ -11,7 +11,8 @@ A function is given float64 arrays of one shape and gives one of that shape; it 
 called in any order.  Nothing of it is saved: files and pickles hold the operator's name.
 
 Programs know operators of one and two operands.  One of three is in texts a ``Definition``, which is written out as
-``f((a, b), c)``: a row of two operands, the first of which is ``pair_of(a, b)``, two numbers side by side.
+``f((a, b), c)``: a row of two operands, the first of which is ``pair_of(a, b)``, two numbers side by side.  A program
+computes a into a slot and b into the next one; what takes them has c, on a GPU in the accumulator.
 """
 
 from __future__ import annotations
@@ -43,24 +44,25 @@ def define(text: str, function: Any, cuda: str, derivative: Any, domain: Any, la
     name, arity = _head(text, function)
     if not isinstance(cuda, str):
         raise ArgumentError(f"operator {name!r}: cuda must be CUDA C as a text, not {brief(cuda)}")
-    if arity == 3 and cuda.strip():
-        raise ArgumentError(f"operator {name!r}: cuda is of one or two operands; GPU backends run no function of three")
     _check_known(name, arity)
     intervals = intervals_of(name, domain, arity)
     compiled = function if type(function).__module__.startswith("numba.") else None
     definition = _as_definition(name, arity, function, compiled)
     _try(name, definition, intervals)
     if arity == 3:
-        return _of_three(name, definition, compiled, _slopes(name, arity, derivative), intervals, latex)
-    body = cuda if "return" in cuda else f"return {cuda};"
-    operands = "ab"[:arity]
+        return _of_three(name, definition, compiled, cuda, _slopes(name, arity, derivative), intervals, latex)
     return defined.add_row(
         ops.operator(
             name, arity, "a function of the user's own", numpy=definition, compiled=compiled, domain=intervals,
-            cuda=ops.Cuda(f"user_{name}({', '.join(operands)})" if cuda.strip() else "", body=body),
-            derivative=_slopes(name, arity, derivative), latex=latex,
+            cuda=_cuda_cell(name, cuda, ("a", "b")[:arity]), derivative=_slopes(name, arity, derivative), latex=latex,
         )
     )  # fmt: skip
+
+
+def _cuda_cell(name: str, text: str, operands: Sequence[str]) -> ops.Cuda:
+    """The call of the user's CUDA text, an expression or the body of a function."""
+    body = text if "return" in text else f"return {text};"
+    return ops.Cuda(f"user_{name}({', '.join(operands)})" if text.strip() else "", body=body)
 
 
 def _check_known(name: str, arity: int) -> None:
@@ -76,7 +78,7 @@ def _check_known(name: str, arity: int) -> None:
 
 
 def _of_three(
-    name: str, definition: Callable[..., np.ndarray], compiled: Any, slopes: tuple[str, ...],
+    name: str, definition: Callable[..., np.ndarray], compiled: Any, cuda: str, slopes: tuple[str, ...],
     intervals: tuple[ops.Interval, ...], latex: str,
 ) -> defined.Definition:  # fmt: skip
     """A function of three operands: a row that takes the first two packed, and what packs them."""
@@ -85,7 +87,7 @@ def _of_three(
     row = defined.add_row(
         ops.operator(
             name, 2, meaning, numpy=lambda pair, c: definition(pair[0], pair[1], c), compiled=compiled, packed=True,
-            domain=intervals, cuda=ops.Cuda(""), derivative=slopes, latex="",
+            domain=intervals, cuda=_cuda_cell(name, cuda, ("a", "a_low", "b")), derivative=slopes, latex="",
         )
     )  # fmt: skip
     kinds = np.array([OPERAND, OPERAND, OPERATOR, OPERAND, OPERATOR], np.uint8)

@@ -48,11 +48,18 @@ USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a popu
 USER_ARITY[[row.code for row in ops.INTERNAL]] = 0
 
 
-def known_arity() -> np.ndarray:
-    """Operands of every operator that a population may have, by code: those of the user's own too."""
-    arity = defined.arity()
+def known_arity(formulas: bool = True) -> np.ndarray:
+    """Operands of every operator that a population may have, by code, as ``checks.unchecked`` takes it.
+
+    The user's own are among them, those that are formulas only where ``formulas`` may stand.
+    """
+    from exprkit.expressions import checks
+
+    arity = (defined.arity() if formulas else ops.ARITY).astype(np.int32)
     arity[[row.code for row in ops.INTERNAL]] = 0
-    arity[[row.code for row in defined.functions() if row.packed]] = 0  # only behind ``pair_of``
+    if packed := [row.code for row in defined.functions() if row.packed]:
+        arity[packed] |= checks.TAKES_PACKED
+        arity[ops.PAIR_OF] = checks.PACKS | int(ops.ARITY[ops.PAIR_OF])
     return arity
 
 
@@ -197,22 +204,10 @@ class Population:
         limits = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
         arrays = checks.unchecked(self.kinds, self.values, self.offsets, self.valid, known_arity(), *limits)
         problem, index, token, n_vars = checks.check(arrays)
-        if problem == checks.CODE and defined.has_packed(self.user_operators()):
-            tokens = defined.unpacked(self.kinds, self.values, self.offsets)
-            arrays = checks.unchecked(*tokens, self.valid, known_arity(), *limits)
-            fine, *_, n_vars = checks.check(arrays)
-            problem = checks.FINE if fine == checks.FINE and self._is_packed_as(tokens) else problem
         if problem != checks.FINE:
             raise PopulationError(self._complaint(problem, index, token, limits))
         self.n_params = _read_only(arrays.n_params)
         self.n_vars = int(n_vars) if self.variables is None else len(self.variables)
-
-    def _is_packed_as(self, tokens: tuple[np.ndarray, np.ndarray, np.ndarray]) -> bool:
-        """Whether these tokens, written out, are the population's."""
-        from exprkit.text import formulas
-
-        made = formulas.expanded(*tokens, formulas.user_formulas())
-        return np.array_equal(made.kinds, self.kinds) and np.array_equal(made.values, self.values)
 
     def _complaint(self, problem: int, index: int, token: int, limits: list[int]) -> str:
         from exprkit.expressions import checks

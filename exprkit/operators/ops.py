@@ -34,8 +34,8 @@ UNIT: Interval = (-1.0, 1.0)
 class Cuda:
     """Formulas in CUDA C over ``a``, ``b`` and the type ``T``, for float and double.
 
-    Of a double-double the low parts are ``a_low`` and ``y_low``.  Functions are CUDA's or stand in
-    ``backends/gpu/arithmetic.cu`` (of a derivative in ``tangents.cu``).
+    Of a double-double the low parts are ``a_low`` and ``y_low``; of what is packed, the second number.  Functions are
+    CUDA's or stand in ``backends/gpu/arithmetic.cu`` (of a derivative in ``tangents.cu``).
     """
 
     formula: str
@@ -121,6 +121,11 @@ class Operator:
     # ``numpy`` is a function of NumPy's own, that function
     python: str = ""
     torch: str | None = ""  # the same with PyTorch; "": that text with torch for np, None: it has no such function
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """What its formulas for the GPU call the operands, all three of one that takes two packed."""
+        return ("a", "a_low", "b") if self.packed else ("a", "b")[: self.arity]
 
 
 OPERATORS: list[Operator] = []
@@ -561,7 +566,7 @@ _internal(204, "strong_quotient", 2, "a / b in a derivative: 0 where a is 0, wha
 
 _internal(205, "pair_of", 2, "a and b: the first two operands of a user's function of three",
     numpy=lambda a, b: np.stack(np.broadcast_arrays(a, b)), width=2, simd=lambda a, b: (a, b), ulp=(0, 0),
-    cuda=Cuda(""))
+    cuda=Cuda("(y_low = b, a)", inline=True))
 
 BY_NAME: dict[str, Operator] = {row.name: row for row in (*OPERATORS, *INTERNAL)}
 BY_CODE: dict[int, Operator] = {row.code: row for row in (*OPERATORS, *INTERNAL)}

@@ -120,10 +120,10 @@ def emit_tree(graph, scratch, output, room, instr, root):
     """Write the point instructions of a tree backwards from ``instr``.
 
     Seen backwards, an instruction comes before those of its operands, and the lighter
-    operand, which is computed last, before the heavier one.
+    operand, which is computed last, before the heavier one.  What is packed comes first, its own operands in order.
     """
     if graph.group[root] != POINT_NODE:
-        _copy(scratch, room, instr - 1, root, OUT)
+        _copy(room, instr - 1, scratch.place[root], OUT)
         return
     n_slots, depth = 0, 1
     graph.stack[0], scratch.base[root], scratch.place[root] = root, 0, OUT
@@ -131,18 +131,32 @@ def emit_tree(graph, scratch, output, room, instr, root):
         depth -= 1
         n = graph.stack[depth]
         heavy, light = graph.a[n], graph.b[n]
-        if light >= 0 and scratch.need[light] > scratch.need[heavy]:
+        packed = packs(graph.code[n], heavy, graph)
+        if light >= 0 and packed == 0 and scratch.need[light] > scratch.need[heavy]:
             heavy, light = light, heavy
         slot = scratch.base[n]
         for operand in (heavy, light):
             if operand >= 0 and graph.group[operand] == POINT_NODE:
                 scratch.base[operand], scratch.place[operand] = slot, (slot << 2) | SLOT
                 graph.stack[depth] = operand
-                slot, depth = slot + 1, depth + 1
+                slot, depth = slot + (2 if graph.code[operand] == ops.PAIR_OF else 1), depth + 1
+        if packed > 0:  # and one for b, which may be no instruction
+            slot = max(slot, scratch.base[n] + packed + 1)
         n_slots = max(n_slots, slot)
         instr -= 1
         _write(graph, scratch, room, instr, n)
     output.totals[SLOTS] = max(output.totals[SLOTS], n_slots)
+
+
+@inline
+def packs(code, a, graph):
+    """How many slots operand a of an instruction takes while b is computed, which comes behind it; 0: either is first.
+
+    One of what packs its operands, two of a function of three, whose first two are packed.
+    """
+    if code == ops.PAIR_OF:
+        return 1
+    return 2 if graph.code[a] == ops.PAIR_OF and graph.group[a] == POINT_NODE else 0
 
 
 @inline
@@ -164,7 +178,7 @@ def emit_results(graph, rules, scratch, output, room, instr, places):
                 slot = _take(scratch, 1)
                 n_slots = max(n_slots, slot + 1)
                 scratch.copied[result] = (slot << 2) | SLOT
-                _copy(scratch, room, instr, result, scratch.copied[result])
+                _copy(room, instr, scratch.place[result], scratch.copied[result])
                 instr += 1
             output.results[first + k] = scratch.copied[result]
         if k == 0:
@@ -220,12 +234,14 @@ def emit_shared(graph, rules, scratch, output, room, instr, root):
     """Write the point instructions of a value whose equal parts are one node; gives their end.
 
     An accumulator must be able to run them: of each, an operand is the result of the instruction before, or a column
-    or number that can be loaded.  Else what lies in a slot is added to -0 first, which changes nothing.
+    or number that can be loaded.  Else what lies in a slot is added to -0 first, which changes nothing.  What is
+    packed is copied, so that it lies side by side.
     """
     if graph.group[root] != POINT_NODE:
-        _copy(scratch, room, instr, root, OUT)
+        _copy(room, instr, scratch.place[root], OUT)
         return instr + 1
     _weigh(graph, scratch)
+    _pack_numbers(graph, scratch)
     zero, n_slots, depth, before = scratch.place[number(graph, -0.0)], 0, 1, -1
     graph.stack[0] = root
     while depth > 0:
@@ -239,6 +255,9 @@ def emit_shared(graph, rules, scratch, output, room, instr, root):
         elif b >= 0 and scratch.place[b] < 0:
             graph.stack[depth] = b
             depth += 1
+        elif graph.code[n] == ops.PAIR_OF:
+            depth -= 1
+            instr, before, n_slots = _pack(graph, rules, scratch, room, instr, n, before, n_slots)
         else:
             depth -= 1
             first = scratch.place[a]
@@ -252,9 +271,8 @@ def emit_shared(graph, rules, scratch, output, room, instr, root):
             _release(graph, rules, scratch, a)
             if b >= 0:
                 _release(graph, rules, scratch, b)
-            width = rules.width[graph.code[n]]
-            slot = _take(scratch, width)
-            n_slots = max(n_slots, slot + width, helper + 1)
+            slot = _take(scratch, 1)
+            n_slots = max(n_slots, slot + 1, helper + 1)
             before = scratch.place[n] = (slot << 2) | SLOT
             _write(graph, scratch, room, instr, n)
             if helper >= 0:
@@ -280,6 +298,43 @@ def _weigh(graph, scratch):
         if graph.group[n] == POINT_NODE:
             left, right = scratch.need[graph.a[n]], scratch.need[graph.b[n]] if graph.b[n] >= 0 else 0
             scratch.need[n] = left + 1 if left == right else max(left, right)
+
+
+@inline
+def _pack_numbers(graph, scratch):
+    """Have numbers packed for every point where a function of them and of what is no number takes them."""
+    for n in range(graph.counts[NODES]):
+        a = graph.a[n] if graph.group[n] == POINT_NODE else 0
+        if graph.code[a] == ops.PAIR_OF and graph.group[a] == UNIFORM_NODE:
+            graph.group[a], scratch.place[a] = POINT_NODE, -1
+
+
+@inline
+def _pack(graph, rules, scratch, room, instr, n, before, n_slots):
+    """Write what puts two operands into slots side by side.
+
+    Gives the end of the instructions, the slot of what the accumulator holds then, and the number of slots.
+    """
+    zero, a, b = scratch.place[number(graph, -0.0)], graph.a[n], graph.b[n]
+    first, second, helper = scratch.place[a], scratch.place[b], -1
+    if before >= 0 and first != before and first & 3 == SLOT:
+        helper = _take(scratch, 1)
+        n_slots = max(n_slots, helper + 1)
+        instr = _reload(room, instr, zero, first, (helper << 2) | SLOT)
+        scratch.taken[helper], first = False, (helper << 2) | SLOT
+    _release(graph, rules, scratch, a)
+    slot = _take(scratch, 2)
+    _copy(room, instr, first, (slot << 2) | SLOT)
+    instr, n_slots = instr + 1, max(n_slots, slot + 2)
+    if second & 3 == SLOT:
+        helper = _take(scratch, 1)
+        n_slots = max(n_slots, helper + 1)
+        instr = _reload(room, instr, zero, second, (helper << 2) | SLOT)
+        scratch.taken[helper], second = False, (helper << 2) | SLOT
+    _release(graph, rules, scratch, b)
+    dst = scratch.place[n] = (slot << 2) | SLOT
+    room.code[instr], room.a[instr], room.b[instr], room.dst[instr] = ops.PAIR_OF, dst, second, dst
+    return instr + 1, dst + 4, n_slots
 
 
 @inline
@@ -319,5 +374,5 @@ def _write(graph, scratch, room, instr, n):
 
 
 @inline
-def _copy(scratch, room, instr, n, dst):
-    room.code[instr], room.a[instr], room.b[instr], room.dst[instr] = ops.COPY, scratch.place[n], -1, dst
+def _copy(room, instr, source, dst):
+    room.code[instr], room.a[instr], room.b[instr], room.dst[instr] = ops.COPY, source, -1, dst

@@ -71,7 +71,7 @@ from exprkit.expressions.rewrite import (
     rewrite,
     table_rules,
 )
-from exprkit.operators import defined, ops
+from exprkit.operators import ops
 from exprkit.programs.emit import (
     COLUMNS,
     DONE,
@@ -84,6 +84,7 @@ from exprkit.programs.emit import (
     emit_results,
     emit_shared,
     emit_tree,
+    packs,
     place,
     use_zero,
 )
@@ -97,6 +98,7 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 POINT_COST = 16  # of an instruction for every point, beside one that runs once
 MOST_SLOTS = 256  # of an expression whose parts are shared
 FIRST_ROOM = 6  # instructions for each token, with derivatives; grows
+MOST_OF_A_NODE = 5  # instructions: where parts are shared nine for what packs operands and the function that takes them
 
 
 def lower(
@@ -129,9 +131,8 @@ def _programs(
 ) -> dict[str, Any]:  # fmt: skip
     """The fields of a program, made in parts that threads share."""
     pop = pop.expanded()
-    packed = defined.has_packed(pop.user_operators())
     n_vars, rules = max(int(pop.n_vars), 1), table_rules(precision)
-    shares = (pop.shares or packed) and derivatives is None  # a tree has no place for two numbers
+    shares = pop.shares and derivatives is None
     positive = np.zeros(n_vars, np.bool_) if positive is None else positive
     n_params, numbers = np.asarray(pop.n_params, np.int32), pop.values.view(np.float64)
     numbers = numbers if dtype == np.float64 else np.empty_like(numbers)
@@ -156,7 +157,7 @@ def _programs(
     least = slices.LEAST if derivatives is None else slices.LEAST // 8
     cuts = slices.short(pop.offsets, threads, max(least, 256 * n_vars))  # each has a table of columns
     whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
-    if shares and not packed and whole.totals[SLOTS] > MOST_SLOTS:  # an accumulator names no more; trees need far fewer
+    if shares and whole.totals[SLOTS] > MOST_SLOTS:  # an accumulator names no more; trees need far fewer
         shares = False
         whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
     fields: dict[str, Any] = dict(
@@ -187,7 +188,7 @@ def _lowered(
             graph = _tree(tokens, positive)
         most = len(graph.group)
         scratch = zeros(NodeScratch, n=most, n_slots=3 * most + 2, n_results=int(tokens.n_params.max(initial=0)) + 1)
-        room = empty(Room, n=(1 if derivatives is None else FIRST_ROOM) * n_tokens + 3 * most)
+        room = empty(Room, n=(1 if derivatives is None else FIRST_ROOM) * n_tokens + MOST_OF_A_NODE * most)
         begin = done
         _lower_some(tokens, graph, rules, derivatives, scratch, output, room)
         done = int(output.totals[DONE])
@@ -232,7 +233,7 @@ class Postfix(NamedTuple):
 def _lower_some(tokens, graph, rules, derivatives, scratch, output, room):
     """Lower the expressions that are not DONE until all are or there is no more room.
 
-    There is room for an expression where there is some for three times its nodes, or the graph is FULL.
+    There is room for an expression where there is some for MOST_OF_A_NODE times its nodes, or the graph is FULL.
     """
     shared = derivatives is None and len(graph.place) > 0
     first = output.totals[DONE]
@@ -258,7 +259,7 @@ def _lower_some(tokens, graph, rules, derivatives, scratch, output, room):
                 n_const += _stage(graph, rules, scratch, root)
             if shared:
                 n_const += use_zero(graph, scratch)
-            if graph.counts[FULL] or 3 * graph.counts[NODES] > len(room.code) - max(instr, const):
+            if graph.counts[FULL] or MOST_OF_A_NODE * graph.counts[NODES] > len(room.code) - max(instr, const):
                 return
             numbers = instr, const, n_params, n_params + n_const
             n_prologue = place(graph, rules, scratch, output, room, numbers)
@@ -297,6 +298,12 @@ def read_tree(graph, rules, scratch, tokens, begin, end):
         if code == ops.COPY:
             graph.stack[depth - 1] = a
             continue
+        if code == ops.PAIR_OF and graph.group[a] != POINT_NODE:  # b goes beside it
+            graph.group[n], graph.code[n], graph.a[n], graph.b[n] = POINT_NODE, ops.COPY, a, -1
+            scratch.need[n] = 1
+            a, n = n, n + 1
+        if graph.code[a] == ops.PAIR_OF and is_uniform(b, graph):
+            _unpack_numbers(graph, a)
         group, first = group_of(a, b, graph), rules.first[code]
         if group == POINT_NODE and first != NONE and (graph.group[a] == VARIABLE or is_uniform(a, graph)):
             graph.group[n], graph.code[n], graph.a[n] = group_of(a, -1, graph), first, a
@@ -306,11 +313,23 @@ def read_tree(graph, rules, scratch, tokens, begin, end):
         scratch.need[n] = 0
         if group == POINT_NODE:
             left, right = scratch.need[a], scratch.need[b] if b >= 0 else 0
-            scratch.need[n] = left + 1 if left == right else max(left, right)
+            packed = packs(code, a, graph)
+            if packed > 0:
+                scratch.need[n] = max(left, packed + max(right, 1))
+            else:
+                scratch.need[n] = left + 1 if left == right else max(left, right)
         graph.stack[depth - 1] = n
         n += 1
     graph.counts[NODES] = n
     return graph.stack[0]
+
+
+@inline
+def _unpack_numbers(graph, pair):
+    """Have numbers packed once, for a function of them and a third one: that needs no copy."""
+    a = graph.a[pair]
+    if graph.code[a] == ops.COPY and is_uniform(graph.a[a], graph) and is_uniform(graph.b[pair], graph):
+        graph.a[pair], graph.group[pair] = graph.a[a], UNIFORM_NODE
 
 
 @compiled

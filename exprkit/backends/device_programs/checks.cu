@@ -11,7 +11,7 @@
 struct Unchecked {
     Plain<const unsigned char> kinds;
     Plain<const Bits> values;
-    Plain<const unsigned char> operands;
+    Plain<const int> operands;
     Plain<const Bits> limits;
     Long max_tokens;
 };

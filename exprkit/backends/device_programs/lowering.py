@@ -21,9 +21,11 @@ from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.bytecode import (
     MAX_COLUMNS,
+    MAX_SLOTS,
     accumulate,
     operator_rows,
     too_many_columns,
+    too_many_slots,
     write_instruction,
     write_prologue,
 )
@@ -215,7 +217,7 @@ class Lowering:
         Raises
         ------
         BackendError
-            If there are more columns than an instruction can name.
+            If there are more columns or slots than an instruction can name.
         """
         n_exprs = tokens.n_exprs
         n_chunks, most = -(-n_exprs // self._threads), -(-2 * max(tokens.longest, 1) // 8) * 8
@@ -239,14 +241,17 @@ class Lowering:
         wait()
         summary = self._told.tolist()
         n_columns, counts = summary[N_COLUMNS], (summary[INSTRUCTIONS], summary[STEPS], summary[CONSTANTS])
+        n_slots = max(summary[N_SLOTS] - 1, 0)
         if n_columns > MAX_COLUMNS:
             raise too_many_columns(n_columns)
+        if n_slots > MAX_SLOTS:
+            raise too_many_slots(n_slots)
         if block is None or max(counts) > supposed:
             block = self._take(max(counts), n_exprs, counts)
             self._started(last, blocks)()
         elif behind and more:
             behind.ended()
-        n_slots, code = max(summary[N_SLOTS] - 1, 0), traits_of(summary[TRAITS])
+        code = traits_of(summary[TRAITS])
         programs = DeviceBytecode(block, self.dtype, n_exprs, counts, n_slots, summary[RESULTS], code)
         return programs, self._columns(n_columns)
 

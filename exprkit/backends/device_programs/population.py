@@ -21,8 +21,8 @@ import numpy as np
 
 from exprkit.errors import BackendError, PopulationError
 from exprkit.expressions.expression import checked_names
-from exprkit.expressions.population import Population, names_of
-from exprkit.operators import defined, ops
+from exprkit.expressions.population import Population, known_arity, names_of
+from exprkit.operators import defined
 from exprkit.operators.defined import table_of_rows
 from exprkit.runtime.device_memory import Allocation, ArraySpec
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR
@@ -86,8 +86,6 @@ class DevicePopulation:
     def of(cls, pop: Population, device: Any = None) -> DevicePopulation:
         """A copy of the host population ``pop`` on ``device``, with user-defined formulas expanded."""
         pop = pop.expanded()
-        if defined.has_packed(pop.user_operators()):
-            raise PopulationError("a function of three operands does not run on a GPU: take a Population and the CPU")
         xp = (device or _device()).xp
         arrays = map(xp.asarray, (pop.kinds, pop.values, pop.offsets))
         return cls(*arrays, variables=pop.variables, parameters=pop.parameters, device=device)
@@ -209,8 +207,7 @@ class _Checking:
         from exprkit.backends.precision import precision
         from exprkit.expressions.checks import problem_of, unchecked
 
-        nothing, arity = np.empty(0, np.uint8), ops.ARITY.copy()
-        arity[[row.code for row in (*ops.INTERNAL, *(one for one in defined.functions() if one.packed))]] = 0
+        nothing, arity = np.empty(0, np.uint8), known_arity(formulas=False)
         host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
         operands, limits = map(device.xp.asarray, (host.operands, host.limits))
         length = layout.CHECKED + 1

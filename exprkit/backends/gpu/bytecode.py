@@ -3,7 +3,8 @@
 In: programs.  Out: ``Bytecode``.  Each instruction of ``lower`` becomes one: an operator that works on the
 accumulator and at most one operand.  A result that the next instruction uses stays in the accumulator; one that is
 wanted later is spilled to a slot when the accumulator is needed for something else, or, in programs whose
-parts are shared, when it is used for the first time.
+parts are shared, when it is used for the first time.  Of two operands that are packed (``pair_of``) the second is
+copied into the accumulator when the first is in its slot; both are in memory when a function of three takes them.
 
     >>> import exprkit as ek
     >>> from exprkit.programs.lower import lower
@@ -55,8 +56,9 @@ from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled, inline
 
 MAX_COLUMNS = 1 << 16  # an instruction holds 16 bits for one
+MAX_SLOTS = 1 << 8  # and 8 bits for what is spilled
 COST_USUAL, COST_FAST, COST_LONG = 4, 11, 40  # of an operator: what its opcode takes, in vectors' work; an estimate
-_COPY = ops.COPY
+_COPY, _PAIR_OF = ops.COPY, ops.PAIR_OF
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +121,13 @@ def accumulate(program: Program, threads: int | None = None) -> Bytecode:
     Raises
     ------
     BackendError
-        If the programs use more columns than an instruction can name.
+        If the programs use more columns or slots than an instruction can name.
     """
     if len(program.column_code) > MAX_COLUMNS:
         raise too_many_columns(len(program.column_code))
+    n_slots = program.n_slots if program.shared else max(program.n_slots - 1, 0)  # a tree never spills the last one
+    if n_slots > MAX_SLOTS:
+        raise too_many_slots(n_slots)
     n_exprs, n_steps = len(program), int(program.n_prologue.sum())
     n_instructions = len(program.code) - n_steps + int(np.count_nonzero(np.diff(program.offsets) == 0))
     result = zeros(_Arrays, n_instructions=n_instructions, n_exprs=n_exprs, n_steps=n_steps, n_ends=n_exprs + 1)
@@ -140,7 +145,6 @@ def accumulate(program: Program, threads: int | None = None) -> Bytecode:
         before = dict(zip(starts, np.cumsum([0, *(cost for _, cost, _ in ends[:-1])]).tolist(), strict=True))
         slices.each(lambda begin, end: _add(result.cost, begin + 1, end + 1, before[begin]), cuts)
     constants = np.append(program.constants, np.nan)
-    n_slots = program.n_slots if program.shared else max(program.n_slots - 1, 0)  # a tree never spills the last one
     traits = traits_of(functools.reduce(operator.or_, (int(of_a_slice) for *_, of_a_slice in ends)))
     return Bytecode(*result[:5], constants, result.cost, n_slots, ends[-1][0], traits)
 
@@ -150,6 +154,14 @@ def too_many_columns(n_columns: int) -> BackendError:
     return BackendError(
         f"the population uses {n_columns} columns (variables and functions of one variable), "
         f"the GPU interpreter can name {MAX_COLUMNS}: evaluate it in parts"
+    )
+
+
+def too_many_slots(n_slots: int) -> BackendError:
+    """The error for functions of three operands one inside the other, deeper than instructions can name slots."""
+    return BackendError(
+        f"functions of three operands are nested so deep that {n_slots} values have to be put aside, and the GPU "
+        f"interpreter can name {MAX_SLOTS}: nest them in their first operand, or take backend='ptx' or 'cpu'"
     )
 
 
@@ -239,7 +251,7 @@ def _accumulate_some(lowered, rows, result, begin, end, starts, shared):
         for k in range(point, stop):
             write_instruction(k, k == point, e, i, first_result, lowered, rows, result)
             if shared and k > point and _is_needed(lowered, k, stop):
-                result.instructions[i, ACTION] |= SPILL | (lowered.dst[k - 1] >> 2) << SPILL_SHIFT
+                result.instructions[i, ACTION] |= SPILL | (_held(lowered, k - 1) >> 2) << SPILL_SHIFT
             cost += rows.cost[lowered.code[k]] + (result.instructions[i, ACTION] & (LOAD | SPILL | FROM_SLOT) != 0)
             traits |= rows.traits[lowered.code[k]]
             i += 1
@@ -255,9 +267,15 @@ def _accumulate_some(lowered, rows, result, begin, end, starts, shared):
 
 
 @inline
+def _held(lowered, k):
+    """The slot of what instruction k leaves in the accumulator: of what is packed that of the second."""
+    return lowered.dst[k] + 4 * (lowered.code[k] == _PAIR_OF)
+
+
+@inline
 def _is_needed(lowered, k, stop):
     """Whether what instruction k finds in the accumulator is read from its slot, by k itself or later."""
-    before = lowered.dst[k - 1]
+    before = _held(lowered, k - 1)
     if lowered.a[k] == before and lowered.b[k] == before:
         return True
     for j in range(k, stop - 1):
@@ -295,12 +313,15 @@ def write_prologue(e, n_steps, n_results, lowered, width, steps):
 #         a column as one of them is loaded first (a, unless a is uniform or a double-double), the other is the operand;
 #         a double-double in columns and an immediate are both operands (BOTH);
 #         a number alone (COPY) is the operand itself
+#     operands are packed:                  the second one is copied; what the accumulator held, the first, is spilled
 @inline
 def write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
     """Write instruction ``i`` for instruction ``k`` of the programs, of expression ``e``."""
     here, out = np.uint64(k), np.uint64(i)
     code, a, b = lowered.code[here], lowered.a[here], lowered.b[here]
-    before = -1 if is_first else lowered.dst[np.uint64(k - 1)]  # what the accumulator holds
+    before = -1 if is_first else _held(lowered, np.uint64(k - 1))  # what the accumulator holds
+    if code == _PAIR_OF:
+        code, a, b = _COPY, b, -1
     action = places = 0
     operand, swapped = b, False
     if b == before and not is_first:
@@ -316,6 +337,7 @@ def write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
             places |= (loaded >> 2) << LOAD_SHIFT
         elif rows.pair[code] == 1:
             result.sources[out] = source(b, e, lowered, first_result)
+            action |= FROM_SLOT if a & 3 == SLOT else 0
             result.instructions[out, ACTION] = action | rows.opcode[code, BOTH] << OPCODE_SHIFT
             result.instructions[out, PLACES] = a >> 2
             return

@@ -202,7 +202,7 @@ _CHECK_ARGUMENTS: Rows = (
     ("const unsigned char *", "kinds", "the population's tokens (expressions/population.py)"),
     ("const unsigned long long *", "values", ""),
     ("const Long *", "offsets", "(n_exprs + 1)"),
-    ("const unsigned char *", "operands", "what checks.py calls so"),
+    ("const int *", "operands", "what checks.py calls so"),
     ("const unsigned long long *", "limits", "(4)"),
     ("unsigned char *", "own_kinds", "copies of what was checked"),
     ("unsigned long long *", "own_values", ""),

@@ -69,7 +69,7 @@ def function(tokens: Tokens, operators: str) -> str | None:
 
 def call(row: ops.Operator, operators: str, operands: Sequence[str]) -> str:
     """CUDA C of an operator with operands."""
-    parameters = ", ".join(f"T {x}" for x in "ab"[: row.arity])
+    parameters = ", ".join(f"T {x}" for x in row.letters)
     return f"[]({parameters}) -> T {{ return {opcodes.formula(row, operators)}; }}({', '.join(operands)})"
 
 

@@ -13,10 +13,10 @@ addressing mode   what the opcode computes (acc: the accumulator, one value per 
 ================  ========================================================================
 ALONE             acc = f(acc)
 MEMORY            acc = f(acc, column or slot)
-MEMORY_FIRST      acc = f(column or slot, acc); of a double-double: its two columns
+MEMORY_FIRST      acc = f(column or slot, acc); of a double-double: its two columns, of what is packed: its slots
 IMMEDIATE         acc = f(acc, immediate); of an operator of one operand: f(immediate)
 IMMEDIATE_FIRST   acc = f(immediate, acc); of a double-double: both numbers
-BOTH              acc = f(double-double in columns, immediate)
+BOTH              acc = f(double-double in columns or two operands in slots, immediate)
 ================  ========================================================================
 """
 
@@ -41,19 +41,21 @@ HEAVY = 1  # bit of a mask of operators: one needs many registers; the next ones
 # What the instruction cache holds of operators' code for 8 vectors, beside + - * and the loop: with more these take up
 # to 31 % longer than 4 vectors, with less up to 20 % less (H200, data/results/h200_interpreter.md).
 CACHED_BYTES = 8_000
-# these take a double-double as operand a
+# these take a double-double as operand a, and the user's functions of three operands two numbers
 _PAIR_FIRST = frozenset(row.rewrite.split[1] for row in ops.BY_CODE.values() if row.rewrite.split)
 
 
 def takes_pair(row: ops.Operator) -> bool:
-    """Whether operand a is a double-double (high part, low part)."""
-    return row.name in _PAIR_FIRST
+    """Whether operand a is two numbers: a double-double (high part, low part), or two operands packed."""
+    return row.packed or row.name in _PAIR_FIRST
 
 
 def modes(row: ops.Operator) -> tuple[int, ...]:
     """The addressing modes of an operator's opcodes, which follow one another."""
     if row.width > 1:
-        return ()  # double-doubles are made in columns and prologues only
+        return ()  # double-doubles are made in columns and prologues only; operands are packed by copies
+    if row.packed:
+        return MEMORY_FIRST, BOTH
     if takes_pair(row):
         return MEMORY_FIRST, IMMEDIATE_FIRST, BOTH
     if row.arity == 1:
@@ -176,7 +178,7 @@ def _user_functions() -> str:
 
 
 def _user_function(row: ops.Operator) -> str:
-    return f"INLINE T user_{row.name}({', '.join(f'T {x}' for x in 'ab'[: row.arity])}) {{ {row.cuda.body} }}"
+    return f"INLINE T user_{row.name}({', '.join(f'T {x}' for x in 'abc'[: len(row.letters)])}) {{ {row.cuda.body} }}"
 
 
 @table_of_rows
@@ -226,7 +228,7 @@ def cases(some: Iterable[ops.Operator], operators: str, dialect: Dialect) -> str
     """The cases of these operators' opcodes; the order of a function's parameters puts its operands in order."""
     lines = []
     for row in some:
-        kind, opcodes = (row.arity, takes_pair(row)), [numbers()[row.code, mode] for mode in modes(row)]
+        kind, opcodes = (len(row.letters), takes_pair(row)), [numbers()[row.code, mode] for mode in modes(row)]
         if is_long(row, operators) and opcodes:
             template, operands = _LONG_CALLS[kind]
             function = dialect.function(row, operators, operands.split(), True)
@@ -241,7 +243,7 @@ def cases(some: Iterable[ops.Operator], operators: str, dialect: Dialect) -> str
     return "\n".join(lines)
 
 
-_CALLS = {  # (arity, takes a double-double, mode): the call, {f} for the function; its operands, the accumulator first
+_CALLS = {  # (operands, takes a double-double, mode): the call, {f} for the function; its operands, that in acc first
     (1, False, ALONE): ("alone(acc, []{f})", "a"),
     (1, False, IMMEDIATE): ("from_immediate(acc, {immediate})", ""),
     (2, False, MEMORY): ("with_memory(acc, {memory}, []{f})", "a b"),
@@ -252,8 +254,9 @@ _CALLS = {  # (arity, takes a double-double, mode): the call, {f} for the functi
     (2, True, IMMEDIATE_FIRST): ("with_immediate(acc, {immediate}, [{low}]{f})", "b a"),
     (2, True, BOTH): ("from_immediate(acc, {immediate}); with_pair(acc, {memory}, []{f})", "b a a_low"),
 }
-_LONG_CALLS = {  # (arity, takes a double-double): the call for all modes, {first} for the first one's opcode
+_LONG_CALLS = {  # (operands, takes a double-double or two packed): the call for all modes, {first} for the first opcode
     (1, False): ("go_round(acc, []{f})", "a"),
     (2, False): ("go_round(acc, opcode - {first}, {operands}, []{f})", "a b"),
     (2, True): ("go_round_pair(acc, opcode - {first}, {pair}, []{f})", "b a a_low"),
+    (3, True): ("go_round_pair(acc, 2 * (opcode - {first}), {pair}, []{f})", "b a a_low"),
 }

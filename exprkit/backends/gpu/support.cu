@@ -161,10 +161,11 @@ extern "C" __global__ void __launch_bounds__(BLOCK) per_expression(const Argumen
         else if (kind == T_VARIABLE) stack[++top] = args.data[point * args.stride_point + value * args.stride_variable];
         else if (kind == T_PARAMETER) stack[++top] = args.params[Long(args.expression) * args.max_params + value];
         else {
-            const bool binary = value >> 8;
-            T low, b = T(0);
-            if (binary) b = stack[top--];
-            stack[top] = scalar(value & 0xff, stack[top], T(0), b, low);
+            const int more = value >> 8;  // operands beside the first
+            T low, a_low = T(0), b = T(0);
+            if (more > 0) b = stack[top--];
+            if (more > 1) a_low = stack[top--];
+            stack[top] = scalar(value & 0xff, stack[top], a_low, b, low);
         }
     }
     args.out[Long(args.expression) * args.n_points + point] = top < 0 ? T(nan("")) : stack[top];

@@ -25,7 +25,7 @@ from exprkit.operators.defined import table_of_rows
 from exprkit.programs.linearity import no_slope
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
-LETTERS = ["a", "b", "y"]  # what a derivative is written over
+LETTERS = ["a", "b", "c", "y"]  # what a derivative is written over
 CHOICE = *opcodes.HEAD, "interpreter/choose.cu"
 PARTS = *opcodes.HEAD, "interpreter/tangents.cu", "interpreter/equations.cu", "interpreter/fit.cu"
 _NUMBER = r"T\([\d.e-]+\)"  # in CUDA C; the table's derivatives hold none that is 0, inf or nan
@@ -44,12 +44,16 @@ def source(operators: str) -> str:
     usual, rare = ([row for row in rows if is_rare(row) == rarely] for rarely in (False, True))
     common = [row for row in usual if row in opcodes.rows(common=True)]
     few = [row for row in usual if row not in common]
-    called = [row for row in rare if is_called(row)]
-    inside = [row for row in rare if row not in called]
+    of_three = [row for row in rare if row.packed]
+    called = [row for row in rare if is_called(row) and not row.packed]
+    inside = [row for row in rare if row not in called and not row.packed]
     return opcodes.joined(PARTS, {
         "decisions": decisions.cuda_text(),
         **{f"{mark} cases": opcodes.cases(some, operators, DUALS)
            for mark, some in (("common", common), ("few", few), ("rare", inside))},
+        "of three": _of_three(of_three),
+        "made of three": "\n".join(_made_of_three(row, operators) for row in of_three),
+        "calls of three": "\n".join(_call_of_three(row) for row in of_three),
         "called cases": "\n".join(_called_case(row, operators) for row in called),
         "called opcodes": "\n".join(_opcodes(row) for row in called),
         **{f"{mark} scalar cases": "\n".join(_scalar_case(row, operators) for row in some)
@@ -64,9 +68,9 @@ def choice() -> str:
 
 
 def derivatives(row: ops.Operator, operators: str) -> tuple[str, ...]:
-    """dy/da (and dy/db) in CUDA C over ``a``, ``b`` and ``y``; nan where the table has none."""
+    """dy/da (and dy/db, dy/dc) in CUDA C over ``a``, ``b``, ``c`` and ``y``; nan where the table has none."""
     texts = row.derivative if not defined.without_cuda_slopes([row.code]) else ()
-    return tuple(_in_c(text, row, operators) for text in texts) or ('T(nan(""))',) * row.arity
+    return tuple(_in_c(text, row, operators) for text in texts) or ('T(nan(""))',) * len(row.letters)
 
 
 def is_rare(row: ops.Operator) -> bool:
@@ -95,6 +99,31 @@ def _called_case(row: ops.Operator, operators: str) -> str:
     return f"        case {row.code}: return {call};  // {row.name}"
 
 
+def _of_three(rows: list[ops.Operator]) -> str:
+    """What kernels with functions of three operands need besides their cases."""
+    if not rows:
+        return ""
+    test = " || ".join(f"code == {row.code}" for row in rows)
+    names = f"#define OF_THREE\nenum {{ PAIR_OF = {ops.PAIR_OF} }};"
+    return f"{names}\nINLINE bool is_of_three(int code) {{ return {test}; }}"
+
+
+def _made_of_three(row: ops.Operator, operators: str) -> str:
+    """The case of a function of three operands, and of its derivatives."""
+    has_slope = sum(1 << k for k in range(3) if (row.code, k) not in no_slope())
+    parameters = ", ".join(f"T {x}" for x in row.letters)
+    functions = [f"[]({parameters}) {{ return {formula(row, operators)}; }}"]
+    functions += [f"[](T a, T b, T c, T y) {{ return {text}; }}" for text in derivatives(row, operators)]
+    call = f"made_of_three({has_slope}, a, b, c, wants, {', '.join(functions)})"
+    return f"    case {row.code}: return {call};  // {row.name}"
+
+
+def _call_of_three(row: ops.Operator) -> str:
+    first, both = (opcodes.numbers()[row.code, mode] for mode in opcodes.modes(row))
+    call = f"call_of_three(acc, {row.code}, opcode == {both}, frame, now)"
+    return f"            case {first}: case {both}: {call}; break;  // {row.name}"
+
+
 def _opcodes(row: ops.Operator) -> str:
     """The cases that give an operator and an addressing mode for each of its opcodes."""
     pairs = ((opcodes.numbers()[row.code, mode], mode) for mode in opcodes.modes(row))
@@ -106,21 +135,21 @@ def _in_c(text: str, of: ops.Operator, operators: str) -> str:
 
     In the derivative of a power with whole exponents all powers are such.
     """
-    pop, stack = parse(text, variables=LETTERS), []
+    pop, stack = parse(text, variables=LETTERS).expanded(), []
     numbers = pop.values.view("float64")
     for kind, value, number in zip(pop.kinds, pop.values, numbers, strict=True):
         if kind == CONSTANT:
             stack.append(f"T({float(number)!r})")
         elif kind != OPERATOR:
             stack.append(LETTERS[int(value)])
-        else:
+        elif value != ops.PAIR_OF:  # what is packed stays two
             row = ops.BY_CODE[int(value)]
             row = of if row.rewrite.whole_b == of.name else row
             if row.rewrite.in_derivative and not any(re.fullmatch(_NUMBER, text) for text in stack[-row.arity :]):
                 row = ops.BY_NAME[row.rewrite.in_derivative]
-            operands = dict(zip("ab", map(_enclosed, stack[-row.arity :]), strict=False))
-            del stack[-row.arity :]
-            parts = re.split(r"\b([ab])\b", formula(row, operators))
+            operands = dict(zip(row.letters, map(_enclosed, stack[-len(row.letters) :]), strict=True))
+            del stack[-len(row.letters) :]
+            parts = re.split(r"\b(a_low|[ab])\b", formula(row, operators))
             stack.append("".join(operands.get(part, part) for part in parts))
     return stack[0]
 

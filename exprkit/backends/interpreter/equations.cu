@@ -81,15 +81,66 @@ __device__ __noinline__ T scalar(int code, T a, T a_low, T b, T &y_low, T &da, T
     return y;
 }
 
+#if RARE && defined(OF_THREE)
+INLINE Vector all_of(T number)
+{
+    Vector v;
+#pragma unroll
+    for (int k = 0; k < WIDTH; ++k) v.at[k] = number;
+    return v;
+}
+
+// A function of three operands of single numbers: a and b, packed, and c.
+__device__ __noinline__ void scalar_of_three(int code, const Source &a, const Source &b, const Source &c, Result &result)
+{
+    const MadeOfThree made = called_of_three(code, all_of(a.value), all_of(b.value), all_of(c.value), 7u);
+    const Source *const from[] = {&a, &b, &c};
+    result.value = made.y.at[0];
+    result.low = T(0);
+    result.active = 0;
+    for (int t = 0; t < TANGENTS; ++t) result.tangent[t] = T(0);
+#pragma unroll
+    for (int k = 0; k < 3; ++k) {
+        if (!(made.has_slope >> k & 1)) continue;
+        result.active |= from[k]->active;
+#pragma unroll
+        for (int t = 0; t < TANGENTS; ++t)
+            result.tangent[t] = with_strong_product(result.tangent[t], made.by[k].at[0], from[k]->tangent[t]);
+    }
+}
+
+// Operands side by side: results one behind the other.
+INLINE void pack(const Source &number, Result &result)
+{
+    result.value = number.value;
+    result.low = T(0);
+    result.active = number.active;
+#pragma unroll
+    for (int t = 0; t < TANGENTS; ++t) result.tangent[t] = number.tangent[t];
+}
+#endif
+
 INLINE void run_prologue(const FitArguments &args, int e, const double *params, Result *results, int first, int first_result)
 {
     for (int s = args.first_step[e]; s < args.first_step[e + 1]; ++s) {
         const Step step = args.steps[s];
         const Source a = find(args, step.a, params, results, first, first_result);
         const Source b = find(args, step.b, params, results, first, first_result);
+        Result &result = results[(step.result >> 1) - first_result];
+#if RARE && defined(OF_THREE)
+        if (step.code == PAIR_OF) {
+            pack(a, result);
+            pack(b, (&result)[1]);
+            continue;
+        }
+        if (is_of_three(step.code)) {
+            const Source second = find(args, step.a + (1 << SOURCE_SHIFT), params, results, first, first_result);
+            scalar_of_three(step.code, a, second, b, result);
+            continue;
+        }
+#endif
         T da, db;
         bool from_a, from_b;
-        Result &result = results[(step.result >> 1) - first_result];
         result.value = scalar(step.code, a.value, a.low, b.value, result.low, da, db, from_a, from_b);
         const unsigned active_a = from_a ? a.active : 0, active_b = from_b ? b.active : 0;
         result.active = active_a | active_b;

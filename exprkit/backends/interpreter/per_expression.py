@@ -22,10 +22,10 @@ from exprkit.backends.gpu.device import fetched
 from exprkit.backends.gpu.launch import Launcher
 from exprkit.errors import ArgumentError, whole
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.text.tokens import OPERATOR
 
-BINARY = 1 << 8  # beside an operator's code
+MORE = 1 << 8  # beside an operator's code, for each operand but the first
 BLOCK = 128  # threads, as the thesis found best
 MOST_THREADS = 1024  # of a block
 
@@ -36,14 +36,15 @@ class Baseline:
     def __init__(self, pop: Population, launcher: Launcher, block_size: int, stack: int | None = None) -> None:
         self.launcher, self.block_size, self.n_exprs = launcher, block_size, len(pop)
         self.stack = _stack(stack_depth(pop), stack)
-        lengths = np.diff(pop.offsets)
+        kept = ~_packs(pop)  # two numbers on the stack are side by side
+        lengths = np.diff(np.append(0, np.cumsum(kept))[pop.offsets])
         self.max_tokens = int(lengths.max(initial=0)) + 1
         inside = np.arange(self.max_tokens) < lengths[:, None]
         kinds = np.full(inside.shape, layout.STOP, np.uint8)
         values, numbers = np.zeros(inside.shape, np.int32), np.zeros(inside.shape, launcher.dtype)
-        kinds[inside], values[inside] = pop.kinds, _values(pop)
+        kinds[inside], values[inside] = pop.kinds[kept], _values(pop)[kept]
         with np.errstate(over="ignore", invalid="ignore"):
-            numbers[inside] = pop.values.view(np.float64).astype(launcher.dtype)
+            numbers[inside] = pop.values[kept].view(np.float64).astype(launcher.dtype)
         asarray = launcher.device.xp.asarray
         self.tokens = {
             "token_kinds": asarray(kinds), "token_values": asarray(values), "token_numbers": asarray(numbers),
@@ -83,12 +84,25 @@ def _stack(depth: int, asked: int | None) -> int:
 
 def stack_depth(pop: Population) -> int:
     """The most values that any expression keeps at a time."""
-    change = np.where(pop.kinds == OPERATOR, 1 - ops.ARITY[pop.values & np.uint64(0xFF)].astype(np.int64), 1)
+    change = np.where(pop.kinds == OPERATOR, -_more(pop), 1)
     height = np.cumsum(change) - np.repeat(np.cumsum(pop.valid) - pop.valid, np.diff(pop.offsets))
     return int(height.max(initial=1))
 
 
 def _values(pop: Population) -> np.ndarray:
-    """Of an operator its code and whether it has two operands, else the index."""
+    """Of an operator its code and how many operands it has beside the first, else the index."""
     index = (pop.values & np.uint64(0x7FFFFFFF)).astype(np.int32)
-    return np.where(pop.kinds == OPERATOR, index | BINARY * (ops.ARITY[index & 0xFF] == 2), index).astype(np.int32)
+    return np.where(pop.kinds == OPERATOR, index | MORE * _more(pop), index).astype(np.int32)
+
+
+def _more(pop: Population) -> np.ndarray:
+    """How many operands an operator has beside the first; what packs two leaves both on the stack."""
+    more = np.maximum(ops.ARITY.astype(np.int64), 1) - 1
+    more[ops.PAIR_OF] = 0
+    more[[row.code for row in defined.functions() if row.packed]] = 2
+    return more[pop.values & np.uint64(0xFF)]
+
+
+def _packs(pop: Population) -> np.ndarray:
+    """The tokens that pack two operands."""
+    return (pop.kinds == OPERATOR) & (pop.values == ops.PAIR_OF)

@@ -109,7 +109,7 @@ struct Place {
         if (COLUMNS_SHARED || global == nullptr) return load_shared<Vector>(shared + j * SEGMENT_BYTES);
         return load_global(global + j * SEGMENT, threadIdx.x % LANES);
     }
-    INLINE Place next() const { return Place{shared + ROW_BYTES, COLUMNS_SHARED ? nullptr : global + pitch, pitch}; }
+    INLINE Place next() const { return Place{shared + ROW_BYTES, COLUMNS_SHARED || !global ? nullptr : global + pitch, pitch}; }
 };
 
 // acc = f(acc)
@@ -253,7 +253,7 @@ INLINE void go_round(T (&acc)[POINTS], int mode, const Place &memory, T immediat
     }
 }
 
-// The same for operators that take a pair: its columns or an immediate with the accumulator, or columns
+// The same for operators that take a pair: its columns, slots or an immediate with the accumulator, or columns or slots
 // with an immediate.
 template <class U, class F>
 INLINE void go_round_pair(T (&acc)[POINTS], int mode, const Place &memory, T high, T low, U usual, F f)
@@ -286,6 +286,12 @@ INLINE void go_round_pair(T (&acc)[POINTS], int mode, const Place &memory, T hig
         }
         shift_in(acc, y);
     }
+}
+
+template <class F>
+INLINE void go_round_pair(T (&acc)[POINTS], int mode, const Place &memory, T high, T low, F f)
+{
+    go_round_pair(acc, mode, memory, high, low, [f](T b, T a, T a_low, bool &) { return f(b, a, a_low); }, f);
 }
 
 #endif

@@ -139,6 +139,37 @@ __device__ __noinline__ Made called(int code, Vector a, Vector b, unsigned wants
     return Called{a, b, wants, strong}.made(code);
 }
 
+//{of three}
+#ifdef OF_THREE
+// What a function of three operands makes of WIDTH points, with strong zeros; ``wants`` and ``has_slope``: bit k for
+// operand k.
+struct MadeOfThree { Vector y, by[3]; unsigned has_slope; };
+
+template <class F, class A, class B, class C>
+INLINE MadeOfThree made_of_three(unsigned has_slope, Vector a, Vector b, Vector c, unsigned wants, F f, A by_a, B by_b, C by_c)
+{
+    MadeOfThree made;
+    made.has_slope = has_slope;
+#pragma unroll
+    for (int k = 0; k < WIDTH; ++k) {
+        const T y = f(a.at[k], b.at[k], c.at[k]);
+        made.y.at[k] = y;
+        made.by[0].at[k] = has_slope & wants & 1 ? by_a(a.at[k], b.at[k], c.at[k], y) : T(0);
+        made.by[1].at[k] = has_slope & wants & 2 ? by_b(a.at[k], b.at[k], c.at[k], y) : T(0);
+        made.by[2].at[k] = has_slope & wants & 4 ? by_c(a.at[k], b.at[k], c.at[k], y) : T(0);
+    }
+    return made;
+}
+
+__device__ __noinline__ MadeOfThree called_of_three(int code, Vector a, Vector b, Vector c, unsigned wants)
+{
+    switch (code) {
+    //{made of three}
+    default: __builtin_unreachable();
+    }
+}
+#endif
+
 // The operator's code that an opcode stands for, and its addressing mode << CODE_BITS.
 constexpr int CODE_BITS = 8;
 INLINE int operator_of(int opcode)
@@ -377,16 +408,23 @@ template <bool STRONG> struct Operators {
         return other;
     }
 
+    static INLINE Other in_slot(const Frame &frame, unsigned index, int j)
+    {
+        Vector *slot = slot_of(frame, index);
+        Other other;
+        other.active = frame.actives[index * LANES];
+        other.value = *part_of(slot, 0, j);
+#pragma unroll
+        for (int t = 0; t < TANGENTS; ++t) other.tangent[t] = *part_of(slot, 1 + t, j);
+        return other;
+    }
+
     static INLINE Other operand_of(const Frame &frame, const Entry &now, int j)
     {
         const unsigned index = now.places & OPERAND;
         Other other;
         if (now.action & FROM_SLOT) {
-            Vector *slot = slot_of(frame, index);
-            other.active = frame.actives[index * LANES];
-            other.value = *part_of(slot, 0, j);
-#pragma unroll
-            for (int t = 0; t < TANGENTS; ++t) other.tangent[t] = *part_of(slot, 1 + t, j);
+            other = in_slot(frame, index, j);
         } else {
             other.active = 0;
             other.value = vector_of(frame.column(index), j);
@@ -490,6 +528,41 @@ template <bool STRONG> struct Operators {
     }
 #endif
 
+#if RARE && defined(OF_THREE)
+    // acc = a function of three operands of two in slots, one behind the other, and of acc or an immediate
+    static INLINE void call_of_three(Dual &acc, int code, bool with_immediate, const Frame &frame, const Entry &now)
+    {
+        const unsigned index = now.places & OPERAND;
+        unsigned active = 0;
+        if (with_immediate) from_immediate(acc, now);
+#pragma unroll
+        for (int j = 0; j < N_VECTORS; ++j) {
+            const Other a = in_slot(frame, index, j), b = in_slot(frame, index + 1, j);
+            Vector c;
+#pragma unroll
+            for (int k = 0; k < WIDTH; ++k) c.at[k] = acc.value[k];
+            const unsigned wants = (a.active != 0) | (b.active != 0) << 1 | (acc.active != 0) << 2;
+            const MadeOfThree made = called_of_three(code, a.value, b.value, c, wants);
+            const unsigned from_a = made.has_slope & 1 ? a.active : 0, from_b = made.has_slope & 2 ? b.active : 0;
+            if (!(made.has_slope & 4)) acc.active = 0;
+            active = from_a | from_b;
+            shift_in(acc.value, made.y.at);
+#pragma unroll
+            for (int t = 0; t < TANGENTS; ++t) {
+                T tangent[WIDTH];
+#pragma unroll
+                for (int k = 0; k < WIDTH; ++k) {
+                    tangent[k] = acc.has(t) ? ::strong_product(acc.tangent[t][k], made.by[2].at[k]) : T(0);
+                    if (from_a >> t & 1) tangent[k] = ::with_strong_product(tangent[k], made.by[0].at[k], a.tangent[t].at[k]);
+                    if (from_b >> t & 1) tangent[k] = ::with_strong_product(tangent[k], made.by[1].at[k], b.tangent[t].at[k]);
+                }
+                shift_in(acc.tangent[t], tangent);
+            }
+        }
+        acc.active |= active;
+    }
+#endif
+
     // Run a program on N points of this thread.
     static INLINE void run(const Frame &frame, const Entry *entries, Dual &acc)
     {
@@ -511,6 +584,7 @@ template <bool STRONG> struct Operators {
             //{few cases}
 #if RARE
             //{rare cases}
+            //{calls of three}
                 default: call(acc, opcode, frame, now);
 #else
                 default: __builtin_unreachable();

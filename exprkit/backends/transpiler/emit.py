@@ -34,6 +34,7 @@ from exprkit.backends.transpiler.bundles import Bundles
 from exprkit.backends.transpiler.operator_ptx import TARGET, VERSION, Bodies, bodies
 from exprkit.backends.transpiler.structures import Structures
 from exprkit.backends.transpiler.templates import CHUNK, VALUES, Kind
+from exprkit.expressions.rewrite import table_rules
 
 _NO_COMMENTS: Mapping[int, str] = {}
 
@@ -59,7 +60,7 @@ class Emitter:
         takes_low = [code in self.bodies.of and "{a_low}" in self.bodies.of[code].text for code in range(256)]
         self._sources = writer.Sources(
             structures.first, structures.code, structures.a, structures.b, structures.n_numbers, structures.n_columns,
-            bundles.order, bundles.first, bundles.slots, np.array(takes_low),
+            bundles.order, bundles.first, bundles.slots, np.array(takes_low), table_rules(settings.operators).width,
         )  # fmt: skip
 
     def module(self, chosen: range, comments: Mapping[int, str] = _NO_COMMENTS) -> Module:

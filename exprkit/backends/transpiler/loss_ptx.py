@@ -68,8 +68,8 @@ def loss_code(tokens: Tokens, bodies: Bodies, n_columns: int, counted: bool, who
 
     def applied(row: ops.Operator, operands: list[str]) -> str:
         codes.append(row.code)
-        places = {"a": operands[0], "b": operands[-1], "n": f"{{n}}_{len(lines)}"}
-        return register(re.sub(r"\{([abn])\}", lambda place: places[place[1]], bodies.of[row.code].text))
+        places = {**dict(zip(row.letters, operands, strict=True)), "n": f"{{n}}_{len(lines)}"}
+        return register(re.sub(r"\{(a_low|[abn])\}", lambda place: places[place[1]], bodies.of[row.code].text))
 
     n_read = n_columns - counted
     result = written(tokens, ["<f>", *(f"<{k}>" for k in range(n_read))], number, applied, whole_powers)

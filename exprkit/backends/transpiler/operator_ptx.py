@@ -306,7 +306,7 @@ def _pasted(function: _Function, row: ops.Operator, double: bool, parts: tuple[s
         elif place == last and len(values) == 1 and _is_made_last(values["y"], lines):
             names[values["y"]] = "{y}"
         else:
-            lines += [f"mov.{'b64' if double else 'b32'} {{{y}}}, {x}" for y, x in values.items()]
+            lines += [f"mov.{'b64' if double else 'b32'} {{{y}}}, {x}" for y, x in reversed(values.items())]
             lines += [] if place == last else ["bra.uni L{n}_end"]
     if "bra.uni L{n}_end" in lines:
         lines.append("L{n}_end:")

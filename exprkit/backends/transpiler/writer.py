@@ -27,8 +27,9 @@ LINES = (
     _BUNDLE, _INSTANCE, _MORE, _ADDRESS, _NUMBER, _PLACE, _ZERO_SUM, _LOOP, _COLUMN, _RESULT, _ADVANCE, _END,
     _OWN_SUM, _TO_SUMS,
 ) = range(256, 256 + len(LINES))  # fmt: skip
-_Y, _A, _LOW, _B, _N = range(16, 21)  # of an operator: registers of its result and operands, a number of its own
-PLACES = {"y": _Y, "a": _A, "a_low": _LOW, "b": _B, "n": _N}  # what stands in braces in a template
+# of an operator: registers of its result and operands (and of what is two, of the second), a number of its own
+_Y, _Y_LOW, _A, _LOW, _B, _N = range(16, 22)
+PLACES = {"y": _Y, "y_low": _Y_LOW, "a": _A, "a_low": _LOW, "b": _B, "n": _N}  # what stands in braces in a template
 PLACES |= {"0": 0, "1": 1, "2": 2} | {f"0+{k}": k << 2 for k in range(4)}  # of a line: its arguments, the first plus k
 _PERCENT, _NUMBERS, _COLUMNS, _RESULTS = b"%nxv"
 
@@ -55,6 +56,7 @@ class Sources(NamedTuple):
     first_structure: np.ndarray  # of bundles
     slots: np.ndarray
     takes_low: np.ndarray  # by code: its text reads the low part of operand a
+    width: np.ndarray  # by code: how many results it has, one behind the other
 
 
 class WriterState(NamedTuple):
@@ -152,7 +154,7 @@ def _instructions(w, s, structure, bundle, number, column):
         entry = _find(w.computed, bundle, code, a, b)
         if w.computed[entry, 0] != bundle:
             result = w.state[_N_RESULTS]
-            w.state[_N_RESULTS] += 1
+            w.state[_N_RESULTS] += s.width[code]
             w.computed[entry, 0], w.computed[entry, 1], w.computed[entry, 2] = bundle, code, a
             w.computed[entry, 3], w.computed[entry, 4] = b, result
             w.used[code] = True
@@ -227,6 +229,8 @@ def _operator(w, instruction, point):
         place = w.place[segment]
         if place == _Y:
             n = _register(w, result << 2 | SLOT, 0, point, n)
+        elif place == _Y_LOW:
+            n = _register(w, result << 2 | SLOT, 1, point, n)
         elif place == _A:
             n = _register(w, a, 0, point, n)
         elif place == _LOW:
@@ -249,7 +253,7 @@ def _piece(w, segment, n):
 
 @compiled
 def _register(w, operand, low, point, n):
-    """The register that holds an operand (of a pair, with ``low``, its low part) at a point of the vector."""
+    """The register that holds an operand (of a pair, with ``low``, its low part or second) at a point of the vector."""
     index, kind = operand >> 2, operand & 3
     w.out[n] = _PERCENT
     if kind == UNIFORM:
