@@ -307,7 +307,7 @@ def test_a_table_is_taken_without_what_cannot_be_used(tmp_path):
     assert points.dataset.variables == ("Temp (°C)",) and points.dataset.y.tolist() == [3, 4.5]
     assert points.columns_page.startswith("variables: `Temp (°C)`\nleft out: column ")
     assert uploaded("a.csv", (tmp_path / "a.csv").read_bytes(), "y").dataset.X.tolist() == [[1.5], [2]]
-    with pytest.raises(DataError, match="column 'site' holds something else"):
+    with pytest.raises(DataError, match="column 'site' must hold real numbers, not 'u'"):
         points_of(str(tmp_path / "a.csv"), "site")
     assert points_of(None, None).columns_page == "x1 = r_k, x2 = log_Re"
 
@@ -317,7 +317,7 @@ def test_what_of_a_table_is_left_out_is_told():
              "y": [1, 2, 3, 4, 5]}  # fmt: skip
     points = points_of(table, "y")
     assert points.dataset.X.tolist() == [[1, 1], [3, 1], [4, 1], [5, 1]] and points.dataset.y.tolist() == [1, 3, 4, 5]
-    for told in ("a, d", "column 'b' holds something else", "column 'c' lacks 3 of 5 values", "1 of 5 rows"):
+    for told in ("a, d", "column 'b' must hold real numbers, not 'u'", "column 'c' lacks 3 of 5 values", "1 of 5 rows"):
         assert told in points.columns_page
     assert printed(points.code.replace("table,", f"{table!r},").replace("ek.", "__import__('exprkit').")) == ""
     with pytest.raises(DataError, match="every row lacks the target 'y'"):
@@ -329,9 +329,9 @@ def test_what_of_a_table_is_left_out_is_told():
 @pytest.mark.parametrize(
     ("table", "target", "message"),
     [
-        ({"a": [1], "y": ["one"]}, None, "column 'y' holds something else than numbers"),
+        ({"a": [1], "y": ["one"]}, None, "column 'y' must hold real numbers, not 'one'"),
         ({"a": [1, None], "y": [1, 2]}, None, "column 'a' lacks 1 of 2 values"),
-        ({"a": [1], "y": [1]}, "z", "'z' of a, y"),
+        ({"a": [1], "y": [1]}, "z", "there is no column 'z'; there are a, y"),
         ({"y": [1]}, None, "a target and others"),
         ([1, 2], None, "not list"),
         ("/nowhere/at/all.csv", None, "could not be read: No such file"),
