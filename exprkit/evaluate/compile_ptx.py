@@ -24,7 +24,7 @@ from exprkit.backends.transpiler.assembler import compile_modules, disassemble, 
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, SUM, VALUES, WARP
-from exprkit.errors import ArgumentError, brief, flag, number_of, one_of, whole
+from exprkit.errors import ArgumentError, brief, checks_keywords, flag, number_of, one_of, whole
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
@@ -79,6 +79,7 @@ class CompiledPtx:
         return f"CompiledPtx({', '.join(number_of(n, what) for what, n in sizes.items())})"
 
 
+@checks_keywords
 def compile_ptx(
     pop: Population,
     arch: str = "sm_90",

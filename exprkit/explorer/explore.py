@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import ArgumentError, ExprkitError, brought_by
+from exprkit.errors import ArgumentError, ExprkitError, brought_by, checks_keywords
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar
@@ -37,6 +37,7 @@ CURVE, POPULATION, SEARCH, RACE = "Curve and fit", "Population", "Search", "Race
 ROUGH_PIPE, NIKURADSE, CSV, YOURS = "rough pipe (synthetic)", "Nikuradse (downloaded)", "a CSV file", "your table"
 
 
+@checks_keywords
 def explore(
     expression: str | ek.Expression | None = None, table: Any = None, target: str | None = None, *,
     population: Any = None, backend: str = "auto", precision: str = "ieee", dtype: str = "float32",

@@ -217,7 +217,8 @@ def _factor(word: str) -> str:
 def _unknown_name(fault: Fault) -> str:
     word = fault.here()
     if re.match(r"\s*\(", fault.text[fault.column + len(word) :]):
-        return f"unknown function {quoted(word)}{closest(word, fault.names.words(OPERATOR))}"
+        hint = closest(word, fault.names.words(OPERATOR))
+        return f"unknown function {quoted(word)}{hint or '; exprkit.operator defines functions of your own'}"
     for kind, own in ((VARIABLE, fault.names.variables), (PARAMETER, fault.names.parameters)):
         if word == NUMBERED[kind] + "0" and own is None:
             return f"{quoted(word)}: {PLURAL[kind]} are counted from 1"
