@@ -117,8 +117,10 @@ def test_derivatives_are_those_of_the_population():
 
 
 def test_an_expression_that_needs_more_variables_is_refused():
-    with pytest.raises(DataError, match="uses 3 variables, the data has r_k, log_Re"):
+    with pytest.raises(ParseError, match="'x3': there are only 2 variables"):
         Subject("x3")
+    with pytest.raises(ParseError, match="unknown name 'r_k'; variables are x1, x2; parameters"):
+        Subject("p1 * r_k")  # the columns' line says that it is x1
 
 
 @pytest.mark.parametrize("text", ["<img src=x onerror=alert(1)>", "</pre><script>alert(1)</script>"])
