@@ -316,7 +316,8 @@ MESSAGES = {
     "__import__('os')": "unknown function '__import__'; exprkit.operator defines functions of your own\n    __import__('os')\n"
         "    ^^^^^^^^^^",
     "lambda: 0": "unknown name 'lambda'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    lambda: 0\n    ^^^^^^",
-    "x1 + <b>": "unexpected character '<'\n    x1 + <b>\n         ^",
+    "x1 + <b>": "unexpected character '<'; write less(…, …)\n    x1 + <b>\n         ^",
+    "cond(x1>x2, 1)": "unexpected character '>'; write greater(…, …)\n    cond(x1>x2, 1)\n           ^",
     "äöü + 1": "unknown name 'äöü'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    äöü + 1\n    ^^^",
     "日本 + $": "unknown name '日本'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    日本 + $\n    ^^^^",
     "pi * äx + π": "unknown name 'äx'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    pi * äx + π\n         ^^",

@@ -28,6 +28,9 @@ THING = re.compile(r"`[^`]*`?|[^\W\d]\w*|(?:\d|\.\d)[\d.]*|\*\*|//|.", re.DOTALL
 LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3",
               "∞": "inf", "\u00a0": "a blank", "|": f"{ops.BY_METHOD['__abs__'].name}(…)",
               "%": f"{ops.BY_METHOD['__mod__'].name}(…, …)"}  # fmt: skip
+COMPARISONS = {">": "StrictGreaterThan", "<": "StrictLessThan"}  # as SymPy's classes are called
+LOOKALIKES |= {sign: f"{row.name}(…, …)" for sign, word in COMPARISONS.items()
+               for row in ops.OPERATORS if word in row.sympy_class}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
