@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, listed, one_of, whole
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, listed, one_of, shortened, whole
 from exprkit.numbers import as_numbers
 from exprkit.runtime.machine import available_memory
 
@@ -192,7 +192,10 @@ def nikuradse() -> Dataset:
     try:
         path = pooch.retrieve(NIKURADSE_URL, f"sha256:{NIKURADSE_SHA256}", path=pooch.os_cache("exprkit"))
     except Exception as error:  # whatever the network, the disk or the checksum raises means the same to the user
-        reason = brief(str(error).partition("(Caused")[0].strip(), 120)
+        first: BaseException = error  # of the chain of errors that network libraries make
+        while cause := first.__cause__ or first.__context__:
+            first = cause
+        reason = shortened(f"{type(first).__name__}: {' '.join(str(first).split())}", 120)
         raise DataError(
             f"Nikuradse's data could not be downloaded from {NIKURADSE_URL} ({reason});"
             " without a network use exprkit.data.rough_pipe(), synthetic data of the same shape"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import html
 import io
 import itertools
@@ -1046,6 +1047,29 @@ def test_a_file_that_is_chosen_again_is_read_again(explorer, tmp_path):
     path.write_text("c,y\n1,2\n2,3\n")
     explorer.read_button.click()
     assert "variables: c" in settled(explorer).columns.value
+
+
+def test_columns_and_target_are_those_of_an_uploaded_file(explorer, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("old,y\n1,2\n2,3\n")
+    explorer.data.value, explorer.path.value = "a CSV file", str(path)
+    assert "variables: old" in settled(explorer).columns.value
+    explorer.text.value = "p1"
+    settled(explorer)
+    content = memoryview(b"a,b,c\n1,2,3\n2,3,5\n4,1,6\n")
+    file = {"name": "up.csv", "type": "text/csv", "size": len(content), "content": content,
+            "last_modified": datetime.datetime.now(datetime.UTC)}  # fmt: skip
+    explorer.upload.value = (file,)
+    assert "variables: a, b" in settled(explorer).columns.value and explorer.path.value == ""
+    explorer.chosen.value = "b"
+    assert "variables: b<" in settled(explorer).columns.value
+    explorer.chosen.value = "bb"
+    assert "'bb' is none of a, b, c" in html.unescape(settled(explorer).error.value)
+    explorer.chosen.value, explorer.target.value = "", "a"
+    assert "variables: b, c" in settled(explorer).columns.value
+    explorer.path.value = str(path)
+    explorer.target.value = ""
+    assert "variables: old" in settled(explorer).columns.value
 
 
 @pytest.mark.parametrize("source", ["random ones", "the smallest ones"])
