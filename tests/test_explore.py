@@ -36,6 +36,7 @@ from exprkit.explorer.search_panel import SearchPanel
 from exprkit.explorer.sources import Points, points_of, renamed, uploaded, usable_names
 from exprkit.explorer.table import COLUMNS, Table
 from exprkit.operators import ops
+from exprkit.runtime import jit
 from exprkit.text.listing import nodes
 
 TEXTS = (
@@ -523,6 +524,21 @@ def test_a_failed_job_is_reported_and_the_queue_goes_on():
     queue.put("bad", lambda stop: [][1])
     queue.put("good", lambda stop: done.append(1), delay=0.01)
     assert queue.wait(SECONDS) and failed == [("bad", "list index out of range")] and done == [1]
+
+
+def test_a_progress_bar_says_when_loops_are_compiled(tmp_path):
+    module = tmp_path / "new_loop.py"
+    module.write_text("from exprkit.runtime.jit import compiled\n\n\n@compiled\ndef twice(a):\n    return 2 * a\n")
+    found = {"__name__": "new_loop"}
+    exec(compile(module.read_text(), module, "exec"), found)
+    bar, said = ProgressBar(), []
+    bar.text.observe(lambda change: said.append(change["new"]), "value")
+    bar.run("doubling", lambda stop, progress: found["twice"](21))
+    assert bar.queue.wait(SECONDS) and said[-1].startswith("doubling: done after")
+    assert any("loops are compiled, once on this machine" in text for text in said) == (jit.folder() is not None)
+    said.clear()
+    bar.run("doubling", lambda stop, progress: found["twice"](21))
+    assert bar.queue.wait(SECONDS) and not any("compiled" in text for text in said)
 
 
 def test_a_progress_bar_runs_one_job_at_a_time():
