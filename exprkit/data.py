@@ -11,6 +11,7 @@ Beside the pipeline: gives the ``X`` and ``y`` that an ``Evaluator`` takes.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, listed, one_of, whole
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, listed, one_of, shortened, whole
 from exprkit.numbers import as_numbers
 from exprkit.runtime.machine import available_memory
 
@@ -44,7 +45,7 @@ PIPES = (
     (507.0, 4.11, 5.99),
 )
 NAMELESS = "Unnamed: "  # what pandas calls a column without a name
-DECIMAL_COMMA = r"\s*[+-]?\d+,\d+([eE][+-]?\d+)?\s*"
+DECIMAL_COMMA = r"\s*[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?\s*"
 MOST_MISSING = 0.2  # of a column's values, for which rows are left out
 NOISE = 0.005  # of log10(100 f): about what his measurements scatter within one pipe
 
@@ -191,7 +192,10 @@ def nikuradse() -> Dataset:
     try:
         path = pooch.retrieve(NIKURADSE_URL, f"sha256:{NIKURADSE_SHA256}", path=pooch.os_cache("exprkit"))
     except Exception as error:  # whatever the network, the disk or the checksum raises means the same to the user
-        reason = brief(str(error).partition("(Caused")[0].strip(), 120)
+        first: BaseException = error  # of the chain of errors that network libraries make
+        while cause := first.__cause__ or first.__context__:
+            first = cause
+        reason = shortened(f"{type(first).__name__}: {' '.join(str(first).split())}", 120)
         raise DataError(
             f"Nikuradse's data could not be downloaded from {NIKURADSE_URL} ({reason});"
             " without a network use exprkit.data.rough_pipe(), synthetic data of the same shape"
@@ -239,11 +243,10 @@ def from_table(
     name, table = Path(table).stem if isinstance(table, (str, Path)) else "table", _frame(table, pd)
     names = [str(column) for column in table.columns]
     target = names[-1] if target is None and names else target
-    if not isinstance(target, str) or target not in names or len(names) < 2 or len(set(names)) < len(names):
-        hint = did_you_mean(target, names) if isinstance(target, str) and target not in names else ""
-        raise DataError(
-            f"the columns must be a target and others, each once: {brief(target)} of {', '.join(names)}{hint}"
-        )
+    if isinstance(target, str) and target not in names:
+        raise DataError(f"there is no column {target!r}; there are {', '.join(names)}{did_you_mean(target, names)}")
+    if not isinstance(target, str) or len(names) < 2 or len(set(names)) < len(names):
+        raise DataError(f"the columns must be a target and others, each once: {brief(target)} of {', '.join(names)}")
     if columns is not None:
         table = _chosen(table, target, columns)
     may_lack = missing == "drop"
@@ -309,13 +312,16 @@ def _variables(table: Any, target: str, unusable: str, most: float) -> tuple[dic
 
 
 def _read_csv(path: Any, pd: Any) -> Any:
-    """The table; numbers with decimal commas, where all that is text in a column are such."""
+    """The table; numbers with decimal commas, where a column holds nothing else and commas separate nothing."""
     try:
-        table = pd.read_csv(path, sep=None, engine="python")
-        for column in table.columns:
-            words = table[column]
-            if words.dtype.kind not in "fiub" and words.dropna().astype(str).str.fullmatch(DECIMAL_COMMA).all():
-                table[column] = words.str.replace(",", ".").astype(float)
+        content = io.StringIO(_text(path.read())) if hasattr(path, "read") else path
+        table = pd.read_csv(content, sep=None, engine="python")
+        with_commas = [
+            column for column, words in table.items()
+            if words.dtype.kind not in "fiub" and words.dropna().astype(str).str.fullmatch(DECIMAL_COMMA).all()
+        ]  # fmt: skip
+        if with_commas and not _separates_by_commas(content, table, pd):  # "1,234" there: perhaps a thousand
+            table[with_commas] = table[with_commas].apply(lambda words: words.str.replace(",", ".").astype(float))
         return table
     except OSError as error:
         raise DataError(f"{path} could not be read: {error.strerror or error}") from error
@@ -326,12 +332,20 @@ def _read_csv(path: Any, pd: Any) -> Any:
         raise DataError(f"{path} is no CSV file with a line of names and lines of numbers: {error}") from error
 
 
+def _text(content: str | bytes) -> str:
+    return content.decode("utf-8-sig") if isinstance(content, bytes) else content
+
+
+def _separates_by_commas(content: Any, table: Any, pd: Any) -> bool:
+    """Whether a comma stands between the names of the columns."""
+    if isinstance(content, io.StringIO):
+        content.seek(0)
+    return bool(pd.read_csv(content, sep=",", engine="python", nrows=0).columns.equals(table.columns))
+
+
 def _numbers(column: Any, name: str, most: float) -> np.ndarray:
     """A column; ``most`` is the share of its values that it may lack."""
-    try:
-        values = as_numbers("a column", column).astype(np.float64)
-    except DataError as error:
-        raise DataError(f"column {name!r} holds something else than numbers: {error}") from error
+    values = as_numbers(f"column {name!r}", column).astype(np.float64)
     lacking = int(np.isnan(values).sum())
     if lacking > most * len(values):
         raise DataError(f"column {name!r} lacks {lacking:,} of {len(values):,} values: drop or fill those rows first")

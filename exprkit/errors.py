@@ -158,15 +158,15 @@ def shortened(text: str, most: int) -> str:
 
 
 def checks_keywords(function: Callable[Keywords, Result]) -> Callable[Keywords, Result]:
-    """The function, which says of a misspelt keyword what was probably meant."""
-    names = tuple(inspect.signature(function).parameters)
+    """The function or method, which says of a misspelt keyword what was probably meant."""
+    names, called = tuple(inspect.signature(function).parameters), function.__qualname__.removesuffix(".__init__")
 
     @functools.wraps(function)
     def checked(*given: Keywords.args, **named: Keywords.kwargs) -> Result:
         for name in named:
             if name not in names:
                 hint = did_you_mean(name, names, OTHER_KEYWORDS)
-                raise ArgumentError(f"{function.__name__} has no option {name!r}{hint}")
+                raise ArgumentError(f"{called} has no option {name!r}{hint}")
         return function(*given, **named)
 
     return checked

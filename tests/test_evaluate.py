@@ -250,8 +250,8 @@ WRONG = {
     "weights must be finite and not negative": lambda pop, X: ek.Evaluator(pop, X).loss(
         PARAMS, np.zeros(7), weights=-np.ones(7)
     ),
-    "kind must be one of 'sse', 'mse', 'rmse', 'mae', 'sae', 'sum', 'r2', 'max', 'correlation', "
-    "not 'mes'; did you mean 'mse'?": lambda pop, X: (
+    "kind must be one of 'sse', 'mse', 'rmse', 'mae', 'sae', 'sum', 'r2', 'max', 'correlation' or an "
+    "expression over f and y, not 'mes'; did you mean 'mse'?": lambda pop, X: (
         ek.Evaluator(pop, X).loss(PARAMS, np.zeros(7), kind="mes")
     ),
 }

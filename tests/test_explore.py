@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import html
 import io
 import itertools
@@ -35,6 +36,7 @@ from exprkit.explorer.search_panel import SearchPanel
 from exprkit.explorer.sources import Points, points_of, renamed, uploaded, usable_names
 from exprkit.explorer.table import COLUMNS, Table
 from exprkit.operators import ops
+from exprkit.runtime import jit
 from exprkit.text.listing import nodes
 
 TEXTS = (
@@ -117,8 +119,10 @@ def test_derivatives_are_those_of_the_population():
 
 
 def test_an_expression_that_needs_more_variables_is_refused():
-    with pytest.raises(DataError, match="uses 3 variables, the data has r_k, log_Re"):
+    with pytest.raises(ParseError, match="'x3': there are only 2 variables"):
         Subject("x3")
+    with pytest.raises(ParseError, match="unknown name 'r_k'; variables are x1, x2; parameters"):
+        Subject("p1 * r_k")  # the columns' line says that it is x1
 
 
 @pytest.mark.parametrize("text", ["<img src=x onerror=alert(1)>", "</pre><script>alert(1)</script>"])
@@ -307,7 +311,7 @@ def test_a_table_is_taken_without_what_cannot_be_used(tmp_path):
     assert points.dataset.variables == ("Temp (°C)",) and points.dataset.y.tolist() == [3, 4.5]
     assert points.columns_page.startswith("variables: `Temp (°C)`\nleft out: column ")
     assert uploaded("a.csv", (tmp_path / "a.csv").read_bytes(), "y").dataset.X.tolist() == [[1.5], [2]]
-    with pytest.raises(DataError, match="column 'site' holds something else"):
+    with pytest.raises(DataError, match="column 'site' must hold real numbers, not 'u'"):
         points_of(str(tmp_path / "a.csv"), "site")
     assert points_of(None, None).columns_page == "x1 = r_k, x2 = log_Re"
 
@@ -317,7 +321,7 @@ def test_what_of_a_table_is_left_out_is_told():
              "y": [1, 2, 3, 4, 5]}  # fmt: skip
     points = points_of(table, "y")
     assert points.dataset.X.tolist() == [[1, 1], [3, 1], [4, 1], [5, 1]] and points.dataset.y.tolist() == [1, 3, 4, 5]
-    for told in ("a, d", "column 'b' holds something else", "column 'c' lacks 3 of 5 values", "1 of 5 rows"):
+    for told in ("a, d", "column 'b' must hold real numbers, not 'u'", "column 'c' lacks 3 of 5 values", "1 of 5 rows"):
         assert told in points.columns_page
     assert printed(points.code.replace("table,", f"{table!r},").replace("ek.", "__import__('exprkit').")) == ""
     with pytest.raises(DataError, match="every row lacks the target 'y'"):
@@ -329,9 +333,9 @@ def test_what_of_a_table_is_left_out_is_told():
 @pytest.mark.parametrize(
     ("table", "target", "message"),
     [
-        ({"a": [1], "y": ["one"]}, None, "column 'y' holds something else than numbers"),
+        ({"a": [1], "y": ["one"]}, None, "column 'y' must hold real numbers, not 'one'"),
         ({"a": [1, None], "y": [1, 2]}, None, "column 'a' lacks 1 of 2 values"),
-        ({"a": [1], "y": [1]}, "z", "'z' of a, y"),
+        ({"a": [1], "y": [1]}, "z", "there is no column 'z'; there are a, y"),
         ({"y": [1]}, None, "a target and others"),
         ([1, 2], None, "not list"),
         ("/nowhere/at/all.csv", None, "could not be read: No such file"),
@@ -520,6 +524,21 @@ def test_a_failed_job_is_reported_and_the_queue_goes_on():
     queue.put("bad", lambda stop: [][1])
     queue.put("good", lambda stop: done.append(1), delay=0.01)
     assert queue.wait(SECONDS) and failed == [("bad", "list index out of range")] and done == [1]
+
+
+def test_a_progress_bar_says_when_loops_are_compiled(tmp_path):
+    module = tmp_path / "new_loop.py"
+    module.write_text("from exprkit.runtime.jit import compiled\n\n\n@compiled\ndef twice(a):\n    return 2 * a\n")
+    found = {"__name__": "new_loop"}
+    exec(compile(module.read_text(), module, "exec"), found)
+    bar, said = ProgressBar(), []
+    bar.text.observe(lambda change: said.append(change["new"]), "value")
+    bar.run("doubling", lambda stop, progress: found["twice"](21))
+    assert bar.queue.wait(SECONDS) and said[-1].startswith("doubling: done after")
+    assert any("loops are compiled, once on this machine" in text for text in said) == (jit.folder() is not None)
+    said.clear()
+    bar.run("doubling", lambda stop, progress: found["twice"](21))
+    assert bar.queue.wait(SECONDS) and not any("compiled" in text for text in said)
 
 
 def test_a_progress_bar_runs_one_job_at_a_time():
@@ -1044,6 +1063,29 @@ def test_a_file_that_is_chosen_again_is_read_again(explorer, tmp_path):
     path.write_text("c,y\n1,2\n2,3\n")
     explorer.read_button.click()
     assert "variables: c" in settled(explorer).columns.value
+
+
+def test_columns_and_target_are_those_of_an_uploaded_file(explorer, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("old,y\n1,2\n2,3\n")
+    explorer.data.value, explorer.path.value = "a CSV file", str(path)
+    assert "variables: old" in settled(explorer).columns.value
+    explorer.text.value = "p1"
+    settled(explorer)
+    content = memoryview(b"a,b,c\n1,2,3\n2,3,5\n4,1,6\n")
+    file = {"name": "up.csv", "type": "text/csv", "size": len(content), "content": content,
+            "last_modified": datetime.datetime.now(datetime.UTC)}  # fmt: skip
+    explorer.upload.value = (file,)
+    assert "variables: a, b" in settled(explorer).columns.value and explorer.path.value == ""
+    explorer.chosen.value = "b"
+    assert "variables: b<" in settled(explorer).columns.value
+    explorer.chosen.value = "bb"
+    assert "'bb' is none of a, b, c" in html.unescape(settled(explorer).error.value)
+    explorer.chosen.value, explorer.target.value = "", "a"
+    assert "variables: b, c" in settled(explorer).columns.value
+    explorer.path.value = str(path)
+    explorer.target.value = ""
+    assert "variables: old" in settled(explorer).columns.value
 
 
 @pytest.mark.parametrize("source", ["random ones", "the smallest ones"])

@@ -100,6 +100,14 @@ def test_without_a_derivative_it_says_so():
     assert ek.parse("plain(x1)").diff("x1").texts() == ["dplain_da(x1)"]
 
 
+@pytest.mark.parametrize("text", ["steps(x1 * p1)", "by_steps(x1)", "three(x1, p1, x2)"])
+def test_without_cuda_nothing_is_compiled_for_a_gpu(text):
+    ek.operator("three", numpy=lambda a, b, c: a + b + c)
+    for compiled in (ek.compile_ptx, ek.compile_bytecode):
+        with pytest.raises(BackendError, match=r"has no operator '(steps|three)': it is defined without CUDA text"):
+            compiled(text)
+
+
 def test_formulas_may_use_it():
     y = ek.Evaluator(ek.parse("by_steps(x1)"), X, "cpu", dtype="float64").evaluate()[0]
     assert np.array_equal(y, np.floor(2 * X[:, 0]) + 1)

@@ -24,6 +24,14 @@ X = np.ones((3, 1))
         (lambda: ek.exhaustive_search(X, X[:, 0], n_jobs=2), "threads"),
         (lambda: ek.operator("never(a) = a", latx="x"), "latex"),
         (lambda: ek.fit("p1 * x1", X, X[:, 0], weight=X[:, 0]), "weights"),
+        (lambda: ek.Evaluator("p1 * x1", X).loss([[1]], X[:, 0], column={}), "columns"),
+        (lambda: ek.Evaluator("p1 * x1", X).loss_and_grad([[1]], X[:, 0], knd="mae"), "kind"),
+        (lambda: ek.fit("p1 * x1", X, X[:, 0])[0].latex(digit=3), "digits"),
+        (lambda: ek.fit("p1 * x1", X, X[:, 0]).latex_table(nn=3), "n"),
+        (lambda: ek.ExpressionRegressor("p1 * x1", los="mae"), "loss"),
+        (lambda: ek.explore("p1 * x1", backnd="cpu"), "backend"),
+        (lambda: ek.cases(preciion="fast"), "precision"),
+        (lambda: ek.compile_ptx("x1", blocksize=3), "block_size"),
     ],
 )
 def test_the_nearest_one_is_named(call, meant):

@@ -204,6 +204,7 @@ def test_benchmark_notebook_measures_and_writes(tmp_path):
     printed, _, shown = shown_by(cells_of(tmp_path / "out.ipynb"))
     assert str(files[".parquet"]) in printed
     assert "300 expressions x 100 points x 3 steps, matrix of every step, in " in printed
+    assert "), results of 200 checked" in printed
     made = measured.provenance([files[".json"].stem], {files[".json"].stem: record})
     assert made.startswith("by `notebooks/benchmark.ipynb` with n_exprs=300, n_points=100, n_steps=3, n_samples=5,")
     assert f"({files['.json'].name}: " in made
@@ -214,6 +215,12 @@ def test_fit_notebook_ranks_and_draws(run):
     printed, _, shown = run("fit", max_nodes=5)
     assert "trees of up to 5 nodes are" in printed and "<SearchResult: " in printed
     assert shown["image/png"] == 2 and shown["text/html"] >= 3
+
+
+def test_fit_notebook_leaves_out_what_is_no_number(run, tmp_path):
+    (tmp_path / "my.csv").write_text("site;speed;gap;drag\n" + "".join(f"s{i};{i},5;;{2 * i},0\n" for i in range(1, 9)))
+    printed, _, _ = run("fit", max_nodes=3, table="my.csv")
+    assert "left out: column 'site' must hold real numbers" in printed and "column 'gap' lacks 8 of 8" in printed
 
 
 def test_a_wrong_parameter_stops_papermill(tmp_path):
@@ -343,7 +350,7 @@ def test_search_notebook_takes_tables_as_they_are(run, tmp_path):
     settings = {"path": "my.csv", "pool_size": 2000, "timeout": 30}
     printed, _, shown = run("search", target="Δp [Pa]", **settings)
     assert "test 1.000000" in printed and shown["image/png"] == 1
-    for told in ("3 of 90 rows, which lack a value", "'pipe' holds something else than numbers",
+    for told in ("3 of 90 rows, which lack a value", "'pipe' must hold real numbers, not 'steel'",
                  "'Unnamed: 0', a row number",
                  "'note' lacks 90 of 90 values", "columns: Flow (m³/s), 50% $, is rough?"):  # fmt: skip
         assert told in printed

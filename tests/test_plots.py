@@ -418,6 +418,9 @@ def test_a_run_is_told_in_words_beside_the_thesis_s_of_its_size():
         "cpu, 2 threads: 50 expressions x 362 points x 100 steps, matrix of every step, in 20 ms (quartiles 20 ms to 20"
         " ms)",
     ]
+    beside, alone = measured.in_words(rows, 200)
+    assert "(quartiles 0.15 s to 0.15 s), results of 200 checked; the thesis" in beside
+    assert alone.endswith("ms), every result checked")
 
 
 def test_winners(results):

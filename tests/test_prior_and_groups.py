@@ -106,6 +106,7 @@ def test_a_link_and_a_prior():
         ({"prior": "p1 + "}, ParseError, "prior: "),
         ({"prior": "p1^2 + x1"}, ParseError, "prior: "),
         ({"prior": "p1^2 + 3"}, ArgumentError, "depends on no parameter"),
+        ({"prior": "(p1 - p9)^2"}, ArgumentError, "there is no parameter 'p9'; there are p1, p2"),
         ({"prior": "abs(p1)"}, ArgumentError, "each term must be a square"),
         ({"prior": BOTH, "loss": "mae"}, ArgumentError, "prior takes loss='squares' or 'gaussian'"),
         ({"prior": BOTH, "loss": "gaussian"}, ArgumentError, "needs weights"),
@@ -189,6 +190,7 @@ def test_populations_without_names_take_columns_in_order():
         ("p1[site] * x1", X, {}, ArgumentError, "takes a table X"),
         ("p1[site] * x1", {**TABLE, "site": [None, *SITE[1:]]}, {}, DataError, "lacks 1 of 40 categories"),
         ("p1[x1] * x1", {"x1": np.arange(200.0), "y": np.ones(200)}, {}, DataError, "a parameter can have 100"),
+        ("p1[x1] * x1", TABLE, {}, DataError, "column 'x1' holds 40 different numbers at as many points"),
     ],
 )
 def test_what_is_no_group(pop, table, settings, error, message):

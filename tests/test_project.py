@@ -85,7 +85,7 @@ def test_imports_flow_one_way():
 
 
 def test_the_explorer_uses_what_a_user_may():
-    folders = {"errors", "explorer", "evaluate", "expressions", "fitting", "runtime.files", "text"}
+    folders = {"errors", "explorer", "evaluate", "expressions", "fitting", "runtime.files", "runtime.jit", "text"}
     for path in (ROOT / TOP / "explorer").glob("*.py"):
         for other in imported(path):
             assert other == TOP or any(f"{other}.".startswith(f"{TOP}.{folder}.") for folder in folders), other

@@ -381,6 +381,21 @@ def test_the_table_has_all_columns(found):
     assert found.texts()[0] in repr(found) and "<table" in found._repr_html_()
 
 
+@pytest.mark.parametrize("link", [None, "sqrt"])
+def test_a_function_with_its_numbers(found, link):
+    result = found if link is None else search(y=np.sqrt(Y), max_nodes=5, link=link)
+    one = result[0]
+    assert np.array_equal(one(X), result.predict(X)) and one.loss == result.loss[0]
+    assert one.r2 == pytest.approx(1 - np.sum((result.y - one(X)) ** 2) / np.sum((result.y - result.y.mean()) ** 2))
+    assert ("sqrt" in str(one)) == (link is not None) and np.array_equal(ek.parse(str(one))[0](X), one(X))
+    assert one.latex(errors=True).count(r"\pm") == len(one.params) == 2
+    assert len(list(result)) == len(result) and str(result[-1]) == str(result[len(result) - 1])
+    assert one.plot().axes
+    for wrong in (len(result), slice(2), "a"):
+        with pytest.raises(ArgumentError, match="there is no function"):
+            result[wrong]
+
+
 def test_figures_are_drawn(found):
     assert len(found.plot_front().axes) == 1
     assert len(found.plot_best(2).axes) == 2
@@ -407,6 +422,9 @@ def test_results_are_kept_in_files(found, tmp_path):
         np.savez(tmp_path / "bad.npz", **arrays | {name: np.ones(3)})
         with pytest.raises(PopulationError, match=r"bad\.npz.* where"):
             ek.load(tmp_path / "bad.npz")
+    np.savez(tmp_path / "bad.npz", a=1)
+    with pytest.raises(FileError, match=r"is not a file of exprkit's, or it is damaged: it has no 'format'"):
+        ek.load(tmp_path / "bad.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
     with pytest.raises(FileError, match="is not a result of a search"):
         ek.SearchResult.load(tmp_path / "bad.npz")

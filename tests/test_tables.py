@@ -79,6 +79,9 @@ def test_generated_populations_take_names():
     assert ek.generate.random(5, variables=["x1", "x2"]) == ek.generate.random(5, n_vars=2)
     with pytest.raises(ParseError, match="comes twice"):
         ek.generate.random(5, variables=["a", "a"])
+    for generate in (ek.generate.random, ek.generate.exhaustive):
+        with pytest.raises(ArgumentError, match="n_vars=5, but variables are 1: give one of the two"):
+            generate(2, n_vars=5, variables=["a"])
 
 
 # ── what columns are called, and what tables there are ──
@@ -307,6 +310,15 @@ def test_text_and_lists_are_populations():
     x = [[1.0], [2.0]]
     assert ek.Evaluator(["x1", ek.parse("2 * x1")[0]], x).evaluate().tolist() == [[1, 2], [2, 4]]
     assert len(ek.fit(("p1", "p1 * x1"), x, [1, 2])) == 2
+    for texts in (np.array(["p1", "p1 * x1"]), pd.Series(["p1", "p1 * x1"]), pd.Index(["p1", "p1 * x1"])):
+        assert ek.fit(texts, x, [1, 2]).pop == ek.parse(["p1", "p1 * x1"])
+    assert ek.fit(ek.parse("p1 * x1")[0].sympy(), x, [2, 4]).params[0] == pytest.approx([2])
+    by_site = {"a": [1.0, 2, 1, 2], "site": list("uuvv"), "y": [2.0, 4, 3, 6]}
+    assert ek.fit(pd.Series(["p1[site] * a"]), by_site, "y").params[0] == pytest.approx([2, 3])
+    with pytest.raises(DataError, match="must be a Population, not ndarray"):
+        ek.fit(np.ones(2), x, [1, 2])
+    with pytest.raises(DataError, match="X is missing"):
+        ek.Evaluator("x1", None)
     with pytest.raises(ParseError):
         ek.fit(["p1 * a", "("], x, [1, 2])
     with pytest.raises(DataError, match="must be a Population"):

@@ -185,6 +185,15 @@ def test_named_losses_and_links(backend, pop):
         np.testing.assert_allclose(ev.loss(PARAMS, Y, "(f - y)^2", link=link), ((function(F) - Y) ** 2).sum(-1))
 
 
+@pytest.mark.parametrize("text", ["((sqrt(f) - y) / s)^2 / 2", "abs(2 * (y - log(f))) / s", "logcosh(f - y)"])
+def test_columns_that_no_expression_uses_change_nothing(backend, pop, text):
+    losses = [
+        ek.Evaluator(pop, data, backend, dtype="float64").loss(PARAMS, Y, text, WEIGHTS, columns=columns_of(text))
+        for data in (X, np.column_stack([X, X, S]))
+    ]
+    np.testing.assert_allclose(*losses, rtol=1e-13)
+
+
 @pytest.mark.parametrize(
     ("text", "more", "error", "message"),
     [

@@ -30,7 +30,7 @@ from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.assembler import compile_modules
 from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.structures import Structures, to_compile
-from exprkit.errors import DataError, brief, one_of
+from exprkit.errors import DataError, brief, checks_keywords, one_of
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
@@ -41,6 +41,7 @@ TASKS = ("values", "square", "absolute", "sum", "fit")
 ARCHITECTURES = tuple(CARDS)
 
 
+@checks_keywords
 def cases(
     pop: Any = None, task: str = "square", *, precision: str | Precision = "ieee", dtype: Any = "float32",
     backend: str = "cuda", X: Any = None,

@@ -23,6 +23,7 @@ from exprkit.backends.gpu import layout, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode, accumulate
 from exprkit.backends.gpu.layout import ACTION, CONSTANT, END, FROM_SLOT, LOAD, PARAMETER, SPILL
 from exprkit.evaluate import inputs
+from exprkit.evaluate.options import check_has_texts
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.programs.lower import lower
@@ -83,8 +84,15 @@ def compile_bytecode(
         The data: where a variable has no negative value, powers have a shorter program.
     precision : {"ieee", "fast"}
     dtype : {"float32", "float64"}
+
+    Raises
+    ------
+    BackendError
+        For an operator of your own without CUDA text.
     """
-    return CompiledBytecode(on_host(inputs.population(pop)), X, precision, dtype)
+    pop = on_host(inputs.population(pop))
+    check_has_texts(pop, "cuda")
+    return CompiledBytecode(pop, X, precision, dtype)
 
 
 def _meanings() -> dict[int, tuple[ops.Operator, int]]:

@@ -24,8 +24,9 @@ from exprkit.backends.transpiler.assembler import compile_modules, disassemble, 
 from exprkit.backends.transpiler.program import CodeShape, Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import ABSOLUTE, SQUARE, SUM, VALUES, WARP
-from exprkit.errors import ArgumentError, brief, flag, number_of, one_of, whole
+from exprkit.errors import ArgumentError, brief, checks_keywords, flag, number_of, one_of, whole
 from exprkit.evaluate import inputs
+from exprkit.evaluate.options import check_has_texts
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
@@ -79,6 +80,7 @@ class CompiledPtx:
         return f"CompiledPtx({', '.join(number_of(n, what) for what, n in sizes.items())})"
 
 
+@checks_keywords
 def compile_ptx(
     pop: Population,
     arch: str = "sm_90",
@@ -117,11 +119,12 @@ def compile_ptx(
     Raises
     ------
     BackendError
-        If a package is missing; says which.
+        If a package is missing; says which.  For an operator of your own without CUDA text.
     ArgumentError, DataError
         If a choice does not exist.
     """
     pop = on_host(inputs.population(pop))
+    check_has_texts(pop, "ptx")
     settings, number = settings_of(precision), inputs.dtype_of(dtype)
     one_of("task", task, TASKS)
     points = check_points(points_per_thread, (1, 2, 4) if number.itemsize == 4 else (1, 2))

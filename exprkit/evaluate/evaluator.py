@@ -37,7 +37,7 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, whole_number
+from exprkit.errors import ArgumentError, BackendError, DataError, brief, checks_keywords, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
 from exprkit.evaluate.loss_target import LossTarget
 from exprkit.evaluate.losses import LOSSES, OwnLoss, RepeatedLoss, is_own, losses_at, own_losses, slopes_at
@@ -260,6 +260,7 @@ class Evaluator:
         result = out if out is not None else self.as_given(array)
         return result if counts is None else (result, counts.reshape(*array.shape[:-1], 2))
 
+    @checks_keywords
     def loss(
         self, params: Any, y: Any, kind: str = "sse", weights: Any = None, count_nonfinite: bool = False,
         out: Any = None, *, columns: Any = None, link: str | None = None,
@@ -361,6 +362,7 @@ class Evaluator:
         compute(sets, array.reshape(len(sets), *array.shape[-3:]))
         return out if out is not None else self.as_given(array)
 
+    @checks_keywords
     def loss_and_grad(
         self, params: Any, y: Any, kind: str = "sse", weights: Any = None, *, columns: Any = None,
         link: str | None = None,
@@ -623,6 +625,7 @@ class Evaluator:
 
     def __repr__(self) -> str:
         return (
-            f"Evaluator({len(self.pop)} expressions x {self.n_points} points, backend={self.backend!r}, "
+            f"Evaluator({number_of(len(self.pop), 'expression')} x {number_of(self.n_points, 'point')}, "
+            f"backend={self.backend!r}, "
             f"precision={self.precision!r}, dtype={self.dtype.name!r})"
         )

@@ -25,7 +25,7 @@ from exprkit.errors import DataError, ParseError, brief, number_of, one_of
 from exprkit.evaluate import rounding, tables
 from exprkit.evaluate.loss_text import LossPoints
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
+from exprkit.expressions.parser import is_object, parse
 from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers
 from exprkit.text.tokens import PARAMETER, VARIABLE
@@ -39,13 +39,20 @@ NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.Ma
 
 def population(pop: Any, X: Any = None) -> Population | DevicePopulation:
     """``pop`` itself, or of a text, an Expression or a list of them the population; a table X names its variables."""
-    if isinstance(pop, str | Expression | list | tuple):
-        if not tables.is_table(X):
-            return parse(pop)
-        return _of_table(pop, X)
-    if not isinstance(pop, Population | DevicePopulation):
+    if isinstance(pop, Population | DevicePopulation):
+        return pop
+    texts = as_list(pop)
+    if not isinstance(texts, str | list | tuple) and not is_object(texts):
         raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
-    return pop
+    return _of_table(texts, X) if tables.is_table(X) else parse(texts)
+
+
+def as_list(pop: Any) -> Any:
+    """An array or a Series of texts or Expressions as a list; anything else as it is."""
+    if getattr(pop, "ndim", None) != 1 or not hasattr(pop, "tolist"):
+        return pop
+    items = pop.tolist()
+    return items if all(isinstance(item, str | Expression) for item in items) else pop
 
 
 def _of_table(texts: Any, X: Any) -> Population:
@@ -150,6 +157,8 @@ def data_matrix(X: Any, pop: Population | DevicePopulation, dtype: np.dtype, ado
     if tables.is_table(X):
         return _table(X, on_host_population(pop), dtype)
     array, give_back = _as_array("X", X, adopt)
+    if X is None:
+        raise DataError("X is missing: give an array (n_points, n_vars), a table or a Dataset")
     if array.ndim != 2:
         hint = "; one variable is X.reshape(-1, 1)" if array.ndim == 1 else ""
         raise DataError(f"X must have shape (n_points, n_vars), not {array.shape}{hint}")

@@ -273,7 +273,7 @@ def fused_known(made: Composition, loss: LossText, fast: bool = False) -> Fused:
     assert made.formula is not None
     kinds, values = (array.copy() for array in made.formula)
     f, variable = kinds == OPERAND, kinds == VARIABLE
-    values[variable] += np.uint64(2) - np.uint64(made.n_columns)  # behind f and the target
+    values[variable] += np.int64(2 - made.n_columns).astype(np.uint64)  # behind f and the target
     kinds[f], values[f] = VARIABLE, F
     columns, counted = [made.target, *made.columns], not np.all(made.weights > 0)
     weighted, names = not np.all(made.weights == 1), given_names(loss.columns)

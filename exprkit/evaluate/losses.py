@@ -36,6 +36,7 @@ LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 }
 MEANS = ("mse", "mae")
 OTHER_WORDS = {"squares": "sse", "l2": "sse", "l1": "sae", "R2": "r2"}  # what the same is called elsewhere
+OWN = "an expression over f and y"
 OWN_KINDS = {"square": "sse", "absolute": "sae", "sum": "sum"}  # what a loss of the user's own is added up by
 SUMS = tuple(OWN_KINDS.values())  # losses that are a sum as it is
 ELSEWHERE = np.ndarray, type(None)  # what a device does not write to
@@ -43,7 +44,7 @@ ELSEWHERE = np.ndarray, type(None)  # what a device does not write to
 
 def summed(kind: Any) -> str:
     """What of a loss that has a name is added up; DataError for another one."""
-    return LOSSES[one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS)][0]
+    return LOSSES[one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS, besides=OWN)][0]
 
 
 def largest(ev: Any, sets: Any, y: Any, w: Any) -> np.ndarray:
@@ -312,7 +313,7 @@ class OwnLoss(NamedTuple):
                 fused = loss_text.fused(loss, points, fast) if is_sum else loss_text.fused_known(made, loss, fast)
             named = OWN_KINDS[made.summed]
         else:
-            named = one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS)
+            named = one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS, besides=OWN)
             if points.columns:
                 raise DataError(f"kind={kind!r} takes no columns; a loss of your own does, an expression over f and y")
             made = loss_text.unchanged(points, through, n_columns)

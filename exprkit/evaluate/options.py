@@ -66,14 +66,21 @@ def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, 
     if isinstance(pop, DevicePopulation) and not backend.takes_device_populations:
         mended = "" if sliced else ", or backend='cuda'"
         raise BackendError(f"{name!r} takes populations of the host: pop.to_host(){mended}")
-    if backend.takes_settings and defined.functions():
-        codes = _codes(pop)
-        for lacking in defined.without_cuda(codes)[:1]:
-            raise BackendError(
-                f"backend {name!r} has no operator {lacking!r}: it is defined without CUDA text; give it by cuda=, or "
-                "take backend='cpu'"
-            )
-        _check_texts(name, codes)
+    if backend.takes_settings:
+        check_has_texts(pop, name)
+
+
+def check_has_texts(pop: Population | DevicePopulation, name: str) -> None:
+    """An error for a population of functions that a backend for GPUs has no text of, or none that compiles."""
+    if not defined.functions():
+        return
+    codes = _codes(pop)
+    for lacking in defined.without_cuda(codes)[:1]:
+        raise BackendError(
+            f"backend {name!r} has no operator {lacking!r}: it is defined without CUDA text; give it by cuda=, or "
+            "take backend='cpu'"
+        )
+    _check_texts(name, codes)
 
 
 def _check_texts(name: str, codes: Iterable[int]) -> None:

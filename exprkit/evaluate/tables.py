@@ -163,17 +163,29 @@ def names_of_variables(table: Any, pop: Population, others: set[str]) -> list[st
 
 def words_of(table: Any, column: str) -> tuple[list[str], np.ndarray]:
     """A column's values as texts, and whether each is missing."""
-    keys = _keys(table)
-    place = _place(list(map(str, keys)), column)
-    values = list(table.iloc[:, place] if hasattr(table, "iloc") else table[keys[place]])
+    values = _values(table, column)
     missing = [value is None or value != value for value in map(_plain, values)]
     return list(map(_word, values)), np.array(missing, bool)
 
 
+def holds_fractions(table: Any, column: str) -> bool:
+    """Whether a column has numbers that are not whole."""
+    return any(isinstance(value, float | np.floating) and not _is_whole(value) for value in _values(table, column))
+
+
+def _values(table: Any, column: str) -> list[Any]:
+    keys = _keys(table)
+    place = _place(list(map(str, keys)), column)
+    return list(table.iloc[:, place] if hasattr(table, "iloc") else table[keys[place]])
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, float | np.floating) and float(value).is_integer()
+
+
 def _word(value: Any) -> str:
     """As a category: 2 and 2.0, which a gap elsewhere in the column makes of it, are one."""
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value)) if whole else str(value)
+    return str(int(value)) if _is_whole(value) else str(value)
 
 
 def _plain(value: Any) -> Any:

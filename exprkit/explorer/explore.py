@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import ArgumentError, ExprkitError, brought_by
+from exprkit.errors import ArgumentError, ExprkitError, brought_by, checks_keywords
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar
@@ -37,6 +37,7 @@ CURVE, POPULATION, SEARCH, RACE = "Curve and fit", "Population", "Search", "Race
 ROUGH_PIPE, NIKURADSE, CSV, YOURS = "rough pipe (synthetic)", "Nikuradse (downloaded)", "a CSV file", "your table"
 
 
+@checks_keywords
 def explore(
     expression: str | ek.Expression | None = None, table: Any = None, target: str | None = None, *,
     population: Any = None, backend: str = "auto", precision: str = "ieee", dtype: str = "float32",
@@ -176,7 +177,7 @@ class Explorer(widgets.VBox):
         self.read_button.on_click(lambda _: self._load())
         self.upload = widgets.FileUpload(accept=".csv,.tsv,.txt", description="Upload",
                                          layout=widgets.Layout(width="110px"))  # fmt: skip
-        self.upload.observe(lambda change: self._take_file(change["new"]), "value")
+        self.upload.observe(lambda _: self._take_file(), "value")
         fields = [self.path, self.target, self.chosen, self.read_button, self.upload]
         self.csv = widgets.HBox(fields, layout=widgets.Layout(display="none", flex_flow="row wrap"))
         usable = ["auto", *(name for name, status in ek.backends().items() if status.available)]
@@ -287,20 +288,28 @@ class Explorer(widgets.VBox):
             raise
 
     def _load(self) -> None:
-        """A CSV file's path, its target or its columns were entered."""
+        """A CSV file's path, its target or its columns were entered; without a path they are of the uploaded file."""
         path, target, columns = self.path.value.strip(), *self._target_and_columns()
         if path:
             self.queue.put("data", lambda stop: self._change_data(points_of(path, target, columns)))
+        else:
+            self._load_uploaded()
 
     def _target_and_columns(self) -> tuple[str | None, list[str] | None]:
         """What is chosen of a CSV file; None for the last column, and all others."""
         names = [name.strip() for name in self.chosen.value.split(",") if name.strip()]
         return self.target.value.strip() or None, names or None
 
-    def _take_file(self, files: Any) -> None:
-        """A file was uploaded."""
+    def _take_file(self) -> None:
+        """A file was uploaded: it takes the place of the one that a path names."""
+        if self.upload.value and self.path.value:
+            self.path.value = ""  # which loads it
+        else:
+            self._load_uploaded()
+
+    def _load_uploaded(self) -> None:
         target, columns = self._target_and_columns()
-        if files:
+        if files := self.upload.value:
             name, content = files[-1]["name"], bytes(files[-1]["content"])
             self.queue.put("data", lambda stop: self._change_data(uploaded(name, content, target, columns)))
 

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import exprkit as ek
-from exprkit.errors import DataError
 from exprkit.explorer import drawings
 from exprkit.explorer.pages import formula_page, picture_page, text_page
 from exprkit.explorer.sources import Points, operators_code
@@ -50,9 +49,7 @@ class Subject:
     Raises
     ------
     ParseError
-        If the text is no expression; the message has the caret.
-    DataError
-        If it uses more variables than the data has.
+        If the text is no expression of the data's variables; the message has the caret.
     """
 
     def __init__(
@@ -61,11 +58,8 @@ class Subject:
     ) -> None:  # fmt: skip
         self.points = points or Points(ek.data.rough_pipe())
         self.text = str(text)
-        self.pop = ek.parse(self.text, variables=self.points.variables)
+        self.pop = ek.parse(self.text, variables=self.points.variables or self.points.dataset.X.shape[1])
         self.expression = self.pop[0]
-        if self.pop.n_vars > self.points.dataset.X.shape[1]:
-            have = ", ".join(self.points.dataset.variables)
-            raise DataError(f"the expression uses {self.pop.n_vars} variables, the data has {have}")
         self.precision, self.dtype, self.backend = precision, dtype, backend
 
     @property

@@ -21,6 +21,7 @@ from time import monotonic
 
 from exprkit.errors import brought_by
 from exprkit.explorer.pages import error_page
+from exprkit.runtime.jit import compiling_watched
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
@@ -140,8 +141,12 @@ class ProgressBar(widgets.HBox):
             self._say(f"{self._what}: {done:,} of {total:,}")
             return True
 
+        def compiling() -> None:
+            self._say(f"{self._what}: exprkit's loops are compiled, once on this machine, 5 to 50 s")
+
         try:
-            job(stop, progress)
+            with compiling_watched(compiling):
+                job(stop, progress)
         except Stopped:
             stop.set()
         finally:

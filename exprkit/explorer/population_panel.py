@@ -240,7 +240,8 @@ class PopulationPanel(widgets.VBox):
         self.csv_button = _button("Write CSV", lambda: self._write(".csv"), "100px")
         self.sympy_button = _button("Write SymPy", lambda: self._write(".sympy.txt"), "110px")
         self.written_to = widgets.HTML()
-        return widgets.HBox([self.file, self.csv_button, self.sympy_button, self.written_to])
+        wrapped = widgets.Layout(flex_flow="row wrap")
+        return widgets.HBox([self.file, self.csv_button, self.sympy_button, self.written_to], layout=wrapped)
 
     def _write(self, suffix: str) -> None:
         named = self.file.value.strip()

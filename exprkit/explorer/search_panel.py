@@ -76,7 +76,7 @@ class SearchPanel(widgets.VBox):
         self.rows.observe(self._select, "index")
         self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), CodeView()
         self.summary.value = "looks for formulas of the target; a row that is clicked opens, as all other tabs show it"
-        head = widgets.HTML(f"<pre style='font:13px monospace;margin:0'>{'size':<4}{'loss (rmse)':<12}formula</pre>")
+        head = widgets.HTML(f"<pre style='font:13px monospace;margin:0'>{'size':<6}{'loss (rmse)':<12}formula</pre>")
         table = widgets.VBox([head, self.rows], layout=widgets.Layout(overflow="auto"))
         table.add_class(CLASS)
         head_row = widgets.HBox([*(field for field, _ in fields), self.button],
@@ -125,7 +125,7 @@ class SearchPanel(widgets.VBox):
         self._texts, self._sizes, self._losses = texts, np.array(sizes, float), np.sqrt(losses)
         self.rows.unobserve(self._select, "index")  # of the user's selections only
         rows = zip(sizes, self._losses.tolist(), [shortened(text, self._searched) for text in texts], strict=True)
-        self.rows.options = [f"{size:<4}{loss:<12.5g}{text}" for size, loss, text in rows]
+        self.rows.options = [f"{size:<6}{loss:<12.5g}{text}" for size, loss, text in rows]
         self.rows.index = texts.index(chosen) if chosen in texts else None
         self.rows.observe(self._select, "index")
         self._draw()

@@ -45,12 +45,15 @@ def rows(operators: Operators) -> list[defined.Written]:
     return list(by_code.values())
 
 
-def names(variables: Iterable[str] | None, n_vars: int) -> tuple[Words, int]:
-    """The names of the variables, None for x1, x2, …, and how many there are."""
+def names(variables: Iterable[str] | None, n_vars: int, usual: int) -> tuple[Words, int]:
+    """The names of the variables, None for x1, x2, …, and how many there are; ``n_vars`` is ``usual`` if not given."""
     if variables is None:
         return None, n_vars
     checked = Names(variables, of_data=True)
-    return checked.variables, checked.max_x if checked.variables is None else len(checked.variables)
+    n_named = checked.max_x if checked.variables is None else len(checked.variables)
+    if n_vars not in (usual, n_named):
+        raise ArgumentError(f"n_vars={errors.brief(n_vars)}, but variables are {n_named:,}: give one of the two")
+    return checked.variables, n_named
 
 
 def numbers(name: str, values: object) -> np.ndarray:

@@ -94,7 +94,7 @@ def exhaustive(
     D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE
     Transactions on Evolutionary Computation 28 (2024).
     """
-    names, n_vars = arguments.names(variables, n_vars)
+    names, n_vars = arguments.names(variables, n_vars, 2)
     alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
     spelled_out = flag("spelled_out", spelled_out)
     counts = _first(_counts(alphabet), limit)

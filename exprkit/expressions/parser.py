@@ -106,7 +106,7 @@ def _read(source: Any) -> Batch:
     if hasattr(source, "read"):
         content = source.read()
         return from_lines(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
-    if _is_object(source):
+    if is_object(source):
         return from_items([source], alone=True)
     if isinstance(source, (Set, Mapping)) or not isinstance(source, Iterable):
         raise ParseError(
@@ -137,7 +137,7 @@ def _content(path: Path) -> np.ndarray:
     return data
 
 
-def _is_object(item: Any) -> bool:
+def is_object(item: Any) -> bool:
     """Whether it is a SymPy object or an Expression (without importing SymPy)."""
     from exprkit.expressions.expression import Expression
 
@@ -185,7 +185,7 @@ def _object_tokens(item: Any, names: Names) -> tuple[np.ndarray, np.ndarray]:
         if not item.valid:
             raise ParseError("the Expression is one that could not be read")
         return tokens_under(item, names)
-    if _is_object(item):
+    if is_object(item):
         from exprkit.text import sympy_bridge
 
         return sympy_bridge.read(item, names)

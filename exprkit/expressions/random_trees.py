@@ -75,7 +75,7 @@ def random(
     ArgumentError
         If a name is unknown or a number does not make sense.
     """
-    names, n_vars = arguments.names(variables, n_vars)
+    names, n_vars = arguments.names(variables, n_vars, 10)
     n, n_vars = whole("n", n, 0, 2**40), whole("n_vars", n_vars, 1, MAX_INDEX)
     n_params, state = whole("n_params", n_params, 0, MAX_INDEX), np.uint64(whole("seed", seed, None) % 2**64)
     rows = sorted(arguments.rows(operators), key=lambda row: row.arity)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import brought_by, number_of, shortened, whole, whole_number
+from exprkit.errors import brought_by, checks_keywords, number_of, shortened, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
@@ -261,6 +261,7 @@ class FitResult:
 
     # ── looking at it, keeping it ──
 
+    @checks_keywords
     def latex_table(self, n: int = SHOWN, digits: int | None = None) -> str:
         """The first ``n`` expressions with their numbers as a LaTeX table (of the package booktabs).
 

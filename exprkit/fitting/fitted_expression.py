@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import whole
+from exprkit.errors import checks_keywords, whole
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED
@@ -108,6 +108,7 @@ class FittedExpression:
         exact = digits is None and not rounded
         return numbered(self._written, self.params if exact else [float(text) for text in self._rounded(digits)])
 
+    @checks_keywords
     def latex(self, digits: int | None = None, errors: bool = False) -> str:
         r"""LaTeX without dollar signs, the numbers rounded by their standard errors.
 

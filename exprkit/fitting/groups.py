@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, DataError, brief, did_you_mean
-from exprkit.evaluate import tables
+from exprkit.evaluate import inputs, tables
 from exprkit.expressions.population import Population
 from exprkit.fitting.starts import parameter_names
 from exprkit.operators import ops
@@ -40,7 +40,7 @@ def in_texts(pop: Any, groups: Groups | None) -> tuple[Any, Groups]:
 
     Raises ArgumentError where a parameter goes by a column in one text and not in another.
     """
-    known = dict(groups or {})
+    known, pop = dict(groups or {}), inputs.as_list(pop)
     texts = [pop] if isinstance(pop, str) else pop
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         return pop, known
@@ -100,6 +100,8 @@ def _categories(X: Any, column: str) -> list[str]:
         lacks = f"lacks {missing.sum():,} of {len(words):,} categories"
         raise DataError(f"column {column!r} {lacks}: drop or fill those rows, or say missing=\"drop\"")
     names = sorted(set(words))
+    if len(names) == len(words) > 1 and tables.holds_fractions(X, column):
+        raise DataError(f"column {column!r} holds {len(names):,} different numbers at as many points: no categories")
     if len(names) > MOST_CATEGORIES:
         raise DataError(f"column {column!r} has {len(names):,} categories; a parameter can have {MOST_CATEGORIES}")
     return names

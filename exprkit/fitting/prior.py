@@ -27,7 +27,7 @@ from exprkit.operators import ops
 from exprkit.operators.defined import OPERAND
 from exprkit.text import formulas
 from exprkit.text.define import formula_tokens
-from exprkit.text.names import Names
+from exprkit.text.names import NUMBERED, Names
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 LOSSES = ("squares", "gaussian")  # that a penalty is added to, beside losses of the user's own
@@ -107,6 +107,8 @@ def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_col
     names = parameter_names(pop)
     doubled = 2.0 if own.named == "gaussian" else 1.0  # a likelihood is half of the squares
     made = own.composed(points, n_columns, fitting=lm)
+    if isinstance(prior, str):
+        _check_parameters(prior, pop, names)
     if isinstance(prior, Mapping):
         per_parameter = 0.5 if own.loss is not None else 1.0  # of one's own loss, a logarithm of a density
         terms: list[Summand | None] = [_measured(name, pair, names, per_parameter) for name, pair in prior.items()]
@@ -127,6 +129,15 @@ def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_col
     known = [term for term in terms if term is not None]
     constant = float(np.sum(np.log(2 * np.pi / np.array([term.weight for term in known])))) / 2
     return Penalty(tuple(known), made, constant if own.named == "gaussian" else 0.0)
+
+
+def _check_parameters(text: str, pop: Population, names: list[str]) -> None:
+    """An error for a text about a parameter that no expression has."""
+    kinds, values = _tokens(text, pop.parameters)
+    most = int(values[kinds == PARAMETER].max(initial=0))
+    if most >= len(names):
+        lacking = f"{NUMBERED[PARAMETER]}{most + 1}"
+        raise ArgumentError(f"prior: there is no parameter {lacking!r}; there are {', '.join(names) or 'none'}")
 
 
 def _measured(name: Any, pair: Any, names: list[str], share: float) -> Summand:

@@ -133,4 +133,5 @@ def damage_errors(path: Any, what: str) -> Iterator[None]:
     except (ArgumentError, FileError, ImportError, MemoryError):
         raise
     except Exception as error:  # damaged bytes make zipfile and NumPy raise nearly anything
-        raise DamagedFileError(f"{os.fspath(path)!r} is not a {what}, or it is damaged: {error}") from error
+        reason = f"it has no {error}" if isinstance(error, KeyError) else error
+        raise DamagedFileError(f"{os.fspath(path)!r} is not a {what}, or it is damaged: {reason}") from error

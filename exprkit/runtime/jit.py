@@ -49,13 +49,14 @@ Cache       Numba's own would load whatever lies in its files, and looks only at
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -136,10 +137,23 @@ inline = compiled(forceinline=True)  # decorator: part of those that call it, by
 
 
 _first_compiled: list[float] = []  # when this process began to compile loops; inf once it has been told
+_watchers: list[Callable[[], None]] = []  # called when a loop has to be compiled
+
+
+@contextlib.contextmanager
+def compiling_watched(watcher: Callable[[], None]) -> Iterator[None]:
+    """A context in which a function is called whenever a loop has to be compiled, by any thread."""
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
 
 
 def _tell_of_compiling() -> None:
     """One line on stderr where many loops have to be compiled, as at a first use; a single one is not worth it."""
+    for watcher in tuple(_watchers):
+        watcher()
     if not _first_compiled:
         _first_compiled.append(time.perf_counter())
     elif time.perf_counter() - _first_compiled[0] > PATIENCE and not math.isinf(_first_compiled[0]):

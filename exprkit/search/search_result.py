@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
 from exprkit.expressions.population_file import shaped
-from exprkit.fitting.fitted_expression import numbered
+from exprkit.fitting.fitted_expression import FittedExpression, numbered
 from exprkit.fitting.plot import Curve, beside_data
 from exprkit.fitting.starts import parameter_names
 from exprkit.runtime import files
@@ -68,6 +69,8 @@ class SearchResult:
     ``seconds``        elapsed time
     ``n_functions``    number of functions that were fitted; ``n_evaluations``: of normal equations computed
     =================  ==============================================================================
+
+    ``found[i]`` is function i, link and all, with its numbers: a ``FittedExpression``.
     """
 
     pop: Population
@@ -88,6 +91,19 @@ class SearchResult:
 
     def __len__(self) -> int:
         return len(self.pop)
+
+    def __getitem__(self, i: int) -> FittedExpression:
+        """Function ``i``, link and all, with its numbers: ``found[0].latex()``, ``found[0](X)``.
+
+        Raises
+        ------
+        ArgumentError
+            If there is no function of this number.
+        """
+        return FittedExpression(_FoundFunction(self, _number("function", i, len(self))))
+
+    def __iter__(self) -> Iterator[FittedExpression]:
+        return map(self.__getitem__, range(len(self)))
 
     @property
     def loss(self) -> np.ndarray:
@@ -182,11 +198,14 @@ class SearchResult:
 
         Of several variables, the target over what each function predicts.
         """
-        n, over = min(whole("n", n, 1), len(self)), variable
+        return self._plot(range(min(whole("n", n, 1), len(self))), variable)
+
+    def _plot(self, functions: Iterable[int], variable: int | None = None) -> Figure:
+        over = variable
         if over is not None or self.X.shape[1] == 1:
             over = _number("variable", over or 0, self.X.shape[1])
         name = word_of(VARIABLE, over or 0, self.pop.variables)
-        curves = [Curve(self._with_numbers(i), self.pop[i], functools.partial(self.predict, i=i)) for i in range(n)]
+        curves = [Curve(self._with_numbers(i), self.pop[i], functools.partial(self.predict, i=i)) for i in functions]
         return beside_data(curves, self.X, self.y, over, name)
 
     def _with_numbers(self, i: int) -> str:
@@ -231,6 +250,30 @@ class SearchResult:
     def _repr_html_(self) -> str:
         columns = ["text", "size", "total", "loss", "parameters", "function", "probability", "forms"]
         return f"<p>{repr(self)[1:-1]}</p>{self.equations[columns].head(20).to_html()}"
+
+
+class _FoundFunction:
+    """One function as a ``FittedExpression`` looks at it: as the fit of one expression."""
+
+    def __init__(self, found: SearchResult, i: int) -> None:
+        part = slice(i, i + 1)
+        self.goal, self._number, self.kind = found, i, found.loss_name
+        self.pop = linked(found.pop[part], found.link)
+        self.params, self.standard_errors = np.nan_to_num(found.params[part]), found.errors[part]
+        self.at_bound, self.loss = np.zeros(self.params.shape, bool), found.loss[part]
+        self.reason = ["the best of its starts"]
+
+    @property
+    def r2(self) -> np.ndarray:
+        y, residuals = self.goal.y, self.goal.y - self.predict(self.goal.X)
+        with np.errstate(all="ignore"):
+            return 1 - np.array([residuals @ residuals]) / np.sum((y - y.mean()) ** 2)
+
+    def predict(self, X: Any, i: int = 0) -> np.ndarray:
+        return self.goal.predict(X, self._number)
+
+    def plot(self, i: int = 0) -> Figure:
+        return self.goal._plot([self._number])
 
 
 def _number(what: str, i: Any, n: int) -> int:

@@ -176,8 +176,11 @@ def _when(files: list[str], by_file: dict[str, dict[str, Any]]) -> str:
     return f" ({named}: {told})" if told else f" ({named})"
 
 
-def in_words(samples: pd.DataFrame) -> list[str]:
-    """A sentence on each configuration: how long a sample took; and the thesis's, where it measured the same."""
+def in_words(samples: pd.DataFrame, n_checked: int = 0) -> list[str]:
+    """A sentence on each configuration: how long a sample took; and the thesis's, where it measured the same.
+
+    ``n_checked``: of how many expressions the results were compared with the definition.
+    """
     theirs = plots.thesis_samples(data.thesis_samples())
     sentences = []
     table = bench.medians(samples)
@@ -188,6 +191,8 @@ def in_words(samples: pd.DataFrame) -> list[str]:
             f" {row['n_steps']:,} steps, {plots.PROTOCOLS.get(row['results'], row['results'])}, in"
             f" {plots.written(row['median_s'])} (quartiles {spread})"
         )
+        if n_checked:
+            said += f", {'every result' if n_checked >= row['n_exprs'] else f'results of {n_checked:,}'} checked"
         thesis = theirs[theirs["panel"] == number].groupby("evaluator", sort=False)["seconds"].median()
         beside = [f"{name.removeprefix('thesis ')} {plots.written(seconds)}"
                   for name, seconds in thesis.items()]  # fmt: skip

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, ParseError, brief, listed
+from exprkit.errors import ArgumentError, DataError, ParseError, brief, listed
 from exprkit.numbers import as_numbers
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import MOST_OPERANDS, OPERAND, Definition
@@ -85,13 +85,28 @@ def restored(kinds: np.ndarray, values: np.ndarray, saved: Iterable[defined.Save
     """
     own = np.arange(256, dtype=np.uint64)
     for code, text, latex, domain in saved:
-        own[code] = (define(text, domain, latex) if "=" in text else _function(text)).code
+        own[code] = (_formula(text, latex, domain) if "=" in text else _function(text)).code
     operators = kinds == OPERATOR
     if np.array_equal(own, np.arange(256)) or np.any(values[operators] > 255):  # the latter is complained of later
         return values
     values = values.copy()
     values[operators] = own[values[operators]]
     return values
+
+
+def _formula(text: str, latex: str, domain: Any) -> defined.Written:
+    """The operator with a formula that a file or another process names."""
+    name = text.partition("(")[0]
+    known = defined.spelled(name)
+    try:
+        return define(text, domain, latex)
+    except ArgumentError:
+        if not isinstance(known, Definition):
+            raise
+        raise ArgumentError(
+            f"operator {name!r} is {known.text!r} here and {text!r} where this was saved: define it here under another "
+            "name, in a new process"
+        ) from None
 
 
 def _function(text: str) -> defined.Written:
@@ -170,10 +185,14 @@ def intervals_of(name: str, domain: Any, arity: int) -> tuple[ops.Interval, ...]
     """An interval for each operand."""
     if domain is None:
         return (ops.ANY,) * arity
-    pairs = as_numbers(f"the domain of {name!r}", listed(domain) or domain, gaps=False).astype(np.float64)
+    try:
+        pairs = as_numbers("domain", listed(domain) or domain, gaps=False).astype(np.float64)
+    except DataError:
+        pairs = np.empty(0)
     pairs = pairs[None] if pairs.shape == (2,) else pairs
     if pairs.shape != (arity, 2) or not np.all(pairs[:, 0] < pairs[:, 1]):
-        raise ArgumentError(f"operator {name!r}: its domain must be (low, high) for each of its operands")
+        shown = brief(domain)
+        raise ArgumentError(f"operator {name!r}: domain must be (low, high) for each of its operands, not {shown}")
     return tuple((float(low), float(high)) for low, high in pairs)
 
 

@@ -28,6 +28,9 @@ THING = re.compile(r"`[^`]*`?|[^\W\d]\w*|(?:\d|\.\d)[\d.]*|\*\*|//|.", re.DOTALL
 LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3",
               "∞": "inf", "\u00a0": "a blank", "|": f"{ops.BY_METHOD['__abs__'].name}(…)",
               "%": f"{ops.BY_METHOD['__mod__'].name}(…, …)"}  # fmt: skip
+COMPARISONS = {">": "StrictGreaterThan", "<": "StrictLessThan"}  # as SymPy's classes are called
+LOOKALIKES |= {sign: f"{row.name}(…, …)" for sign, word in COMPARISONS.items()
+               for row in ops.OPERATORS if word in row.sympy_class}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +220,8 @@ def _factor(word: str) -> str:
 def _unknown_name(fault: Fault) -> str:
     word = fault.here()
     if re.match(r"\s*\(", fault.text[fault.column + len(word) :]):
-        return f"unknown function {quoted(word)}{closest(word, fault.names.words(OPERATOR))}"
+        hint = closest(word, fault.names.words(OPERATOR))
+        return f"unknown function {quoted(word)}{hint or '; exprkit.operator defines functions of your own'}"
     for kind, own in ((VARIABLE, fault.names.variables), (PARAMETER, fault.names.parameters)):
         if word == NUMBERED[kind] + "0" and own is None:
             return f"{quoted(word)}: {PLURAL[kind]} are counted from 1"

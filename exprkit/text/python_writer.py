@@ -257,7 +257,8 @@ def _called(row: ops.Operator, formula: _FunctionText) -> str:
 def _defined(row: defined.Definition, formula: _FunctionText) -> str:
     """The name of the function that is a formula of the user's; it stands in ``formula.functions``."""
     if row.function:
-        raise OperandError(f"{formula.library.name} has no function for {row.name!r}")
+        lacking = f"{formula.library.name} has no function for {row.name!r}"
+        raise OperandError(f"{lacking}, which is defined without a formula")
     name = row.name + "_" * (row.name in RESERVED)
     if name not in formula.functions:
         library = formula.library._replace(number=formula.library.number.replace("X.", "a."))  # X is not there

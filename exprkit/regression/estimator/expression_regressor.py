@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brought_by, one_of, whole
+from exprkit.errors import ArgumentError, brought_by, checks_keywords, one_of, whole
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
@@ -60,6 +60,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         Where X is a DataFrame.
     """
 
+    @checks_keywords
     def __init__(
         self, expressions: Any = None, *, select: str = "bic", loss: str = "squares", restarts: int = 0,
         bounds: Any = None, backend: str = "auto", random_state: Any = None,
