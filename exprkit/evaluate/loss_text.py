@@ -95,6 +95,10 @@ class Fused(NamedTuple):
         """What ``text_sums`` of an engine takes."""
         return self[:3]
 
+    def anew(self) -> Fused:
+        """The same, but that engines, which know columns by their array, take them again."""
+        return self._replace(columns=self.columns.copy())
+
     @property
     def in_place(self) -> frozenset[str]:
         """What is read as it stands alone: where it changes, so does its column."""
@@ -241,7 +245,9 @@ def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
     """The loss as it stands.
 
     What holds no f is a column of its own; where it is ``fast`` that is the reciprocal of what something is divided by.
+    Weights that are a factor of the whole text are those of the points, as where it does not name them.
     """
+    loss = LossTree(loss, points).without_weights()
     named, names = loss.names(W), given_names(loss.columns)
     tree = LossTree(loss, points)
     loss, points = tree.with_columns(fast)
@@ -265,10 +271,11 @@ def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
     return Fused((loss.kinds, values), np.array(columns), points.w is not None, tuple(given), frozenset(made_of))
 
 
-def fused_known(made: Composition, loss: LossText, fast: bool = False) -> Fused:
+def fused_known(made: Composition, loss: LossText, roots: bool = False) -> Fused:
     """The same of squares or absolute errors of a formula: what holds no f is one target and one weight a point.
 
-    Where it is ``fast``, squares are those of the formula times the weight's root, less the target times that.
+    With ``roots``, squares are those of the formula times the weight's root, less the target times that: one
+    operation less, but no target that may be read where the user has it.
     """
     assert made.formula is not None
     kinds, values = (array.copy() for array in made.formula)
@@ -278,7 +285,7 @@ def fused_known(made: Composition, loss: LossText, fast: bool = False) -> Fused:
     columns, counted = [made.target, *made.columns], not np.all(made.weights > 0)
     weighted, names = not np.all(made.weights == 1), given_names(loss.columns)
     read = {name for index, name in enumerate(names, Y) if loss.names(index)} | {WEIGHTS}
-    if fast and weighted and not counted and made.kind == objective.SQUARES:
+    if roots and weighted and not counted and made.kind == objective.SQUARES:
         root = np.sqrt(made.weights)
         columns = [made.target * root, *made.columns, root]
         outer = [(VARIABLE, len(columns)), (OPERATOR, ops.MUL), (VARIABLE, 1), (OPERATOR, ops.SUB), (OPERATOR, ops.SQR)]
@@ -433,6 +440,14 @@ class LossTree:
         kinds, values = zip(*written(self.root), strict=True)
         tokens = np.array(kinds, np.uint8), np.array(values, np.uint64)
         return LossText(self.loss.text, *tokens, tuple(names)), self.points._replace(columns=columns)
+
+    def without_weights(self) -> LossText:
+        """What the weights are multiplied with; the loss itself where they are not its outermost factor alone."""
+        for weights, rest in (self.root.operands, self.root.operands[::-1]) if self.root.code == ops.MUL else ():
+            kinds, values = self.tokens(rest)
+            if self.leaf(weights) == W and not self.is_free(rest) and not np.any((kinds == VARIABLE) & (values == W)):
+                return LossText(self.loss.text, kinds, values, self.loss.columns)
+        return self.loss
 
     def _varies(self, node: _Branch) -> bool:
         """Whether it is a number of its own at every point."""

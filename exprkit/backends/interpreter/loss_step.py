@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu import loss_code, opcodes
-from exprkit.backends.gpu.launch import Immediates, Launch, Launcher, ScheduledLaunch
+from exprkit.backends.gpu.launch import Immediates, Launch, Launcher, ScheduledLaunch, addressed, put
 from exprkit.backends.precision import Precision
 from exprkit.runtime.calls import Sequence
 from exprkit.runtime.device_memory import LockedRoom
@@ -81,21 +81,20 @@ class LossStep:
         except self._immediates.device.out_of_memory:
             return False
 
-    def from_host(self, params: np.ndarray, target: int, weights: int) -> np.ndarray:
-        """The sums of parameters of the host's, when they are there; target and weights by their addresses."""
+    def from_host(self, params: np.ndarray, goal: dict[str, int]) -> np.ndarray:
+        """The sums of parameters of the host's, when they are there; what they are compared with by its addresses."""
         np.copyto(self._params, params)
-        self._start(target, weights, *self._places)
+        self._start(goal, *self._places)
         return self._sums.copy()
 
-    def queue(self, params: int, target: int, weights: int, sums: int) -> None:
+    def queue(self, params: int, goal: dict[str, int], sums: int) -> None:
         """Start making the sums; all by their addresses on the device."""
-        self._start(target, weights, params, sums)
+        self._start(goal, params, sums)
 
-    def _start(self, target: int, weights: int, params: int, sums: int) -> None:
+    def _start(self, goal: dict[str, int], params: int, sums: int) -> None:
         calls = self._again if self._run.is_present() else self._renewed()
         self._make.arguments.params = params
-        arguments = self._run.arguments
-        arguments.target, arguments.weights = target, weights
+        put(self._run.arguments, goal)
         self._add.arguments.sums = sums
         calls()
 
@@ -113,6 +112,7 @@ class TextLoss(NamedTuple):
     columns: np.ndarray  # what it reads beside f, as it was asked for
     numbers: Any  # the same on the device
     macros: dict[str, Any] | None  # of its kernel; None: there can be none
+    goal: dict[str, int]  # the kernel's arguments that are columns, by their addresses
 
     @classmethod
     def of(
@@ -122,9 +122,27 @@ class TextLoss(NamedTuple):
         """With its columns on the device; the last says how much a point counts if it is ``counted``."""
         function = loss_code.function(loss, settings.operators)
         if function is None:
-            return cls(columns, None, None)
+            return cls(columns, None, None, {})
         with np.errstate(over="ignore"):
             numbers = device.xp.asarray(columns.astype(dtype))
         text = opcodes.source(settings.operators, function)
         macros = {"TASK": "TEXT", "WEIGHTED": int(counted), "TARGETS": len(columns), "text": text}
-        return cls(columns, numbers, macros)
+        several = len(columns) > 1
+        goal = {"target": numbers[0], "beside": numbers[1] if several else None}
+        if counted and several:
+            goal["weights"] = numbers[-1]
+        return cls(columns, numbers, macros, addressed(goal, device))
+
+    def read(self, there: dict[int, Any]) -> dict[str, Any]:
+        """The arguments; columns that are what arrays of the device hold now (``there``) are read in these.
+
+        Those that lie between the first and the last, and numbers of another type, are copied.
+        """
+        goal: dict[str, Any] = self.goal
+        for k, array in there.items():
+            name = "target" if k == 0 else "weights" if k == len(self.columns) - 1 and "weights" in goal else ""
+            if name and array.dtype == self.numbers.dtype and array.flags.c_contiguous:
+                goal = goal | {name: array}
+            else:
+                self.numbers[k] = array.reshape(-1)
+        return goal
