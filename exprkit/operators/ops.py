@@ -577,8 +577,9 @@ PAIR_OF = BY_NAME["pair_of"].code
 # those that a derivative is put together with, and simplified by
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
 # whose families of functions the search knows rules for, and that a loss of the user's own is recognised by
-POWABS, SQR, CUBE, ABS, SQRT, SQRTABS, EXP, LOG, LOGABS, COSH = (
-    BY_NAME[name].code for name in ("powabs", "sqr", "cube", "abs", "sqrt", "sqrtabs", "exp", "log", "logabs", "cosh")
+POWABS, SQR, CUBE, ABS, SQRT, SQRTABS, EXP, LOG, LOG2, LOGABS, COSH = (
+    BY_NAME[name].code
+    for name in ("powabs", "sqr", "cube", "abs", "sqrt", "sqrtabs", "exp", "log", "log2", "logabs", "cosh")
 )
 LARGEST = BY_NAME["max"].name  # also what the largest error is asked for by
 CHOOSE = BY_NAME["cond"].code  # takes an operand or 0
@@ -594,7 +595,8 @@ HUBER = "huber(a, b) = min(abs(a), b) * (abs(a) - 0.5 * min(abs(a), b))"  # P. J
 LOSS_FORMULAS = (
     HUBER,
     "pinball(a, b) = max(b * a, (b - 1) * a)",  # R. Koenker and G. Bassett, 1978: of quantile b; a is y - f
-    "logcosh(a) = abs(a) + log(1 + exp(-2 * abs(a))) - 0.6931471805599453",
+    # abs(a) + log(1 + exp(-2 * abs(a))) - log(2), by powers of 2
+    "logcosh(a) = abs(a) + 0.6931471805599453 * log2(0.5 + 0.5 * exp2(-2.8853900817779268 * abs(a)))",
 )
 
 # ── sets of operators by name, for generated populations (``generate.py``) ───────────
