@@ -100,6 +100,7 @@ class Operator:
     numpy: Callable[..., Any]  # on float64 arrays
     numpy_fast: Callable[..., Any] | None = None  # under precision="fast", where it differs
     compiled: Any = None  # of a user's function: that of Numba's which is called for one number
+    traced: Any = None  # and what it computes, of the table's operators (``traced.TracedFunction``)
     packed: bool = False  # of a user's function of three operands: operand a is the first two (``pair_of``)
     simd: Callable[..., Any]  # on SIMD vectors, float32 and float64: ``simd_formulas`` has it by name
     simd_fast: Callable[..., Any] | None = None
@@ -145,7 +146,7 @@ def operator(name: str, arity: int, meaning: str, *, latex: str, **cells: Any) -
     """A row for an operator that is the user's function; ``defined.add_row`` takes it in."""
     latex = latex.replace("{", "{{").replace("}", "}}").replace("{{a}}", "{a}").replace("{{b}}", "{b}")
     own = {"simd": simd_formulas.copy, "sympy": _made_by(name), "sympy_class": (name,), "torch": None}
-    return _operator(0, name, arity, meaning, latex=_template(name, arity, latex), **own, **cells)
+    return _operator(0, name, arity, meaning, latex=_template(name, arity, latex), **(own | cells))
 
 
 def _internal(code: int, name: str, arity: int, meaning: str, **cells: Any) -> None:
@@ -583,6 +584,9 @@ POWABS, SQR, CUBE, ABS, SQRT, SQRTABS, EXP, LOG, LOG2, LOGABS, COSH = (
 )
 LARGEST = BY_NAME["max"].name  # also what the largest error is asked for by
 CHOOSE = BY_NAME["cond"].code  # takes an operand or 0
+GREATER, LESS, GREATEREQUAL, LESSEQUAL = (
+    BY_NAME[name].code for name in ("greater", "less", "greaterequal", "lessequal")
+)
 STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].rewrite.in_derivative or ""].code for code in (MUL, DIV))
 BY_METHOD = {row.method: row for row in OPERATORS if row.method}  # by the special method of Python's
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
