@@ -88,6 +88,28 @@ def test_their_sums_are_the_definition_s(device, weights):
     assert engine.kernels()[0]["task"] == "TEXT"
 
 
+def test_columns_are_read_where_they_lie(device):
+    """y and the weights of the device's, which change there; a column between and another type are copied."""
+    text, dtype = "huber(f - y, s) + log(f * s) * y", np.dtype(np.float32)
+    pop, data = ek.parse(["p1 * x1", "x1 + x2"]), X.astype(dtype)
+    params = RANDOM.uniform(0.5, 1.5, (1, len(pop), 1)).astype(dtype)
+    engine = Engine(pop, data, precision=precision("fast"), dtype=dtype, device=device)
+    definition = ek.Evaluator(pop, X, "numpy", dtype="float64")
+    asked = tokens_of(text)
+    for kind in (dtype, np.dtype(np.float64)):
+        there = {k: device.xp.asarray(array.astype(kind)) for k, array in enumerate((Y, S, W))}
+        for factor in (1.0, 1.5, 1.0):
+            for array, whole in zip(there.values(), (Y, S, W), strict=True):
+                array[...] = device.xp.asarray((whole * factor).astype(kind))
+            found = on_host(engine.text_sums(params, *asked, there=there))
+            columns = {"s": S * factor}
+            expected = definition.loss(params, Y * factor, text, W * factor, columns=columns)
+            np.testing.assert_allclose(found, expected, rtol=2e-5)
+    target = {0: there[0].astype(dtype)}
+    found = on_host(engine.text_sums(params, *tokens_of(text), there=target))
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
+
+
 def on_host(array):
     return array.get() if hasattr(array, "get") else array
 

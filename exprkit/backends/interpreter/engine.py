@@ -72,7 +72,7 @@ class SpanSums(NamedTuple):
     add: Launch | None  # None: ``run`` does it
     first: int
 
-    def __call__(self, goal: dict[str, int], sums: int, nonfinite: int) -> None:
+    def __call__(self, goal: dict[str, int | float], sums: int, nonfinite: int) -> None:
         """Start them; arrays by their addresses."""
         if nonfinite:
             nonfinite += 16 * self.first
@@ -352,7 +352,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             step = LossStep(self._immediates, spans[0].run, spans[0].add, shape, rooms)
             self._prepared(key, lambda: step)
 
-    def _sums_of_step(self, key: tuple[Any, ...], params: Any, goal: dict[str, int], out: Any) -> Any | None:
+    def _sums_of_step(self, key: tuple[Any, ...], params: Any, goal: dict[str, int | float], out: Any) -> Any | None:
         """The sums of a loss that was asked for before; None where its launches are no longer good."""
         step: LossStep = self._ready[key]
         if not step.is_ready():
@@ -364,7 +364,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         step.queue(self.device.pointer(params), goal, self.device.pointer(sums))
         return self._marked(sums.reshape(params.shape[:2]) if len(self._invalid) else sums)
 
-    def _add_up(self, sums: Any, goal: dict[str, int], macros: dict[str, Any], count: Any) -> None:
+    def _add_up(self, sums: Any, goal: dict[str, int | float], macros: dict[str, Any], count: Any) -> None:
         """The sums of all items of this pass."""
         if count is not None:
             count[...] = 0

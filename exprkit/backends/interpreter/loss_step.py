@@ -81,17 +81,17 @@ class LossStep:
         except self._immediates.device.out_of_memory:
             return False
 
-    def from_host(self, params: np.ndarray, goal: dict[str, int]) -> np.ndarray:
+    def from_host(self, params: np.ndarray, goal: dict[str, int | float]) -> np.ndarray:
         """The sums of parameters of the host's, when they are there; what they are compared with by its addresses."""
         np.copyto(self._params, params)
         self._start(goal, *self._places)
         return self._sums.copy()
 
-    def queue(self, params: int, goal: dict[str, int], sums: int) -> None:
+    def queue(self, params: int, goal: dict[str, int | float], sums: int) -> None:
         """Start making the sums; all by their addresses on the device."""
         self._start(goal, params, sums)
 
-    def _start(self, goal: dict[str, int], params: int, sums: int) -> None:
+    def _start(self, goal: dict[str, int | float], params: int, sums: int) -> None:
         calls = self._again if self._run.is_present() else self._renewed()
         self._make.arguments.params = params
         put(self._run.arguments, goal)
@@ -112,7 +112,7 @@ class TextLoss(NamedTuple):
     columns: np.ndarray  # what it reads beside f, as it was asked for
     numbers: Any  # the same on the device
     macros: dict[str, Any] | None  # of its kernel; None: there can be none
-    goal: dict[str, int]  # the kernel's arguments that are columns, by their addresses
+    goal: dict[str, int | float]  # the kernel's arguments that are columns, by their addresses
 
     @classmethod
     def of(
