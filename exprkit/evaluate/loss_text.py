@@ -44,6 +44,7 @@ F, Y, W = range(3)  # variables of a loss; then its columns
 USUAL = ("f", "y", "w")
 WEIGHTS = "weights"
 MOST_TOKENS = 200  # of a loss: it is walked by recursion
+SMALL = 1e-30
 SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective.SUM: "sum"}
 
 
@@ -244,7 +245,8 @@ def compose(
 def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
     """The loss as it stands.
 
-    What holds no f is a column of its own; where it is ``fast`` that is the reciprocal of what something is divided by.
+    What holds no f is a column of its own, and of what something is divided by that is the reciprocal, unless it is
+    extreme and the loss not ``fast``.
     Weights that are a factor of the whole text are those of the points, as where it does not name them.
     """
     loss = LossTree(loss, points).without_weights()
@@ -430,9 +432,10 @@ class LossTree:
         def written(node: _Branch) -> list[tuple[int, int]]:
             if node.code >= 0 and self.is_free(node) and self._varies(node):
                 return column(node)
-            if fast and node.code == ops.DIV and self.is_free(node.operands[1]) and self._varies(node.operands[1]):
+            if node.code == ops.DIV and self.is_free(node.operands[1]) and self._varies(node.operands[1]):
                 a, b = node.operands
-                return [*written(a), *column(b, reciprocal=True), (OPERATOR, ops.MUL)]
+                if fast or self._has_reciprocals(b):
+                    return [*written(a), *column(b, reciprocal=True), (OPERATOR, ops.MUL)]
             kinds, values = self.tokens(node)
             inner = [token for operand in node.operands for token in written(operand)]
             return [*inner, (int(kinds[-1]), int(values[-1]))]
@@ -448,6 +451,12 @@ class LossTree:
             if self.leaf(weights) == W and not self.is_free(rest) and not np.any((kinds == VARIABLE) & (values == W)):
                 return LossText(self.loss.text, kinds, values, self.loss.columns)
         return self.loss
+
+    def _has_reciprocals(self, node: _Branch) -> bool:
+        """Whether those are ordinary numbers, also in float32."""
+        with np.errstate(all="ignore"):
+            size = np.abs(self.value(node))
+        return bool(np.all((size > SMALL) & (size < 1 / SMALL)))
 
     def _varies(self, node: _Branch) -> bool:
         """Whether it is a number of its own at every point."""
