@@ -44,22 +44,26 @@ def test_their_functions_are_what_the_definition_says(emulated, operators):
         tokens, columns, _ = tokens_of(text)
         own = loss_code.function(tokens, operators).replace("TARGETS", str(len(columns)))
         own = own.replace("AT_ONCE", f"AT_ONCE_{i}").replace("text_loss", f"text_loss_{i}")
-        texts.append(f"{own}\nextern \"C\" float loss_{i}(float f, const float (&read)[{len(columns)}])")
-        texts[-1] += f" {{ return text_loss_{i}(f, read); }}"
+        for name, first in (("first", "true"), ("next", "false")):
+            own += f"\nextern \"C\" float {name}_{i}(float f, const float (&read)[{len(columns)}])"
+            own += f" {{ return add_text_loss_{i}<{first}>(0, f, read); }}"
+        texts.append(own)
     source = "\n".join([opcodes.joined(opcodes.HEAD), *texts])
     library = emulated.library(source, precision(operators), {"REAL": "float", "LANES": 1})
     for i, text in enumerate(LOSSES):
         columns = tokens_of(text)[1]
-        call = getattr(library, f"loss_{i}")
-        call.restype, call.argtypes = ctypes.c_float, [ctypes.c_float, ctypes.c_void_p]
         read = np.ascontiguousarray(columns.T, np.float32)
-        found = [call(f, row.ctypes.data) for f, row in zip(X[:, 0] - 1, read, strict=True)]
+        found = []
+        for call in (getattr(library, f"{name}_{i}") for name in ("first", "next")):
+            call.restype, call.argtypes = ctypes.c_float, [ctypes.c_float, ctypes.c_void_p]
+            found.append([call(f, row.ctypes.data) for f, row in zip(X[:, 0] - 1, read, strict=True)])
         variables = re.sub(r"\bf\b", "x1", text)
         for k, name in enumerate("yws"):
             variables = re.sub(rf"\b{name}\b", f"x{k + 2}", variables)
         data = np.column_stack([X[:, 0] - 1, Y, W, S])
         expected = ek.Evaluator(ek.parse(variables).expanded(), data, "numpy", dtype="float64").evaluate()[0]
-        np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-6, err_msg=text)
+        weights = W if text.endswith(") * w") else 1  # a factor of the whole, which is the points' weight
+        np.testing.assert_allclose(found * weights, [expected] * 2, rtol=2e-4, atol=2e-6, err_msg=text)
 
 
 @pytest.mark.parametrize("weights", [None, W], ids=["plain", "weighted"])
@@ -82,6 +86,28 @@ def test_their_sums_are_the_definition_s(device, weights):
     expected = definition.loss(params, Y, text, weights, columns={"s": 2 * S})
     np.testing.assert_allclose(on_host(engine.text_sums(params, *moved)), expected, rtol=1e-5)
     assert engine.kernels()[0]["task"] == "TEXT"
+
+
+def test_columns_are_read_where_they_lie(device):
+    """y and the weights of the device's, which change there; a column between and another type are copied."""
+    text, dtype = "huber(f - y, s) + log(f * s) * y", np.dtype(np.float32)
+    pop, data = ek.parse(["p1 * x1", "x1 + x2"]), X.astype(dtype)
+    params = RANDOM.uniform(0.5, 1.5, (1, len(pop), 1)).astype(dtype)
+    engine = Engine(pop, data, precision=precision("fast"), dtype=dtype, device=device)
+    definition = ek.Evaluator(pop, X, "numpy", dtype="float64")
+    asked = tokens_of(text)
+    for kind in (dtype, np.dtype(np.float64)):
+        there = {k: device.xp.asarray(array.astype(kind)) for k, array in enumerate((Y, S, W))}
+        for factor in (1.0, 1.5, 1.0):
+            for array, whole in zip(there.values(), (Y, S, W), strict=True):
+                array[...] = device.xp.asarray((whole * factor).astype(kind))
+            found = on_host(engine.text_sums(params, *asked, there=there))
+            columns = {"s": S * factor}
+            expected = definition.loss(params, Y * factor, text, W * factor, columns=columns)
+            np.testing.assert_allclose(found, expected, rtol=2e-5)
+    target = {0: there[0].astype(dtype)}
+    found = on_host(engine.text_sums(params, *tokens_of(text), there=target))
+    np.testing.assert_allclose(found, expected, rtol=2e-5)
 
 
 def on_host(array):

@@ -139,6 +139,34 @@ def test_roots_and_logarithms_of_fast_losses(text, weighted, size, features, mon
     assert fast == pytest.approx(exact, rel=1e-5, abs=1e-30, nan_ok=True)
 
 
+AWKWARD = np.array([0, 0, -3, -2, 1e-40, 1e-20, 1e15, -1e15, 1e25, np.inf, 1e-42], np.float32)
+
+
+EXTREME = "log(f - y)", "log(1 + f^2)", "log(f)", "(f - y)^4", "abs(f)^1.5", "sqrt(f)", "f * 1e30"
+COLUMNS_AND_NAN = [f"x{k}" for k in range(1, 5)] + [f"x{k} * (x{k} / x{k})" for k in range(1, 5)]  # 0 / 0, inf / inf
+
+
+@pytest.mark.parametrize("features", [None, "avx2"])
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+@pytest.mark.parametrize("text", EXTREME)
+def test_losses_of_awkward_numbers_at_all_places_of_a_tile(text, precision, features, monkeypatch):
+    """What overflows or has no logarithm, alone, in twos at places that are worked on together, and everywhere."""
+    if features is not None:
+        monkeypatch.setenv(kernels.LEVEL, features)
+    for n in (17, 131):
+        rows = RANDOM.uniform(0.5, 2, (4, n)).astype(np.float32)
+        y = np.full(n, 0.25, np.float32)
+        for number in AWKWARD:
+            some = rows.copy()
+            some[1, -1], some[2, :: max(n // 4, 1)], some[3] = number, number, number
+            data = np.ascontiguousarray(some.T)
+            made = ek.Evaluator(ek.parse(COLUMNS_AND_NAN), data, "cpu", precision=precision)
+            definition = ek.Evaluator(made.pop, data, "numpy", dtype="float64")
+            found, expected = made.loss(None, y, text), definition.loss(None, y, text)
+            with np.errstate(over="ignore"):
+                np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6 * n, err_msg=f"{n} {number}")
+
+
 def test_the_squared_loss_written_out_is_the_squared_loss(backend, pop):
     ev = ek.Evaluator(pop, X, backend)
     assert np.array_equal(ev.loss(PARAMS, Y, "(f - y)^2", WEIGHTS), ev.loss(PARAMS, Y, "sse", WEIGHTS))

@@ -14,7 +14,7 @@ own is that operator.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -93,6 +93,54 @@ def written(
         return applied(row, parts[: len(row.letters)]), None
 
     return value(tokens, ())[0]
+
+
+class Sums(Generic[T]):
+    """Operators of a loss of which a product, and a logarithm as one, is added to something in one step.
+
+    Parameters
+    ----------
+    applied : callable
+        An operator of the table with its operands, as a backend writes it.
+    fma, negative : callable
+        a * b + c, and -a.
+    key : callable
+        What tells one part from another.
+    log_of_2 : T, optional
+        The number, where a logarithm is that of base 2 times it.
+    """
+
+    def __init__(
+        self, applied: Callable[[ops.Operator, list[T]], T], fma: Callable[[T, T, T], T],
+        negative: Callable[[T], T], key: Callable[[T], str], log_of_2: T | None = None,
+    ) -> None:  # fmt: skip
+        self._applied, self._fma, self._negative, self._key, self._log_of_2 = applied, fma, negative, key, log_of_2
+        self._factors: dict[str, tuple[T, T]] = {}  # of products, by their keys
+
+    def applied(self, row: ops.Operator, operands: list[T]) -> T:
+        """An operator with its operands."""
+        if row.code in (ops.ADD, ops.SUB):
+            (a, b), minus = operands, row.code == ops.SUB
+            if (factors := self.factors(a)) is not None:
+                return self._fma(*factors, self._negative(b) if minus else b)
+            if (factors := self.factors(b)) is not None:
+                first, second = factors
+                return self._fma(self._negative(first) if minus else first, second, a)
+        if row.code == ops.LOG and self._log_of_2 is not None:
+            row, operands = ops.BY_CODE[ops.MUL], [self._applied(ops.BY_CODE[ops.LOG2], operands), self._log_of_2]
+        made = self._applied(row, operands)
+        if row.code in (ops.MUL, ops.SQR):
+            self._factors[self._key(made)] = operands[0], operands[-1]
+        return made
+
+    def factors(self, part: T) -> tuple[T, T] | None:
+        """What a part is the product of."""
+        return self._factors.get(self._key(part))
+
+    def added(self, total: T, part: T) -> T:
+        """The total and a part."""
+        factors = self.factors(part)
+        return self._applied(ops.BY_CODE[ops.ADD], [total, part]) if factors is None else self._fma(*factors, total)
 
 
 def _simpler(row: ops.Operator, number: float | None, whole_powers: bool) -> ops.Operator:

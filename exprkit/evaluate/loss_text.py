@@ -44,6 +44,7 @@ F, Y, W = range(3)  # variables of a loss; then its columns
 USUAL = ("f", "y", "w")
 WEIGHTS = "weights"
 MOST_TOKENS = 200  # of a loss: it is walked by recursion
+SMALL = 1e-30
 SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective.SUM: "sum"}
 
 
@@ -94,6 +95,10 @@ class Fused(NamedTuple):
     def asked(self) -> tuple[Tokens, np.ndarray, bool]:
         """What ``text_sums`` of an engine takes."""
         return self[:3]
+
+    def anew(self) -> Fused:
+        """The same, but that engines, which know columns by their array, take them again."""
+        return self._replace(columns=self.columns.copy())
 
     @property
     def in_place(self) -> frozenset[str]:
@@ -240,8 +245,11 @@ def compose(
 def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
     """The loss as it stands.
 
-    What holds no f is a column of its own; where it is ``fast`` that is the reciprocal of what something is divided by.
+    What holds no f is a column of its own, and of what something is divided by that is the reciprocal, unless it is
+    extreme and the loss not ``fast``.
+    Weights that are a factor of the whole text are those of the points, as where it does not name them.
     """
+    loss = LossTree(loss, points).without_weights()
     named, names = loss.names(W), given_names(loss.columns)
     tree = LossTree(loss, points)
     loss, points = tree.with_columns(fast)
@@ -265,10 +273,11 @@ def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
     return Fused((loss.kinds, values), np.array(columns), points.w is not None, tuple(given), frozenset(made_of))
 
 
-def fused_known(made: Composition, loss: LossText, fast: bool = False) -> Fused:
+def fused_known(made: Composition, loss: LossText, roots: bool = False) -> Fused:
     """The same of squares or absolute errors of a formula: what holds no f is one target and one weight a point.
 
-    Where it is ``fast``, squares are those of the formula times the weight's root, less the target times that.
+    With ``roots``, squares are those of the formula times the weight's root, less the target times that: one
+    operation less, but no target that may be read where the user has it.
     """
     assert made.formula is not None
     kinds, values = (array.copy() for array in made.formula)
@@ -278,7 +287,7 @@ def fused_known(made: Composition, loss: LossText, fast: bool = False) -> Fused:
     columns, counted = [made.target, *made.columns], not np.all(made.weights > 0)
     weighted, names = not np.all(made.weights == 1), given_names(loss.columns)
     read = {name for index, name in enumerate(names, Y) if loss.names(index)} | {WEIGHTS}
-    if fast and weighted and not counted and made.kind == objective.SQUARES:
+    if roots and weighted and not counted and made.kind == objective.SQUARES:
         root = np.sqrt(made.weights)
         columns = [made.target * root, *made.columns, root]
         outer = [(VARIABLE, len(columns)), (OPERATOR, ops.MUL), (VARIABLE, 1), (OPERATOR, ops.SUB), (OPERATOR, ops.SQR)]
@@ -423,9 +432,10 @@ class LossTree:
         def written(node: _Branch) -> list[tuple[int, int]]:
             if node.code >= 0 and self.is_free(node) and self._varies(node):
                 return column(node)
-            if fast and node.code == ops.DIV and self.is_free(node.operands[1]) and self._varies(node.operands[1]):
+            if node.code == ops.DIV and self.is_free(node.operands[1]) and self._varies(node.operands[1]):
                 a, b = node.operands
-                return [*written(a), *column(b, reciprocal=True), (OPERATOR, ops.MUL)]
+                if fast or self._has_reciprocals(b):
+                    return [*written(a), *column(b, reciprocal=True), (OPERATOR, ops.MUL)]
             kinds, values = self.tokens(node)
             inner = [token for operand in node.operands for token in written(operand)]
             return [*inner, (int(kinds[-1]), int(values[-1]))]
@@ -433,6 +443,20 @@ class LossTree:
         kinds, values = zip(*written(self.root), strict=True)
         tokens = np.array(kinds, np.uint8), np.array(values, np.uint64)
         return LossText(self.loss.text, *tokens, tuple(names)), self.points._replace(columns=columns)
+
+    def without_weights(self) -> LossText:
+        """What the weights are multiplied with; the loss itself where they are not its outermost factor alone."""
+        for weights, rest in (self.root.operands, self.root.operands[::-1]) if self.root.code == ops.MUL else ():
+            kinds, values = self.tokens(rest)
+            if self.leaf(weights) == W and not self.is_free(rest) and not np.any((kinds == VARIABLE) & (values == W)):
+                return LossText(self.loss.text, kinds, values, self.loss.columns)
+        return self.loss
+
+    def _has_reciprocals(self, node: _Branch) -> bool:
+        """Whether those are ordinary numbers, also in float32."""
+        with np.errstate(all="ignore"):
+            size = np.abs(self.value(node))
+        return bool(np.all((size > SMALL) & (size < 1 / SMALL)))
 
     def _varies(self, node: _Branch) -> bool:
         """Whether it is a number of its own at every point."""

@@ -297,20 +297,26 @@ class OwnLoss(NamedTuple):
         tables.check_order(ev.labels, y=y, weights=weights, **{f"column {name}": one for name, one in named})
         points = inputs.loss_points(y, weights, columns, ev.n_points, ev.adopt)
         if last is None or not last.is_for(*asked, points):
-            last = cls.make(*asked, points, ev.X.shape[1], ev.precision == "fast")
+            on_host = isinstance(ev.X, np.ndarray)
+            last = cls.make(*asked, points, ev.X.shape[1], ev.precision == "fast", on_host)
+        elif last.fused is not None and last.given is not None and last._read_there():
+            last = last._replace(fused=last.fused.anew())  # what an engine has of it may have changed there
         goal, in_place = goal_of(ev, last.made, y, weights)
         return last._replace(given=Given.of(data, ev.adopt), goal=goal, in_place=in_place)
 
     @classmethod
-    def make(cls, kind: str, link: str | None, points: loss_text.LossPoints, n_columns: int, fast: bool) -> OwnLoss:
-        """Without a target as an engine takes it."""
+    def make(
+        cls, kind: str, link: str | None, points: loss_text.LossPoints, n_columns: int, fast: bool, on_host: bool
+    ) -> OwnLoss:
+        """Without a target as an engine takes it; ``on_host``: no target is read on a device, where the user has it."""
         through, fused = loss_text.parse_link(link), None
         if loss_text.is_loss_text(kind, LOSSES):
             loss = loss_text.linked(loss_text.parse_loss(kind, points.columns), through)
             made = loss_text.compose(loss, points, n_columns)
             if made.formula is not None:
                 is_sum = made.summed == "sum"
-                fused = loss_text.fused(loss, points, fast) if is_sum else loss_text.fused_known(made, loss, fast)
+                roots = fast and on_host
+                fused = loss_text.fused(loss, points, fast) if is_sum else loss_text.fused_known(made, loss, roots)
             named = OWN_KINDS[made.summed]
         else:
             named = one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS, besides=OWN)

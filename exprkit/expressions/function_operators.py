@@ -26,6 +26,7 @@ import numpy as np
 from exprkit.errors import ArgumentError, ParseError, brief, listed, whole_number
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import OPERAND
+from exprkit.operators.traced import trace_of
 from exprkit.text import formulas
 from exprkit.text.define import check_name, formula_tokens, intervals_of, latex_parts
 from exprkit.text.names import Names
@@ -49,11 +50,12 @@ def define(text: str, function: Any, cuda: str, derivative: Any, domain: Any, la
     compiled = function if type(function).__module__.startswith("numba.") else None
     definition = _as_definition(name, arity, function, compiled)
     _try(name, definition, intervals)
+    machine_code = _machine_code(definition, compiled, arity, intervals)
     if arity == 3:
-        return _of_three(name, definition, compiled, cuda, _slopes(name, arity, derivative), intervals, latex)
+        return _of_three(name, definition, machine_code, cuda, _slopes(name, arity, derivative), intervals, latex)
     return defined.add_row(
         ops.operator(
-            name, arity, "a function of the user's own", numpy=definition, compiled=compiled, domain=intervals,
+            name, arity, "a function of the user's own", numpy=definition, domain=intervals, **machine_code,
             cuda=_cuda_cell(name, cuda, ("a", "b")[:arity]), derivative=_slopes(name, arity, derivative), latex=latex,
         )
     )  # fmt: skip
@@ -63,6 +65,16 @@ def _cuda_cell(name: str, text: str, operands: Sequence[str]) -> ops.Cuda:
     """The call of the user's CUDA text, an expression or the body of a function."""
     body = text if "return" in text else f"return {text};"
     return ops.Cuda(f"user_{name}({', '.join(operands)})" if text.strip() else "", body=body)
+
+
+def _machine_code(
+    definition: Callable[..., np.ndarray], compiled: Any, arity: int, domain: tuple[ops.Interval, ...]
+) -> dict[str, Any]:
+    """What the CPU backend runs: a function of Numba's, as vector code where it can be traced."""
+    trace = None if compiled is None else trace_of(compiled, arity)
+    if trace is None or not trace.agrees(definition, domain):
+        return {"compiled": compiled}
+    return {"compiled": compiled, "traced": trace, "simd": trace.formula(False), "simd_fast": trace.formula(True)}
 
 
 def _check_known(name: str, arity: int) -> None:
@@ -78,7 +90,7 @@ def _check_known(name: str, arity: int) -> None:
 
 
 def _of_three(
-    name: str, definition: Callable[..., np.ndarray], compiled: Any, cuda: str, slopes: tuple[str, ...],
+    name: str, definition: Callable[..., np.ndarray], machine_code: dict[str, Any], cuda: str, slopes: tuple[str, ...],
     intervals: tuple[ops.Interval, ...], latex: str,
 ) -> defined.Definition:  # fmt: skip
     """A function of three operands: a row that takes the first two packed, and what packs them."""
@@ -86,8 +98,8 @@ def _of_three(
     parts = latex_parts(name, latex, operands)
     row = defined.add_row(
         ops.operator(
-            name, 2, meaning, numpy=lambda pair, c: definition(pair[0], pair[1], c), compiled=compiled, packed=True,
-            domain=intervals, cuda=_cuda_cell(name, cuda, ("a", "a_low", "b")), derivative=slopes, latex="",
+            name, 2, meaning, numpy=lambda pair, c: definition(pair[0], pair[1], c), packed=True, domain=intervals,
+            cuda=_cuda_cell(name, cuda, ("a", "a_low", "b")), derivative=slopes, latex="", **machine_code,
         )
     )  # fmt: skip
     kinds = np.array([OPERAND, OPERAND, OPERATOR, OPERAND, OPERATOR], np.uint8)

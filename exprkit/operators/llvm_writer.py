@@ -96,9 +96,9 @@ class Code:
 
     def folds(
         self, first: str | int, end: str | int, step: int, body: Callable[[str, list[Vec]], list[Vec]],
-        totals: list[Vec],
+        totals: list[Vec], last: Callable[[list[Vec]], Vec] | None = None,
     ) -> list[Vec]:  # fmt: skip
-        """As ``loop``, with totals = body(i, totals)."""
+        """As ``loop``, with totals = body(i, totals), up to the ``last`` one, of which a lane is set."""
         before, head, done = self.block, self.fresh("loop"), self.fresh("done")
         i, after = self.fresh("%i"), self.fresh("%i")
         running = [Vec(self, total.element, self.fresh("%total")) for total in totals]
@@ -117,6 +117,8 @@ class Code:
         ]
         self.line(f"{after} = add i64 {i}, {step}")
         more = self.let(f"icmp ult i64 {after}, {end}")
+        if last is not None:
+            more = self.let(f"and i1 {more}, {self.let(f'xor i1 {self.any_lane(last(new))}, true')}")
         self.line(f"br i1 {more}, label %{head}, label %{done}")
         self.label(done)
         return [Vec(self, a.element, self.let(merge)) for a, merge in zip(totals, merges, strict=True)]
@@ -182,6 +184,10 @@ class Code:
     def store_part(self, a: Vec, address: str, mask: Vec) -> None:
         name = f"llvm.masked.store.v{self.lanes}{SUFFIX[self.real]}.p0"
         self.run(name, a.typed, f"ptr {address}", f"i32 {SIZE[self.real]}", mask.typed)
+
+    def any_lane(self, mask: Vec) -> str:
+        """Whether a lane of the mask is set."""
+        return self.call("i1", f"llvm.vector.reduce.or.v{self.lanes}i1", mask.typed)
 
     def total(self, a: Vec) -> str:
         """The sum of all lanes as a double, added in halves."""

@@ -100,6 +100,7 @@ class Operator:
     numpy: Callable[..., Any]  # on float64 arrays
     numpy_fast: Callable[..., Any] | None = None  # under precision="fast", where it differs
     compiled: Any = None  # of a user's function: that of Numba's which is called for one number
+    traced: Any = None  # and what it computes, of the table's operators (``traced.TracedFunction``)
     packed: bool = False  # of a user's function of three operands: operand a is the first two (``pair_of``)
     simd: Callable[..., Any]  # on SIMD vectors, float32 and float64: ``simd_formulas`` has it by name
     simd_fast: Callable[..., Any] | None = None
@@ -150,7 +151,7 @@ def operator(name: str, arity: int, meaning: str, *, latex: str, **cells: Any) -
     """A row for an operator that is the user's function; ``defined.add_row`` takes it in."""
     latex = latex.replace("{", "{{").replace("}", "}}").replace("{{a}}", "{a}").replace("{{b}}", "{b}")
     own = {"simd": simd_formulas.copy, "sympy": _made_by(name), "sympy_class": (name,), "torch": None}
-    return _operator(0, name, arity, meaning, latex=_template(name, arity, latex), **own, **cells)
+    return _operator(0, name, arity, meaning, latex=_template(name, arity, latex), **(own | cells))
 
 
 def _internal(code: int, name: str, arity: int, meaning: str, **cells: Any) -> None:
@@ -582,11 +583,15 @@ PAIR_OF = BY_NAME["pair_of"].code
 # those that a derivative is put together with, and simplified by
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
 # whose families of functions the search knows rules for, and that a loss of the user's own is recognised by
-POWABS, SQR, CUBE, ABS, SQRT, SQRTABS, EXP, LOG, LOGABS, COSH = (
-    BY_NAME[name].code for name in ("powabs", "sqr", "cube", "abs", "sqrt", "sqrtabs", "exp", "log", "logabs", "cosh")
+POWABS, SQR, CUBE, ABS, SQRT, SQRTABS, EXP, LOG, LOG2, LOGABS, COSH = (
+    BY_NAME[name].code
+    for name in ("powabs", "sqr", "cube", "abs", "sqrt", "sqrtabs", "exp", "log", "log2", "logabs", "cosh")
 )
 LARGEST = BY_NAME["max"].name  # also what the largest error is asked for by
 CHOOSE = BY_NAME["cond"].code  # takes an operand or 0
+GREATER, LESS, GREATEREQUAL, LESSEQUAL = (
+    BY_NAME[name].code for name in ("greater", "less", "greaterequal", "lessequal")
+)
 STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].rewrite.in_derivative or ""].code for code in (MUL, DIV))
 BY_METHOD = {row.method: row for row in OPERATORS if row.method}  # by the special method of Python's
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
@@ -599,7 +604,8 @@ HUBER = "huber(a, b) = min(abs(a), b) * (abs(a) - 0.5 * min(abs(a), b))"  # P. J
 LOSS_FORMULAS = (
     HUBER,
     "pinball(a, b) = max(b * a, (b - 1) * a)",  # R. Koenker and G. Bassett, 1978: of quantile b; a is y - f
-    "logcosh(a) = abs(a) + log(1 + exp(-2 * abs(a))) - 0.6931471805599453",
+    # abs(a) + log(1 + exp(-2 * abs(a))) - log(2), by powers of 2
+    "logcosh(a) = abs(a) + 0.6931471805599453 * log2(0.5 + 0.5 * exp2(-2.8853900817779268 * abs(a)))",
 )
 
 # ── sets of operators by name, for generated populations (``generate.py``) ───────────

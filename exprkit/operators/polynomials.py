@@ -246,23 +246,29 @@ DIGAMMA_NEAR = (
 )  # fmt: skip
 DIGAMMA_FAR = 1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12, -3617 / 8160
 
-# log(cosh(z)) in float32, by whether there is AVX-512: powers of z, cells that registers hold, where z - log(2) begins
-LOGCOSH_TABLES = {True: ((1, 2, 4, 6), 32, 6.5), False: ((1, 2, 4, 6, 8), 8, 5.5)}
+# log(cosh(z)) in float32, by whether there is AVX-512, usual and fast: powers of z, cells that registers hold, where
+# z - log(2) begins
+LOGCOSH_TABLES = {
+    True: (((1, 2, 4, 6), 32, 6.5), ((2, 4, 6), 32, 5.1)),
+    False: (((1, 2, 4, 6, 8), 8, 5.5), ((1, 2, 4, 6, 8), 8, 5.5)),
+}
 
 
 @cache
 def logcosh_cells(powers: Sequence[int], n_cells: int, end: float) -> tuple[tuple[float, ...], ...]:
-    """Coefficients of z ** powers (1, 2, 4, ...) in log(cosh(z)) about z = n / (n_cells - 1.5) of the end.
+    """Coefficients of z ** powers (2, 4, ..., or 1 before them) in log(cosh(z)), z near n / (n_cells - 1.5) of the end.
 
-    Least squares of relative errors at Chebyshev's points. In the last cell even powers are those of the end itself.
+    Least squares of relative errors at Chebyshev's points. In the last cell even powers are those of the end itself;
+    without a first power, what is beyond the end is to be added.
     """
     nodes = (1 - np.cos(np.pi * (np.arange(60) + 0.5) / 60)) / 2
     rows = []
     for n in range(n_cells - 1):
         z = (max(n - 0.5, 0) + nodes * (1 if n else 0.5)) * end / (n_cells - 1.5)
-        x, left = z * z, int(n == 0)  # around 0 there is no first power
+        x, left = z * z, int(n == 0 and powers[0] == 1)  # around 0 there is no first power
         log_cosh = z + np.log1p(np.exp(-2 * z)) - np.log(2) if n else x / 2 - x**2 / 12 + x**3 / 45 - 17 * x**4 / 2520
         terms = z[:, None] ** powers[left:] / log_cosh[:, None]
         rows.append([0.0] * left + np.linalg.lstsq(terms, np.ones(len(z)), rcond=None)[0].tolist())
-    rows.append([1.0, -math.log(2) / end**2, *[0.0] * (len(powers) - 2)])
+    first, rest = ([1.0], -math.log(2)) if powers[0] == 1 else ([], end - math.log(2))
+    rows.append([*first, rest / end**2, *[0.0] * (len(powers) - len(first) - 1)])
     return tuple(zip(*rows, strict=True))

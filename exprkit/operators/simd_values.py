@@ -312,7 +312,7 @@ class Vec:
             code.line(f"store {a.typed}, ptr {array}")
 
         def one(i: str) -> None:
-            places = [code.place(array, i) for array in arrays]
+            places = [code.let(f"getelementptr {real}, ptr {array}, i64 {i}") for array in arrays]
             numbers = [f"{real} " + code.let(f"load {real}, ptr {place}") for place in places]
             code.line(f"store {real} {code.call(real, function, *numbers)}, ptr {places[0]}")
 
@@ -341,8 +341,8 @@ def unless_both(rare: Vec, y: tuple[Vec, Vec], slow_path: Callable[[], tuple[Vec
 
 
 def _choose(rare: Vec, y: Sequence[Vec], slow_path: Callable[[], Sequence[Vec]]) -> list[Vec]:
-    code, kind = rare.code, rare.code.type("i1")
-    any_lane = code.call("i1", f"llvm.vector.reduce.or.v{code.lanes}i1", f"{kind} {rare.name}")
+    code = rare.code
+    any_lane = code.any_lane(rare)
     before, slow, done = code.block, code.fresh("rare"), code.fresh("done")
     code.line(f"br i1 {any_lane}, label %{slow}, label %{done}, !prof !0")
     code.label(slow)

@@ -1,8 +1,9 @@
 """Calls of operators that are Python functions of the user, which ``kernels`` does not compile.
 
-In: a row and a form (``kernels``' table).  Out: the address of a kernel.  A function that Numba has compiled is called
-for one number after the other in machine code; any other is given a tile of float64 numbers at a time, by the one
-thread that holds Python's lock.  What such a function raises is kept, and raised when the loops have come back.
+In: a row and a form (``kernels``' table).  Out: the address of a kernel.  A function that Numba has compiled, and that
+could not be traced (``operators.traced``), is called for one number after the other in machine code; any other is
+given a tile of float64 numbers at a time, by the one thread that holds Python's lock.  What such a function raises is
+kept, and raised when the loops have come back.
 
     >>> from exprkit.backends.cpu import callbacks
     >>> callbacks.raise_first()  # nothing has gone wrong so far

@@ -89,7 +89,7 @@ class Engine(contract.Differentiable):
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Runner | None = None
         self._fit_work: TaskLoop | None = None
-        self._loss_columns: tuple[Any, np.ndarray] = None, np.empty((0, 0))  # those of the last loss that is a text
+        self._text_loss: tuple[Any, int, Any, Any] = None, 0, None, None  # the last loss that is a text, by its columns
 
     def update(self, pop: Population) -> bool:
         """Take another population; the columns stay, and memory that programs have left is used again."""
@@ -125,17 +125,23 @@ class Engine(contract.Differentiable):
 
         ``columns`` (n_columns, n_points) are what it reads beside f (``loss_kernels.sum_of``).
         """
-        if not loss_kernels.can_sum(loss):
+        if self._text_loss[0] is not columns:
+            self._text_loss = columns, *self._text_loss_of(loss, columns, counted)
+        _, function, first, following = self._text_loss
+        if not function:
             return None
-        if self._loss_columns[0] is not columns:
-            width = -(-self.n_points // LINE) * LINE  # each begins at a cache line
-            own = aligned((len(columns), width), self.dtype)
-            own[:, : self.n_points] = columns
-            self._loss_columns = columns, own
-        own = self._loss_columns[1]
-        following = own[1] if len(own) > 1 else None
-        function = loss_kernels.sum_of(self._kernels, loss, counted)
-        return self._sums(self.values, VALUES, params, own[0], following, 1, loss=function)[..., 0]
+        return self._sums(self.values, VALUES, params, first, following, 1, loss=function)[..., 0]
+
+    def _text_loss_of(
+        self, loss: Tokens, columns: np.ndarray, counted: bool
+    ) -> tuple[int, np.ndarray, np.ndarray | None]:
+        """The address of its sum (0: there is none), and the first two of its columns."""
+        if not loss_kernels.can_sum(loss):
+            return 0, columns, None
+        width = -(-self.n_points // LINE) * LINE  # each begins at a cache line
+        own = aligned((len(columns), width), self.dtype)
+        own[:, : self.n_points] = columns
+        return loss_kernels.sum_of(self._kernels, loss, counted), own[0], own[1] if len(own) > 1 else None
 
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write the derivatives by the parameters into ``out``, (n_sets, n_exprs, n_points, max_params)."""

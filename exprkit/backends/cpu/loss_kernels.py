@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
@@ -32,14 +33,15 @@ from pathlib import Path
 from exprkit.backends import loss_tokens
 from exprkit.backends.cpu.kernels import REAL, Kernels, module_text
 from exprkit.backends.cpu.reductions import in_whole_vectors, load, sure_or_again
-from exprkit.backends.loss_tokens import Tokens, power_of, written
+from exprkit.backends.loss_tokens import Sums, Tokens, power_of, written
 from exprkit.operators import defined, ops, simd_formulas
 from exprkit.operators.llvm_writer import Code, Target
-from exprkit.operators.simd_values import SIZE, Vec, where
+from exprkit.operators.simd_values import SIZE, Vec, literal, unless, unless_both, where
 from exprkit.text.tokens import OPERATOR, VARIABLE
 
 MOST, LEAST = 4, 2  # registers side by side: of SHORT losses, and of those whose values would not stay in registers
 SHORT = 12  # tokens
+SMALL = 1e-30  # what is not larger may have vanished in float32
 
 
 def can_sum(tokens: Tokens) -> bool:
@@ -75,94 +77,164 @@ def sum_of(kernels: Kernels, tokens: Tokens, counted: bool) -> int:
 
 def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -> Code:
     """In the data's type over a tile, as ``reductions`` has it; in float64 where that overflows or vanishes."""
-    code = Code(target, real, (MOST if len(tokens[0]) <= SHORT else LEAST) * target.width // SIZE[real])
+    one = target.width // SIZE[real]  # register
+    code = Code(target, real, (MOST if len(tokens[0]) <= SHORT else LEAST) * one)
     kinds, values = tokens
     n_columns = int(values[kinds == VARIABLE].max(initial=0)) + counted
     first, following = (code.let(f"ptrtoint ptr {name} to i64") for name in ("%y", "%next"))
     step = code.let(f"sub i64 {following}, {first}")
-    columns = ["%y"]
+    columns = ["%f", "%y"]
     for k in range(1, n_columns):
         columns.append(code.let(f"getelementptr i8, ptr %y, i64 {code.let(f'mul i64 {step}, {k}')}"))
 
-    def total(wide: bool) -> str:
-        products: dict[str, tuple[Vec, Vec]] = {}  # by name their factors, where they may be rounded with what is added
+    def numbers(i: str, mask: Vec | None) -> list[Vec]:
+        return [load(code, base, i, mask) for base in columns[: n_columns + 1]]
 
-        def applied(row: ops.Operator, operands: list[Vec]) -> Vec:
-            if fast and not wide and row.code == ops.SQRT:
-                return simd_formulas.sqrt_of_reciprocal(*operands)
-            together = _times_plus(products, row.code, *operands)
-            if together is not None:
-                return together
-            made = ((row.simd_fast if fast else None) or row.simd)(*operands)
-            if fast and not wide and target.fma and row.code in (ops.MUL, ops.SQR):
-                products[made.name] = operands[0], operands[-1]
-            return made
+    def loss_of(read: list[Vec], fast: bool = fast) -> Vec:
+        loss = _written(code, tokens, read, fast)[0]
+        return where(read[-1] == 0.0, 0.0, loss * read[-1]) if counted else loss
 
-        def power(row: ops.Operator, base: Vec, exponent: float) -> Vec | None:
-            made = power_of(base.abs() if row.code == ops.POWABS else base, exponent, applied)
-            if made is None or fast or exponent.is_integer() or row.code == ops.POWABS:
-                return made
-            return where(base == -math.inf, math.inf, made)  # whose root is nan
+    if real == "double":
+        zero = code.constant(0.0)
+        found = in_whole_vectors(code, lambda i, sums, mask: [sums[0] + loss_of(numbers(i, mask))], [zero])
+        code.line(f"ret double {code.total(found[0])}")
+        return code
 
-        added = None if counted or wide else _added(tokens)
-        of_product = fast and not (counted or wide) and (kinds[-1], values[-1]) == (OPERATOR, ops.LOG)
+    if not counted and (kinds[-1], values[-1]) == (OPERATOR, ops.LOG):
+        total, unsure = _log_of_product(code, (kinds[:-1], values[:-1]), numbers, fast)
+    else:
+        total, unsure = _in_floats(code, tokens, numbers, counted, fast), None
 
-        def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
-            numbers = [load(code, base, i, mask) for base in ("%f", *columns[:n_columns])]
-            if added is not None or of_product:
-                operand = written((kinds[:-1], values[:-1]), numbers, code.constant, applied, known=_known, power=power)
-                return _times(operand, *totals) if added is None else [added(operand, totals[0])]
-            loss = written(tokens, numbers, code.constant, applied, known=_known, power=power)
-            if loss.name in products and not counted:
-                first, second = products[loss.name]
-                return [first.fma(second, totals[0])]
-            if counted:
-                weight = numbers[-1]
-                loss = where(weight == 0.0, 0.0, loss * weight)
-            return [totals[0] + (loss.widen() if wide and not loss.double else loss)]
+    def again() -> str:
+        """Terms of float32 as long as these are sure, in float64 else; one that is nan is the last."""
+        code.lanes = one
 
-        if of_product:
-            return code.total(_log_of_product(*in_whole_vectors(code, body, [*map(code.constant, (0, 1, math.inf))])))
-        zero = code.constant(0.0, "double" if wide else real)
-        return code.total(in_whole_vectors(code, body, [zero])[0])
+        def body(i: str, sums: list[Vec], mask: Vec | None) -> list[Vec]:
+            read = numbers(i, mask)
+            loss = loss_of(read)
+            size = loss.abs()
+            rare = ~((size > SMALL) & (size < math.inf))
+            return [sums[0] + unless(rare, loss.widen(), lambda: loss_of([a.widen() for a in read], fast=False))]
 
-    found = total(wide=real == "double")
-    if real == "float":
-        sure_or_again(code, found, lambda: total(wide=True))
-    code.line(f"ret double {found}")
+        found = in_whole_vectors(code, body, [code.constant(0.0, "double")], lambda sums: sums[0].isnan())
+        return code.total(found[0])
+
+    sure_or_again(code, total, again, unsure)
+    code.line(f"ret double {total}")
     return code
 
 
-def _times_plus(products: dict[str, tuple[Vec, Vec]], code: int, *operands: Vec) -> Vec | None:
-    """A sum or difference one of whose operands is a product, rounded once."""
-    if code not in (ops.ADD, ops.SUB):
-        return None
-    (a, b), minus = operands, code == ops.SUB
-    if a.name in products:
-        first, second = products[a.name]
-        return first.fma(second, -b if minus else b)
-    if b.name in products:
-        first, second = products[b.name]
-        return (-first if minus else first).fma(second, a)
-    return None
+def _in_floats(
+    code: Code, tokens: Tokens, numbers: Callable[[str, Vec | None], list[Vec]], counted: bool, fast: bool
+) -> str:
+    """The sum in float32."""
+    added = None if counted else _added(tokens, fast)
+
+    def body(i: str, totals: list[Vec], mask: Vec | None) -> list[Vec]:
+        read = numbers(i, mask)
+        if added is not None:
+            return [added(_written(code, (tokens[0][:-1], tokens[1][:-1]), read, fast)[0], totals[0])]
+        loss, sums = _written(code, tokens, read, fast)
+        return [totals[0] + where(read[-1] == 0.0, 0.0, loss * read[-1])] if counted else [sums.added(totals[0], loss)]
+
+    def alone(i: str, totals: list[Vec]) -> list[Vec]:
+        return body(i, totals, None)
+
+    many, one = code.lanes, code.target.width // SIZE["float"]
+    blocks, whole = (code.let(f"and i64 %n, {-n}") for n in (many, one))
+    total = _in_lanes(code.folds(0, blocks, many, alone, [code.constant(0.0)])[0], one, operator.add)
+    total = code.folds(blocks, whole, one, alone, [total])[0]
+    there = code.first_lanes(code.let(f"sub i64 %n, {whole}"))
+    return code.total(unless(there, total, lambda: where(there, body(whole, [total], there)[0], total)))
 
 
-def _times(a: Vec, power: Vec, product: Vec, least: Vec) -> list[Vec]:
-    """2^power * product, times a; the least of all factors."""
-    more, product = (product * a).around_one()
-    return [power + more, product, least.at_most(a)]
+def _in_lanes(a: Vec, lanes: int, together: Callable[[Vec, Vec], Vec]) -> Vec:
+    """The halves of a vector put together, and theirs, down to so many lanes, which the code then has."""
+    code = a.code
+    while code.lanes > lanes:
+        halves = code.split(a, code.lanes // 2)
+        code.lanes //= 2
+        a = together(*(code.vec(half.split()[-1], a.element) for half in halves))
+    return a
 
 
-def _log_of_product(power: Vec, product: Vec, least: Vec) -> Vec:
-    """The sum of the factors' logarithms; nan where one has none."""
-    return where(least < 0.0, math.nan, power.fma(math.log(2), simd_formulas.log(product)))
+def _log_of_product(
+    code: Code, tokens: Tokens, numbers: Callable[[str, Vec | None], list[Vec]], fast: bool
+) -> tuple[str, str]:
+    """The sum of the factors' logarithms, and where it is not that: the product overflows, or one has none.
+
+    The product is made in float64; with ``fast``, first that of two factors in float32.
+    """
+    code.lanes = lanes = code.target.width // SIZE["float"]
+
+    def factor(i: str, mask: Vec | None = None) -> Vec:
+        return _written(code, tokens, numbers(i, mask), fast)[0]
+
+    def times(totals: list[Vec], *factors: Vec) -> list[Vec]:
+        product, signs = totals
+        for a in factors:
+            signs = signs | a.bits()
+        if fast:
+            factors = tuple(map(operator.mul, factors[::2], factors[1::2])) or factors
+        for a in factors:
+            product = product * a.widen()
+        return [product, signs]
+
+    def block(i: str, totals: list[Vec]) -> list[Vec]:
+        places = [i, *(code.let(f"add i64 {i}, {k * lanes}") for k in range(1, MOST))]
+        return times(totals, *map(factor, places))
+
+    totals = [code.constant(1.0, "double"), code.constant(0, "i32")]
+    blocks, whole = (code.let(f"and i64 %n, {-n}") for n in (MOST * lanes, lanes))
+    totals = code.folds(0, blocks, MOST * lanes, block, totals)
+    product, signs = code.folds(blocks, whole, lanes, lambda i, totals: times(totals, factor(i)), totals)
+    there = code.first_lanes(code.let(f"sub i64 %n, {whole}"))
+
+    def rest() -> tuple[Vec, Vec]:
+        more, more_signs = times([product, signs], factor(whole, there))
+        return where(there, more, product), where(there, more_signs, signs)
+
+    product, signs = unless_both(there, (product, signs), rest)
+    unsure = ~((product > SMALL) & (product < math.inf)) | (signs < 0)
+    power, product = product.around_one()
+    every = code.total(power)
+    product = _in_lanes(product, code.target.width // SIZE["double"], operator.mul)
+    log = code.total(simd_formulas.log(product))
+    code.lanes = lanes
+    powers = code.let(f"fmul double {every}, {literal(math.log(2), 'double')}")
+    return code.let(f"fadd double {powers}, {log}"), code.any_lane(unsure)
 
 
-def _added(tokens: Tokens) -> Callable[..., Vec] | None:
+def _written(code: Code, tokens: Tokens, numbers: list[Vec], fast: bool) -> tuple[Vec, Sums[Vec]]:
+    """What tokens come to, and the products in it."""
+    double = numbers[0].double
+
+    def one(row: ops.Operator, operands: list[Vec]) -> Vec:
+        if row.code == ops.SQRT and not double:
+            return simd_formulas.sqrt_of_reciprocal(*operands)
+        return ((row.simd_fast if fast else None) or row.simd)(*operands)
+
+    sums: Sums[Vec] = Sums(one, Vec.fma, operator.neg, lambda a: a.name)
+    applied = sums.applied if fast and code.target.fma and not double else one
+
+    def power(row: ops.Operator, base: Vec, exponent: float) -> Vec | None:
+        made = power_of(base.abs() if row.code == ops.POWABS else base, exponent, applied)
+        if made is None or fast or exponent.is_integer() or row.code == ops.POWABS or not double:
+            return made
+        return where(base == -math.inf, math.inf, made)  # whose root is nan: of float32 it is made again
+
+    def number(value: float) -> Vec:
+        return code.constant(value, numbers[0].element)
+
+    return written(tokens, numbers, number, applied, known=_known, power=power), sums
+
+
+def _added(tokens: Tokens, fast: bool) -> Callable[..., Vec] | None:
     """What adds the loss to a sum, of one operand, for less than the loss and an addition."""
     row = defined.row(int(tokens[1][-1])) if tokens[0][-1] == OPERATOR else None
     formula = simd_formulas.logcosh
-    return formula if isinstance(row, defined.Definition) and _formula_of(row) is formula else None
+    is_that = isinstance(row, defined.Definition) and _formula_of(row) is formula
+    return functools.partial(formula, fast=fast) if is_that else None
 
 
 def _known(definition: defined.Definition, operands: list[Vec]) -> Vec | None:

@@ -117,11 +117,15 @@ def _times_plus(a: Vec, b: Vec, c: Vec) -> Vec:
 
 
 def in_whole_vectors(
-    code: Code, body: Callable[[str, list[Vec], Vec | None], list[Vec]], totals: list[Vec]
-) -> list[Vec]:
-    """totals = body(i, totals, mask) over n points; the mask is None but for the last points."""
+    code: Code, body: Callable[[str, list[Vec], Vec | None], list[Vec]], totals: list[Vec],
+    last: Callable[[list[Vec]], Vec] | None = None,
+) -> list[Vec]:  # fmt: skip
+    """totals = body(i, totals, mask) over n points; the mask is None but for the last points.
+
+    ``last(totals)``: where a lane of it is set, no more whole vectors follow.
+    """
     whole = code.let(f"and i64 %n, {-code.lanes}")
-    totals = code.folds(0, whole, code.lanes, lambda i, sums: body(i, sums, None), totals)
+    totals = code.folds(0, whole, code.lanes, lambda i, sums: body(i, sums, None), totals, last)
     rest = code.first_lanes(code.let(f"sub i64 %n, {whole}"))
     return [where(rest, new, old) for new, old in zip(body(whole, totals, rest), totals, strict=True)]
 
@@ -148,13 +152,19 @@ def _plain_sum(target: Target, real: str, kind: int) -> Code:
     return code
 
 
-def sure_or_again(code: Code, total: str, make_again: Callable[[], str]) -> None:
-    """Go on with a sum of float32 numbers; where it overflows or may have underflown return ``make_again``'s."""
+def sure_or_again(code: Code, total: str, make_again: Callable[[], str], unsure: str | None = None) -> None:
+    """Go on with a sum of float32 numbers; where it overflows or may have underflown return ``make_again``'s.
+
+    ``unsure``: an i1, where that is to be returned as well.
+    """
     again, done = code.fresh("again"), code.fresh("done")
     size = code.call("double", "llvm.fabs.f64", f"double {total}")
     enough = code.let(f"fcmp oge double {size}, {literal(1e-30, 'double')}")
     finite = code.let(f"fcmp olt double {size}, {literal(math.inf, 'double')}")
-    code.line(f"br i1 {code.let(f'and i1 {enough}, {finite}')}, label %{done}, label %{again}")
+    sure = code.let(f"and i1 {enough}, {finite}")
+    if unsure is not None:
+        sure = code.let(f"and i1 {sure}, {code.let(f'xor i1 {unsure}, true')}")
+    code.line(f"br i1 {sure}, label %{done}, label %{again}")
     code.label(again)
     code.line(f"ret double {make_again()}")
     code.label(done)

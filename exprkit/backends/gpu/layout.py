@@ -121,7 +121,7 @@ _ARGUMENTS: Rows = (
     ("const T *", "data", "as the user gave it, two strides"),
     ("const int *", "column_code column_var column_low", "(n_columns)"),
     ("T *", "columns", "(n_columns, pitch)"),
-    ("const T *", "target weights", "(n_points); of TEXT all that it reads, (TARGETS, n_points)"),
+    ("const T *", "target weights beside", "(n_points); of TEXT the first, the last if WEIGHTED, the others"),
     ("const Chunk *", "chunks", "(n_partitions, n_chunks); those without items are the last of a partition"),
     ("T *", "out", "(items, n_points)"),
     ("unsigned short *", "rounded", "(n_items) numbers of ``out`` in 16 bits"),

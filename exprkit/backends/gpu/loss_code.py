@@ -1,4 +1,4 @@
-"""CUDA C of losses given as text: a function of the expression's value and the loss's columns at one point.
+"""CUDA C of losses given as text: a function that adds the loss at one point to a sum.
 
 In: a loss's tokens over f and columns.  Out: the function's text, which ``opcodes.source`` puts into the interpreter's
 kernel; None where an operator has no CUDA text.
@@ -8,11 +8,15 @@ kernel; None where an operator has no CUDA text.
     >>> f_minus_y = np.array([1, 1, 3], np.uint8), np.array([0, 1, 2], np.uint64)  # f y -
     >>> print(loss_code.function(f_minus_y, "ieee"))
     constexpr int AT_ONCE = VECTORS;
-    INLINE T text_loss(T f, const T (&read)[TARGETS])
+    template <bool FIRST> INLINE T add_text_loss(T total, T f, const T (&read)[TARGETS])
     {
         const T v1 = [](T a, T b) -> T { return a - b; }(f, read[0]);
-        return v1;
+        if (FIRST || WEIGHTED) return WEIGHTED ? fma(read[TARGETS - 1], v1, total) : v1;
+        const T v3 = [](T a, T b) -> T { return a + b; }(total, v1);
+        return v3;
     }
+
+With operators "fast" a product, and a logarithm as one, is added to something in one step, which rounds once.
 
 Every operator is the table's formula, and a user's that is a formula is written out: nothing of the user's own text
 comes into a kernel but what ``exprkit.operator`` was given as ``cuda=``.
@@ -20,12 +24,13 @@ comes into a kernel but what ``exprkit.operator`` was given as ``cuda=``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.loss_tokens import Tokens, power_of, rows_in, written
+from exprkit.backends.loss_tokens import Sums, Tokens, power_of, rows_in, written
 from exprkit.operators import ops
 from exprkit.text.tokens import VARIABLE
 
@@ -49,10 +54,18 @@ def function(tokens: Tokens, operators: str) -> str | None:
     n_columns = int(values[kinds == VARIABLE].max(initial=0))
     lines: list[str] = []
 
-    def applied(row: ops.Operator, operands: list[str]) -> str:
-        name = f"v{len(lines) + 1}"
-        lines.append(f"const T {name} = {call(row, operators, operands)};")
-        return name
+    def line(text: str) -> str:
+        lines.append(f"const T v{len(lines) + 1} = {text};")
+        return f"v{len(lines)}"
+
+    def one(row: ops.Operator, operands: list[str]) -> str:
+        return line(call(row, operators, operands))
+
+    def fma(a: str, b: str, c: str) -> str:
+        return line(f"fma({a}, {b}, {c})")
+
+    sums = Sums(one, fma, lambda a: f"-{a}", str, number(math.log(2)))
+    applied = sums.applied if operators == "fast" else one
 
     def power(row: ops.Operator, base: str, exponent: float) -> str | None:
         if operators != "fast" or exponent.is_integer():
@@ -61,9 +74,11 @@ def function(tokens: Tokens, operators: str) -> str | None:
 
     names = ["f", *(f"read[{k}]" for k in range(n_columns))]
     result = written(tokens, names, number, applied, whole_powers=operators == "fast", power=power)
+    lines.append(f"if (FIRST || WEIGHTED) return WEIGHTED ? fma(read[TARGETS - 1], {result}, total) : {result};")
+    total = sums.added("total", result)
     at_once = ONE if any(opcodes.is_long(row, operators) for row in used) else WHOLE
-    body = "\n".join(f"    {line}" for line in (*lines, f"return {result};"))
-    head = "INLINE T text_loss(T f, const T (&read)[TARGETS])"
+    body = "\n".join(f"    {line}" for line in (*lines, f"return {total};"))
+    head = "template <bool FIRST> INLINE T add_text_loss(T total, T f, const T (&read)[TARGETS])"
     return f"constexpr int AT_ONCE = {at_once};\n{head}\n{{\n{body}\n}}"
 
 

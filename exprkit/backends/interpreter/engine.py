@@ -34,7 +34,7 @@ from exprkit.backends.gpu import loss_code, nvrtc, opcodes
 from exprkit.backends.gpu.device import MOST_LOCKED, fetched
 from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
-from exprkit.backends.gpu.launch import REAL, Columns, ScheduledLaunch, address, plan_on
+from exprkit.backends.gpu.launch import REAL, Columns, ScheduledLaunch, address, addressed, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter import batches, dual_opcodes
@@ -270,8 +270,9 @@ class Engine(DeviceEngine, contract.Differentiable):
         the device the sums.
         """
         with self._needing_sums:
-            target, w = self._on_device("y", y), self._on_device("weights", weights)
-            return self._added(params, target, w, {"TASK": TASKS[kind], "WEIGHTED": int(w is not None)}, counts, out)
+            goal = {"target": self._on_device("y", y), "weights": self._on_device("weights", weights)}
+            macros = {"TASK": TASKS[kind], "WEIGHTED": int(weights is not None)}
+            return self._added(params, goal, macros, counts, out)
 
     def text_sums(
         self, params: Any, loss: loss_code.Tokens, columns: np.ndarray, counted: bool,
@@ -289,12 +290,9 @@ class Engine(DeviceEngine, contract.Differentiable):
         with self._needing_sums:
             if self._text_loss is None or self._text_loss.columns is not columns:
                 self._text_loss = TextLoss.of(self.device, self.settings, self.dtype, loss, columns, counted)
-            _, numbers, macros = self._text_loss
-            if macros is None:
+            if self._text_loss.macros is None:
                 return None
-            for k, array in (there or {}).items():
-                numbers[k] = array.reshape(-1)
-            return self._added(params, numbers, None, macros, out=out)
+            return self._added(params, self._text_loss.read(there or {}), self._text_loss.macros, out=out)
 
     @property
     def _smallest(self) -> LaunchShape:
@@ -302,11 +300,12 @@ class Engine(DeviceEngine, contract.Differentiable):
         return LaunchShape(1, BLOCKS[0] if self.device.lanes > 1 else 1, False, self.device.lanes, self.dtype.itemsize)
 
     def _added(
-        self, params: Any, target: Any, w: Any, macros: dict[str, Any], counts: Any = None, out: Any = None
+        self, params: Any, goal: dict[str, Any], macros: dict[str, Any], counts: Any = None, out: Any = None
     ) -> Any:
-        """The sums that the kernel of these macros makes."""
+        """The sums that the kernel of these macros makes; ``goal``: what it compares with, by its arguments' names."""
+        at = addressed(goal, self.device)
         key = () if counts is not None else self._key_of_step(params, macros, out)
-        if key in self._ready and (known := self._sums_of_step(key, params, target, w, out)) is not None:
+        if key in self._ready and (known := self._sums_of_step(key, params, at, out)) is not None:
             return known
         counted = None if counts is None else self.device.xp.zeros(counts.shape, np.uint64)
         macros = {**macros, "COUNTED": int(counts is not None)}
@@ -315,7 +314,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             for sets in self._passes(params, self._sets_at_once()):
                 count = None if counted is None else counted[sets].reshape(-1, 2)
                 place = sums if sets.stop - sets.start == len(params) else sums[sets]  # views of CuPy take time
-                self._add_up(place, target, w, macros, count)
+                self._add_up(place, at, macros, count)
 
         once = self.reduction != "atomic" and self.n_points <= SPAN and len(params) <= self._sets_at_once()
         sums = self._sums(params, add_up, out if once else None)
@@ -347,28 +346,27 @@ class Engine(DeviceEngine, contract.Differentiable):
         key = self._key_of_step(params, {"TASK": TASKS[kind], "WEIGHTED": int(weights is not None)}, out)
         if key not in self._ready or len(self._invalid):
             return None
-        places = self._on_device("y", y), self._on_device("weights", weights)
-        return RepeatedSums(self._ready[key], self.device, *places, key[1], self._epoch)
+        goal = {"target": self._on_device("y", y), "weights": self._on_device("weights", weights)}
+        return RepeatedSums(self._ready[key], self.device, goal, key[1], self._epoch)
 
-    def _sums_of_step(self, key: tuple[Any, ...], params: Any, target: Any, w: Any, out: Any) -> Any | None:
+    def _sums_of_step(self, key: tuple[Any, ...], params: Any, goal: dict[str, int | float], out: Any) -> Any | None:
         """The sums of a loss that was asked for before; None where its launches are no longer good."""
         step: LossStep = self._ready[key]
         if not step.is_ready():
             self._forget()
             return None
-        again = RepeatedSums(step, self.device, target, w, key[1], self._epoch)
+        again = RepeatedSums(step, self.device, goal, key[1], self._epoch)
         sums = again(params, out, params.shape[:2])
         return self._marked(sums.reshape(params.shape[:2])) if sums is not None and len(self._invalid) else sums
 
-    def _add_up(self, sums: Any, target: Any, weights: Any, macros: dict[str, Any], count: Any) -> None:
+    def _add_up(self, sums: Any, goal: dict[str, int | float], macros: dict[str, Any], count: Any) -> None:
         """The sums of all items of this pass."""
         if count is not None:
             count[...] = 0
         if self.reduction == "atomic":
             sums[...] = 0
-        addresses = [address(array, self.device) for array in (target, weights, sums, count)]
         for span in self._spans(sums.size, macros):
-            span(*addresses)
+            span(goal, address(sums, self.device), address(count, self.device))
 
     def _spans(self, n_items: int, macros: dict[str, Any]) -> list[SpanSums]:
         """What adds up all items of a pass; kept, unless the partial sums are large."""

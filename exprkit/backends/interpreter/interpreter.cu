@@ -190,7 +190,10 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) interpret(const 
         Record next = fetch(args, chunk.instruction + lane);
         if (n_targets > 0) load_values(args, targets, args.target, start);
         if (n_targets > 1 && TASK != TEXT) load_values(args, targets + TILE_BYTES, args.weights, start);
-        for (int c = 1; TASK == TEXT && c < n_targets; ++c) load_values(args, targets + c * TILE_BYTES, args.target + c * args.n_points, start);
+        for (int c = 1; TASK == TEXT && c < n_targets; ++c) {
+            const T *values = WEIGHTED && c == n_targets - 1 ? args.weights : args.beside + (c - 1) * args.n_points;
+            load_values(args, targets + c * TILE_BYTES, values, start);
+        }
         end_copies<0>();
         __syncthreads();
         frame.columns = args.columns + start - MARGIN * WIDTH;

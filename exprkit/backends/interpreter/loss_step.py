@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu import loss_code, opcodes
-from exprkit.backends.gpu.launch import Immediates, Launch, ScheduledLaunch, address, field_address
+from exprkit.backends.gpu.launch import Immediates, Launch, ScheduledLaunch, addressed, field_address, put
 from exprkit.backends.precision import Precision
 from exprkit.runtime.calls import Sequence
 from exprkit.runtime.device_memory import LockedRoom
@@ -38,11 +38,11 @@ class SpanSums(NamedTuple):
     add: Launch | None  # None: ``run`` does it
     first: int
 
-    def __call__(self, target: int, weights: int, sums: int, nonfinite: int) -> None:
+    def __call__(self, goal: dict[str, int | float], sums: int, nonfinite: int) -> None:
         """Start them; arrays by their addresses."""
         if nonfinite:
             nonfinite += 16 * self.first
-        self.run(target=target, weights=weights, sums=sums + 8 * self.first, nonfinite=nonfinite)
+        self.run(**goal, sums=sums + 8 * self.first, nonfinite=nonfinite)
         if self.add is not None:
             self.add(sums=sums + 8 * self.first)
 
@@ -98,18 +98,17 @@ class LossStep:
         except self._immediates.device.out_of_memory:
             return False
 
-    def from_host(self, params: np.ndarray, target: int, weights: int) -> np.ndarray:
-        """The sums of parameters of the host's, when they are there; target and weights by their addresses."""
+    def from_host(self, params: np.ndarray, goal: dict[str, int | float]) -> np.ndarray:
+        """The sums of parameters of the host's, when they are there; what they are compared with by its addresses."""
         np.copyto(self._params, params)
-        self.queue(self._places[0], target, weights, self._places[1])
+        self.queue(self._places[0], goal, self._places[1])
         return self._sums.copy()
 
-    def queue(self, params: int, target: int, weights: int, sums: int) -> None:
+    def queue(self, params: int, goal: dict[str, int | float], sums: int) -> None:
         """Start making the sums; all by their addresses on the device, or parameters by that of page-locked memory."""
         calls = self._again if self._run.is_present() else self._renewed()
         self._make.arguments.params = params
-        arguments = self._run.arguments
-        arguments.target, arguments.weights = target, weights
+        put(self._run.arguments, goal)
         self._summing.arguments.sums = sums
         if self._hand:
             self._ticket += 1
@@ -132,20 +131,19 @@ class RepeatedSums:
     step : LossStep
         That the engine keeps, and lets go where memory is short.
     device : CudaDevice
-    target, weights : arrays on the device, weights perhaps None
+    goal : dict
+        What it compares with, by its arguments' names: arrays on the device, or None.
     from_host : bool
         Whether parameters are the host's, and sums for it.
     epoch : list of bool
         The engine's; False as soon as populations are of other sizes.
     """
 
-    __slots__ = ("_device", "_epoch", "_from_host", "_keep", "_places", "_step")
+    __slots__ = ("_device", "_epoch", "_from_host", "_goal", "_keep", "_step")
 
-    def __init__(
-        self, step: LossStep, device: Any, target: Any, weights: Any, from_host: bool, epoch: list[bool]
-    ) -> None:
+    def __init__(self, step: LossStep, device: Any, goal: dict[str, Any], from_host: bool, epoch: list[bool]) -> None:
         self._step, self._device, self._from_host, self._epoch = weakref.ref(step), device, from_host, epoch
-        self._places, self._keep = (address(target, device), address(weights, device)), (target, weights)
+        self._goal, self._keep = addressed(goal, device), goal
 
     def __call__(self, params: Any, out: Any, shape: tuple[int, ...]) -> Any | None:
         """The sums in a shape, into ``out`` on the device or new memory; None: they have to be asked for anew."""
@@ -153,12 +151,12 @@ class RepeatedSums:
         if step is None or not (self._epoch[0] and step.is_ready()):
             return None
         if self._from_host:
-            return step.from_host(params, *self._places).reshape(shape)
+            return step.from_host(params, self._goal).reshape(shape)
         try:
             sums = self._device.xp.empty(shape, np.float64) if out is None else out
         except self._device.out_of_memory:  # the engine has words for that
             return None
-        step.queue(self._device.pointer(params), *self._places, self._device.pointer(sums))
+        step.queue(self._device.pointer(params), self._goal, self._device.pointer(sums))
         return sums
 
 
@@ -168,6 +166,7 @@ class TextLoss(NamedTuple):
     columns: np.ndarray  # what it reads beside f, as it was asked for
     numbers: Any  # the same on the device
     macros: dict[str, Any] | None  # of its kernel; None: there can be none
+    goal: dict[str, int | float]  # the kernel's arguments that are columns, by their addresses
 
     @classmethod
     def of(
@@ -177,9 +176,27 @@ class TextLoss(NamedTuple):
         """With its columns on the device; the last says how much a point counts if it is ``counted``."""
         function = loss_code.function(loss, settings.operators)
         if function is None:
-            return cls(columns, None, None)
+            return cls(columns, None, None, {})
         with np.errstate(over="ignore"):
             numbers = device.xp.asarray(columns.astype(dtype))
         text = opcodes.source(settings.operators, function)
         macros = {"TASK": "TEXT", "WEIGHTED": int(counted), "TARGETS": len(columns), "text": text}
-        return cls(columns, numbers, macros)
+        several = len(columns) > 1
+        goal = {"target": numbers[0], "beside": numbers[1] if several else None}
+        if counted and several:
+            goal["weights"] = numbers[-1]
+        return cls(columns, numbers, macros, addressed(goal, device))
+
+    def read(self, there: dict[int, Any]) -> dict[str, Any]:
+        """The arguments; columns that are what arrays of the device hold now (``there``) are read in these.
+
+        Those that lie between the first and the last, and numbers of another type, are copied.
+        """
+        goal: dict[str, Any] = self.goal
+        for k, array in there.items():
+            name = "target" if k == 0 else "weights" if k == len(self.columns) - 1 and "weights" in goal else ""
+            if name and array.dtype == self.numbers.dtype and array.flags.c_contiguous:
+                goal = goal | {name: array}
+            else:
+                self.numbers[k] = array.reshape(-1)
+        return goal

@@ -98,7 +98,7 @@ template <bool WHOLE> INLINE void measure(const T (&acc)[POINTS], T (&sum)[VECTO
     }
 }
 
-// What a loss of the user's own is at a point, of the expression and the numbers there; how many vectors at once.
+// A loss of the user's own, added up: of the expression and the numbers at a point; how many vectors at once.
 //{loss}
 
 #ifdef HAS_LOSS
@@ -116,9 +116,8 @@ template <bool WHOLE> INLINE void measure_text(T (&acc)[POINTS], T (&sum)[VECTOR
             T here[TARGETS];
 #pragma unroll
             for (int c = 0; c < TARGETS; ++c) here[c] = read[c].at[k];
-            const T w = WEIGHTED ? here[TARGETS - 1] : T(1), loss = text_loss(acc[k], here);
-            const bool counts = WEIGHTED ? w != T(0) : WHOLE || j * SEGMENT + lane * WIDTH + k < sink.left;
-            const T more = WEIGHTED ? fma(w, loss, total) : k == 0 ? loss : total + loss;
+            const bool counts = WEIGHTED ? here[TARGETS - 1] != T(0) : WHOLE || j * SEGMENT + lane * WIDTH + k < sink.left;
+            const T more = k == 0 ? add_text_loss<true>(total, acc[k], here) : add_text_loss<false>(total, acc[k], here);
             total = counts ? more : total;
             done[k] = acc[k];
         }

@@ -8,22 +8,24 @@ an operator has no PTX.
     >>> from exprkit.backends.transpiler.operator_ptx import Bodies, Body
     >>> f_minus_y = np.array([1, 1, 3], np.uint8), np.array([0, 1, 2], np.uint64)  # f y -
     >>> bodies = Bodies({2: Body("sub.rn.f32 {y}, {a}, {b};", 1)}, {}, "f32")
-    >>> print(loss_ptx.loss_code(f_minus_y, bodies, 1, False, whole_powers=False).text)
+    >>> print(loss_ptx.loss_code(f_minus_y, bodies, 1, False, fast=False).text)
     sub.rn.f32 %l0, <f>, <0>;
     mov.b32 %e, %l0;
     <BLANKLINE>
 
-Every operator is what it is within expressions, so that a loss has the bits of an expression with the loss around it.
+Every operator is what it is within expressions, so that a loss has the bits of an expression with the loss around it;
+but with operators "fast" a product, and a logarithm as one, is added to something in one step.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.backends.loss_tokens import Tokens, rows_in, written
+from exprkit.backends.loss_tokens import Sums, Tokens, rows_in, written
 from exprkit.backends.transpiler.operator_ptx import Bodies
 from exprkit.operators import ops
 
@@ -35,9 +37,10 @@ class LossCode(NamedTuple):
     codes: tuple[int, ...]  # the operators in it
     n_columns: int  # that it reads, without weights
     n_registers: int  # %l
+    factors: tuple[str, str] | None = None  # of what is written, where it may be added to a sum in one step
 
 
-def loss_code(tokens: Tokens, bodies: Bodies, n_columns: int, counted: bool, whole_powers: bool) -> LossCode | None:
+def loss_code(tokens: Tokens, bodies: Bodies, n_columns: int, counted: bool, fast: bool) -> LossCode | None:
     """The loss as a template.
 
     Parameters
@@ -48,8 +51,8 @@ def loss_code(tokens: Tokens, bodies: Bodies, n_columns: int, counted: bool, who
         Of the precision and type of the expressions.
     n_columns : int
         Of the data that it reads; the last says how much a point counts if it is ``counted``.
-    whole_powers : bool
-        Whether powers by whole numbers are an operator of their own.
+    fast : bool
+        Whether powers by whole numbers are an operator of their own, and products are added in one step.
     """
     codes: list[int] = []
     lines: list[str] = []
@@ -66,12 +69,20 @@ def loss_code(tokens: Tokens, bodies: Bodies, n_columns: int, counted: bool, who
             bits = real(value).tobytes()[::-1].hex().upper()
         return register(f"\tmov.{bodies.real} {{y}}, 0{'f' if bodies.real == 'f32' else 'd'}{bits};\n")
 
-    def applied(row: ops.Operator, operands: list[str]) -> str:
+    def one(row: ops.Operator, operands: list[str]) -> str:
         codes.append(row.code)
         places = {**dict(zip(row.letters, operands, strict=True)), "n": f"{{n}}_{len(lines)}"}
         return register(re.sub(r"\{(a_low|[abn])\}", lambda place: places[place[1]], bodies.of[row.code].text))
 
+    def fma(a: str, b: str, c: str) -> str:
+        return register(f"\tfma.rn.{bodies.real} {{y}}, {a}, {b}, {c};\n")
+
+    def negative(a: str) -> str:
+        return register(f"\tneg.{bodies.real} {{y}}, {a};\n")
+
+    sums = Sums(one, fma, negative, str, number(math.log(2)) if fast else None)
+    applied = sums.applied if fast else one
     n_read = n_columns - counted
-    result = written(tokens, ["<f>", *(f"<{k}>" for k in range(n_read))], number, applied, whole_powers)
+    result = written(tokens, ["<f>", *(f"<{k}>" for k in range(n_read))], number, applied, whole_powers=fast)
     text = "".join(lines) + f"\tmov.b{bodies.real[1:]} %e, {result};\n"
-    return LossCode(text, tuple(codes), n_read, len(lines))
+    return LossCode(text, tuple(codes), n_read, len(lines), sums.factors(result))

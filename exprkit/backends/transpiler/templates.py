@@ -478,7 +478,12 @@ def _beside(kind: Kind, c: int) -> str:
 def _error(kind: Kind, k: int) -> str:
     """Add the error of a vector's point k to a structure's sum."""
     real, total = kind.real, "%s{1}"
-    text = f"\tsub.rn.{real} %e, %v{{0+{k}}}, %y{k};\n" if kind.loss is None else _loss(kind, kind.loss, k)
+    text = f"\tsub.rn.{real} %e, %v{{0+{k}}}, %y{k};\n" if kind.loss is None else _loss(kind, kind.loss.text, k)
+    if kind.loss is not None and kind.loss.factors is not None and not kind.weighted:
+        a, b = (_loss(kind, factor, k) for factor in kind.loss.factors)
+        if not (kind.masked and k):
+            return text + f"\tfma.rn.{real} {total}, {a}, {b}, {total};\n"
+        return text + f"\tfma.rn.{real} %e, {a}, {b}, {total};\n\tselp.{real} {total}, %e, {total}, %on{k};\n"
     if kind.weighted or (kind.masked and k):
         text += f"\tselp.{real} %e, %e, {kind.zero}, %on{k};\n"
     if kind.task in (ABSOLUTE, SUM):
@@ -491,10 +496,11 @@ def _error(kind: Kind, k: int) -> str:
     return text + f"\tfma.rn.{real} {total}, %e, %e, {total};\n"
 
 
-def _loss(kind: Kind, loss: LossCode, k: int) -> str:
-    """The loss at a vector's point k, into %e."""
-    text = loss.text.replace("<f>", f"%v{{0+{k}}}").replace("{n}", f"{{n}}_{k}")
-    for c in range(loss.n_columns):
+def _loss(kind: Kind, text: str, k: int) -> str:
+    """The text of a loss at a vector's point k."""
+    assert kind.loss is not None
+    text = text.replace("<f>", f"%v{{0+{k}}}").replace("{n}", f"{{n}}_{k}")
+    for c in range(kind.loss.n_columns):
         text = text.replace(f"<{c}>", f"%y{c * kind.points + k}")
     return text
 

@@ -1,0 +1,322 @@
+"""Numba functions as programs of the table's operators: what they compute, found by calling them with symbols.
+
+In: a function that Numba has compiled.  Out: a ``TracedFunction``, of which ``kernels`` makes vector code as of any
+operator; None where there is none: for a function that needs more than numbers' arithmetic, NumPy's and ``math``'s
+functions, and conditions, or whose results are not the trace's on the numbers of ``agrees``.
+
+    >>> import numba, numpy as np
+    >>> from exprkit.operators.traced import trace_of
+    >>> trace_of(numba.njit(lambda a: np.exp(a) + 1 if a < 0 else 2.0), 1).listing()
+    ['v1 = less(a, 0.0)', 'v2 = exp(a)', 'v3 = add(v2, 1.0)', 'v4 = v3 if v1 else 2.0']
+
+A condition is met one way and, in another call, the other way; both results are computed then, and one of them is
+chosen.  With precision="ieee" everything is computed in float64, as Numba does, else in the type of the data.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.operators import ops
+from exprkit.operators.simd_values import Vec, where
+
+MOST_LINES, MOST_CALLS = 500, 64  # of a trace, and of its function: one for each way through its conditions
+LETTERS = "abc"
+CHOICE = -1  # the code of "b if a else c"
+ORDINARY = 64  # numbers of each operand that a trace is tried with
+SPECIAL = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -1e-9, 1e-300, -1e-300, 1e300, -1e300, math.inf, -math.inf, math.nan)
+CLOSE = 1e-9
+
+
+class Line(NamedTuple):
+    """One operation; operands are numbers, or places: of the function's operands, then of lines."""
+
+    code: int
+    operands: tuple[int | float, ...]  # a place is an int
+
+
+class TracedFunction(NamedTuple):
+    """A function as operations one after the other."""
+
+    arity: int
+    lines: tuple[Line, ...]
+    result: int | float
+
+    def listing(self) -> list[str]:
+        """The operations as text."""
+        names = [*LETTERS[: self.arity], *(f"v{k + 1}" for k in range(len(self.lines)))]
+        words = []
+        for code, operands in self.lines:
+            given = [names[one] if isinstance(one, int) else repr(one) for one in operands]
+            name = "" if code == CHOICE else ops.BY_CODE[code].name
+            words.append("{1} if {0} else {2}".format(*given) if code == CHOICE else f"{name}({', '.join(given)})")
+        return [f"{name} = {word}" for name, word in zip(names[self.arity :], words, strict=True)]
+
+    def run(
+        self, operands: Sequence[Any], number: Callable[[float], Any],
+        applied: Callable[[ops.Operator, list[Any]], Any], choose: Callable[[Any, Any, Any], Any],
+    ) -> Any:  # fmt: skip
+        """What it comes to, where numbers, operators and choices are what these functions make of them."""
+        values = list(operands)
+
+        def value(place: int | float) -> Any:
+            return values[place] if isinstance(place, int) else number(place)
+
+        for code, places in self.lines:
+            given = [value(place) for place in places]
+            values.append(choose(*given) if code == CHOICE else applied(ops.BY_CODE[code], given))
+        return value(self.result)
+
+    def formula(self, fast: bool) -> Callable[..., Vec]:
+        """What ``simd_formulas`` has of an operator; of three operands the first two are a pair."""
+
+        def applied(row: ops.Operator, operands: list[Vec]) -> Vec:
+            return ((row.simd_fast if fast else None) or row.simd)(*operands)
+
+        def made(*given: Any) -> Vec:
+            operands: list[Vec] = [*given[0], *given[1:]] if isinstance(given[0], tuple) else list(given)
+            code, narrow = operands[0].code, not operands[0].double
+            if narrow and not fast:
+                operands = [a.widen() for a in operands]
+            element = operands[0].element
+            y = self.run(
+                operands, lambda value: code.constant(value, element), applied, lambda c, a, b: where(c != 0.0, a, b)
+            )
+            return y.narrow() if y.double and narrow else y
+
+        return made
+
+    def agrees(self, definition: Callable[..., np.ndarray], domain: Sequence[tuple[float, float]]) -> bool:
+        """Whether it gives what the function does, on ordinary numbers and on special ones that it takes."""
+        random = np.random.default_rng(0)
+        usual = [random.uniform(low, high, ORDINARY) for low, high in domain]
+        wide = [random.normal(size=ORDINARY) * 10.0 ** random.uniform(-6, 6, ORDINARY) for _ in domain]
+        special = [np.roll(SPECIAL, k * 5) for k in range(self.arity)]
+        groups = [usual, *([a[k : k + 1] for a in group] for group in (wide, special) for k in range(len(group[0])))]
+        for operands in groups:
+            with np.errstate(all="ignore"):
+                try:
+                    expected = definition(*operands)
+                except Exception:  # as for a division by zero
+                    if operands is usual:
+                        return False
+                    continue
+                found = self.run(operands, float, lambda row, given: row.numpy(*given), _chosen)
+                if not np.allclose(found, expected, rtol=CLOSE, atol=1e-300, equal_nan=True):
+                    return False
+        return True
+
+
+def _chosen(condition: np.ndarray, a: Any, b: Any) -> np.ndarray:
+    return np.where(np.not_equal(condition, 0.0), a, b)
+
+
+def trace_of(function: Any, arity: int) -> TracedFunction | None:
+    """The trace of a function of Numba's; None where it can't be made."""
+    recorder = _Recorder(arity)
+    try:
+        return recorder.trace(_plain(function, {}))
+    except Exception:  # the function may do anything
+        return None
+
+
+# ── symbols ──────────────────────────────────────────────────────────────────────────
+
+
+class _NotTraceable(Exception):
+    """The function does what no trace does."""
+
+
+class _Recorder:
+    """What the calls of a function did so far; what is done again is done once."""
+
+    def __init__(self, arity: int) -> None:
+        self._arity, self._lines = arity, {}  # type: tuple[int, dict[Line, int]]
+        self._decisions: list[bool] = []
+        self._asked: list[int] = []  # the places of conditions of this call
+        self._n_calls = 0
+
+    def trace(self, function: Callable[..., Any]) -> TracedFunction:
+        result = self._explored(function, [])
+        return TracedFunction(self._arity, tuple(self._lines), result)
+
+    def _explored(self, function: Callable[..., Any], decisions: list[bool]) -> int | float:
+        """What it comes to behind these decisions: the conditions asked for after those go both ways."""
+        self._n_calls += 1
+        if self._n_calls > MOST_CALLS:
+            raise _NotTraceable
+        self._decisions, self._asked = decisions, []
+        result = self.place(function(*(_Symbol(self, k) for k in range(self._arity))))
+        asked = self._asked
+        for k in range(len(asked) - 1, len(decisions) - 1, -1):
+            way = [*decisions, *[True] * (k - len(decisions))]
+            result = self.add(CHOICE, asked[k], result, self._explored(function, [*way, False]))
+        return result
+
+    def decide(self, place: int) -> bool:
+        """Which way a condition goes."""
+        k = len(self._asked)
+        if k >= MOST_CALLS:
+            raise _NotTraceable
+        self._asked.append(place)
+        return self._decisions[k] if k < len(self._decisions) else True
+
+    def place(self, value: Any) -> int | float:
+        """The place of a symbol, or a number."""
+        if isinstance(value, _Symbol):
+            return value.place
+        if isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating):
+            return float(value)
+        raise _NotTraceable
+
+    def add(self, code: int, *operands: int | float) -> int:
+        line = Line(code, operands)
+        if len(self._lines) >= MOST_LINES:
+            raise _NotTraceable
+        return self._lines.setdefault(line, self._arity + len(self._lines))
+
+    def applied(self, row: ops.Operator, *operands: Any) -> _Symbol:
+        """An operator of symbols and numbers."""
+        places = [self.place(one) for one in operands]
+        if len(places) == 2 and isinstance(places[1], float) and places[1] in row.rewrite.constant_b:
+            row, places = ops.BY_NAME[row.rewrite.constant_b[places[1]]], places[:1]
+        return _Symbol(self, self.add(row.code, *places))
+
+    def chosen(self, condition: Any, a: Any, b: Any) -> _Symbol:
+        return _Symbol(self, self.add(CHOICE, *map(self.place, (condition, a, b))))
+
+
+class _Symbol:
+    """Stands for a number; what is done with it is recorded."""
+
+    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("place", "recorder")
+
+    def __init__(self, recorder: _Recorder, place: int) -> None:
+        self.recorder, self.place = recorder, place
+
+    def __bool__(self) -> bool:
+        return self.recorder.decide(self.place)
+
+    def __pos__(self) -> _Symbol:
+        return self
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **more: Any) -> Any:
+        if method != "__call__" or more or ufunc not in _UFUNCS:
+            raise _NotTraceable
+        return _UFUNCS[ufunc](*operands)
+
+
+Function = Callable[..., Any]
+
+
+def _of_row(row: ops.Operator) -> Function:
+    """An operator on numbers, at least one of which is a symbol."""
+
+    def function(*operands: Any) -> _Symbol:
+        if len(operands) != row.arity:
+            raise _NotTraceable
+        (recorder, *_) = (one.recorder for one in operands if isinstance(one, _Symbol))
+        return recorder.applied(row, *operands)
+
+    return function
+
+
+def _reflected(function: Function) -> Function:
+    return lambda a, b: function(b, a)
+
+
+_greater, _less, _at_least, _at_most = (
+    _of_row(ops.BY_CODE[code]) for code in (ops.GREATER, ops.LESS, ops.GREATEREQUAL, ops.LESSEQUAL)
+)
+
+
+def _equal(a: Any, b: Any) -> _Symbol:
+    return _at_least(a, b) * _at_most(a, b)
+
+
+def _different(a: Any, b: Any) -> _Symbol:
+    made: Any = _equal(a, b)
+    return _less(made, 1.0)
+
+
+def _is_nan(a: _Symbol) -> _Symbol:
+    return _different(a, a)
+
+
+def _outer(is_outer: Function) -> Function:
+    """The larger or smaller of two, as NumPy has it: nan where one is."""
+
+    def function(a: Any, b: Any) -> _Symbol:
+        choice = is_outer(b, a).recorder.chosen
+        first: _Symbol = choice(is_outer(b, a), b, a)
+        return choice(_different(b, b), b, first) if isinstance(b, _Symbol) else first
+
+    return function
+
+
+_UFUNCS: dict[Any, Function] = {
+    **{row.numpy: _of_row(row) for row in ops.OPERATORS if isinstance(row.numpy, np.ufunc)},
+    np.maximum: _outer(_greater), np.minimum: _outer(_less), np.isnan: _is_nan, np.equal: _equal,
+    np.not_equal: _different, np.greater: _greater, np.less: _less, np.greater_equal: _at_least,
+    np.less_equal: _at_most, np.fabs: _of_row(ops.BY_CODE[ops.ABS]),
+}  # fmt: skip
+for _method, _row in ops.BY_METHOD.items():
+    setattr(_Symbol, _method, _of_row(_row))
+    if _row.arity == 2:
+        setattr(_Symbol, f"__r{_method[2:]}", _reflected(_of_row(_row)))
+for _method, _compare in zip(("gt", "lt", "ge", "le", "eq", "ne"),
+                             (_greater, _less, _at_least, _at_most, _equal, _different), strict=True):  # fmt: skip
+    setattr(_Symbol, f"__{_method}__", _compare)
+
+
+# ── the function, so that it takes them ──────────────────────────────────────────────
+
+
+class _Math:
+    """Stands for the module ``math``."""
+
+    def __getattr__(self, name: str) -> Any:
+        value, row = getattr(math, name), ops.BY_SPELLING.get(name)
+        if not callable(value):
+            return value
+        other = _UFUNCS.get(getattr(np, name, None)) if row is None else _of_row(row)
+
+        def function(*operands: Any) -> Any:
+            if not any(isinstance(one, _Symbol) for one in operands):
+                return value(*operands)
+            if other is None:
+                raise _NotTraceable
+            return other(*operands)
+
+        return function
+
+
+def _plain(function: Any, known: dict[int, Any]) -> Any:
+    """A function of Numba's as Python has it, with ``math`` and other functions of Numba's in it replaced."""
+    inner = getattr(function, "py_func", None) or getattr(getattr(function, "_dispatcher", None), "py_func", None)
+    if not isinstance(inner, types.FunctionType):
+        raise _NotTraceable
+    if id(inner) in known:
+        return known[id(inner)]
+    names = dict(inner.__globals__)
+    made = known[id(inner)] = types.FunctionType(inner.__code__, names, inner.__name__, inner.__defaults__, (
+        tuple(types.CellType(_replaced(cell.cell_contents, known)) for cell in inner.__closure__ or ())))  # fmt: skip
+    for name, value in inner.__globals__.items():
+        names[name] = _replaced(value, known)
+    return made
+
+
+def _replaced(value: Any, known: dict[int, Any]) -> Any:
+    if value is math:
+        return _Math()
+    if isinstance(value, types.BuiltinFunctionType) and value.__module__ == math.__name__:
+        return getattr(_Math(), value.__name__)
+    if type(value).__module__.startswith("numba.") and hasattr(value, "py_func"):
+        return _plain(value, known)
+    return value
