@@ -210,8 +210,7 @@ SEARCH_STEPS = [
 ]  # fmt: skip
 JOIN_STEPS = [
     (DevicePartners, "__init__", "sort"), (DevicePartners, "_values_on", "copied values"),
-    (DeviceLookup, "there", "other copies"), (DevicePartners, "of", "all forms"), (DeviceLookup, "partners", "look up"),
-    (DevicePartners, "_smallest", "sizes"),
+    (DeviceLookup, "there", "other copies"), (DevicePartners, "of", "a form"), (DeviceLookup, "partners", "look up"),
 ]  # fmt: skip
 
 
@@ -310,7 +309,7 @@ def search(table, counts, args, max_nodes):
         return ek.exhaustive_search(x[:, None], y, max_nodes=nodes, **how, **on(devices))
 
     for devices in counts:
-        for nodes in [max(max_nodes - 1, 3)] if first else [max_nodes, max_nodes - 1]:  # which loads all kernels
+        for nodes in [max(max_nodes - 1, 3)] * (1 if first else 2):  # which loads all kernels
             run(nodes, devices)
         seconds, found = timed(lambda: run(max_nodes, devices))  # noqa: B023
         columns = bits([found.params, *found.columns.values()])
@@ -355,9 +354,7 @@ def join(table, counts, args, most):
         table.add(f"join of {len(pool):,} functions, {len(forms)} forms", devices, seconds, found == first)
         if args.profile:
             with shared_by(workers.workers_of(devices, None)), Steps(JOIN_STEPS):
-                partners = DevicePartners(pool)
-                for form in forms:
-                    partners.of(y, form)
+                list(DevicePartners(pool).each(y, forms))
 
 
 # ── kernels, compiled before anything is timed ──
@@ -373,7 +370,7 @@ def compile_part(part, args, share):
         few = part == "fits 1"
         fits(quiet, [None], args, [pop[(pop.n_params < 2) == few] for pop in populations(n, 1)])
     elif part == "search":
-        search(quiet, [None], args, 4 if args.small else 10)
+        search(quiet, [None], args, 4 if args.small else max(args.nodes))
     elif part == "join":
         join(quiet, [None], args, 100_000)
     elif part == "rows":
@@ -384,7 +381,7 @@ def compile_all(args):
     """Each part by a process of its own; what one of them says is shown if it fails."""
     parts = [part for part in COMPILED_APART if part.split()[0] in args.only]
     shared = [sys.executable, __file__, "--out", str(args.out), "--backend", args.backend]
-    shared += ["--small"] * args.small
+    shared += ["--nodes", *map(str, args.nodes), *["--small"] * args.small]
     begin = time.perf_counter()
     running = {part: subprocess.Popen([*shared, "--compile", part], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                       text=True) for part in parts}  # fmt: skip
@@ -404,6 +401,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=230, help="after which nothing more is begun")
     parser.add_argument("--only", nargs="+", default=["losses", "fits", "search", "join", "costs", "rows"],
                         choices=["losses", "fits", "search", "join", "costs", "rows"])  # fmt: skip
+    parser.add_argument("--nodes", type=int, nargs="+", default=[10], help="of the searches")
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--compile", choices=COMPILED_APART, help="only this part's kernels; the script calls itself")
@@ -422,7 +420,7 @@ def main():
     parts = {
         "losses": lambda: losses(table, [None, *counts], args, pops),
         "fits": lambda: fits(table, [None, *counts], args, pops),
-        "search": lambda: search(table, [None, *counts], args, 4 if args.small else 10),
+        "search": lambda: [search(table, [None, *counts], args, 4 if args.small else n) for n in args.nodes],
         "join": lambda: join(table, [None, *counts], args, 30_000_000),
         "rows": lambda: rows(table, counts, args, [10_000_000 // share, 100_000_000 // share], 10_000 // share),
         "costs": lambda: costs(table, args.out),

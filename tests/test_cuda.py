@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from nvrtc_reports import registers_and_spills, report_of
 
 import exprkit as ek
+from exprkit.backends.device_programs import lowering
 from exprkit.backends.gpu import device, nvrtc, opcodes
+from exprkit.backends.interpreter import batches
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, BackendError, DataError
@@ -119,6 +121,18 @@ def test_kernels_compile_for_every_architecture_within_their_registers(root, arc
         assert then.items() <= now.items()
         # another release of NVRTC may need a few registers more
         assert now["registers"] <= registers + 8 and now["spilled"] <= spilled + 16, now
+
+
+@pytest.mark.parametrize("settings", [Precision(optimisation=0), Precision(max_registers=128)])
+def test_blocks_of_1024_threads_have_the_registers_whatever_the_settings(settings):
+    pytest.importorskip("cuda.core", reason="cuda-core is not installed: pip install '.[test]'")
+    real = {"REAL": "float", "LANES": 32}
+    report = report_of("sm_90", settings, opcodes.source("ieee"), SUPPORT=1, STACK=8, BLOCK=1024, **real)
+    assert registers_and_spills(report, "per_expression")[0] <= 65_536 // 1024
+    report = report_of("sm_90", lowering.COMPILED_AS, lowering.source(), **real)
+    assert registers_and_spills(report, "number_words")[0] <= 65_536 // 1024
+    report = report_of("sm_90", settings, batches.measure_source(), LANES=32)
+    assert registers_and_spills(report, "put_in_order")[0] <= 65_536 // 1024
 
 
 # ── on a GPU ─────────────────────────────────────────────────────────────────────────

@@ -21,6 +21,7 @@ from jupyter_client.manager import start_new_kernel
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
+from threadpoolctl import threadpool_info
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, BackendError, DataError, FileError, PopulationError
@@ -344,6 +345,18 @@ def test_a_function_sees_the_search_and_ends_it(busy):
     assert last.generation >= 2 and last.n_evals > 0 and last.seconds > 0 and last.stage.startswith("generation")
     assert last.complexity == sorted(last.complexity) and len(last.loss) == len(last.equation) == len(last.complexity)
     assert sum(map(len, last.short)) < sum(map(len, last.equation))
+
+
+def test_products_of_matrices_keep_to_one_thread(monkeypatch):
+    """Whose bits would depend on how many there are; what was set before is set again."""
+
+    def n_threads():
+        return max(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+
+    before, seen, grow = n_threads(), [], Discovery.grow
+    monkeypatch.setattr(Discovery, "grow", lambda search: seen.append(n_threads()) or grow(search))
+    regressor(niterations=1).fit(*table())
+    assert seen == [1] and n_threads() == before
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")

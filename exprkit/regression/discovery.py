@@ -50,6 +50,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
@@ -154,6 +155,10 @@ class Discovery:
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
+        with threadpool_limits(1, "blas"):  # products are small, and their bits are those of one thread
+            return self._run()
+
+    def _run(self) -> str:
         stages = [self.begin, self.join, self.group, self.join_three, self.curve, self.single, self.sum, self.nest,
                   self.join_more, self.sum_within, self.nest_more, self.regress, self.evolve]  # fmt: skip
         # a GPU has seconds' worth of pools that the host has not

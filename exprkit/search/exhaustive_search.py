@@ -27,12 +27,12 @@ chunks nor on the threads.
 
 from __future__ import annotations
 
-import contextvars
+import contextlib
 import dataclasses
 import functools
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -46,7 +46,8 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
 from exprkit.fitting.fit import FitProblem, FitResult, fit
 from exprkit.fitting.likelihood import FitGoal
-from exprkit.runtime import files, machine
+from exprkit.runtime import ahead, files, machine
+from exprkit.runtime.ahead import submit
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.search.best_fits import BestFits, best_fits, start_sizes
 from exprkit.search.distinct import Enumeration
@@ -58,6 +59,8 @@ from exprkit.search.shared_fits import SharedFits
 from exprkit.search.state_file import WHAT, StateFile
 from exprkit.text.tokens import VARIABLE
 
+FEW = 1000  # functions that are fitted anew at the end without other devices
+AHEAD = 2  # chunks that devices of this process fit at a time
 CHUNK = 1 << 13  # functions that are fitted at a time
 SAMPLE = 256  # random expressions, beside those of every number of parameters with every operator
 DESCRIBED = 1 << 10  # functions that are described at a time
@@ -380,31 +383,50 @@ class _Search:
                 raise Ended("the search has ended")
             shown.budget.check(self.bytes)
 
-        done, taken = 0, None
+        taken = None
         enumerating, describing = (ThreadPoolExecutor(1, f"exprkit {what}") for what in ("enumerate", "describe"))
         with enumerating, describing:
             try:
-                for size, functions, forms in self._enumerated(enumerating, check):
-                    self._ready.result()
-                    self.size = size
-                    shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
-                    begin, done = max(self._n_resumed - done, 0), done + len(functions)
-                    for first in range(begin, len(functions), self._chunk):
-                        some = slice(first, first + self._chunk)
-                        shown.budget.check(self.bytes)
-                        chunk = self._fit_chunk(size, functions[some], forms[some], shown.budget.check)
+                with contextlib.closing(self._fitted(self._chunks(enumerating, check, shown), shown)) as fitted:
+                    for chunk in fitted:
                         if taken is not None:
                             taken.result()
-                        taken = _submit(describing, self._take, chunk, shown, kept)
+                        taken = submit(describing, self._take, chunk, shown, kept)
             finally:
                 ended.set()
                 if taken is not None:
                     taken.result()
 
+    def _chunks(
+        self, enumerating: ThreadPoolExecutor, check: Callable[[int], Any], shown: SearchBar
+    ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:  # fmt: skip
+        """What is to be fitted at a time: a size, functions and forms."""
+        done = 0
+        for size, functions, forms in self._enumerated(enumerating, check):
+            self._ready.result()
+            self.size = size
+            shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
+            begin, done = max(self._n_resumed - done, 0), done + len(functions)
+            for first in range(begin, len(functions), self._chunk):
+                some = slice(first, first + self._chunk)
+                shown.budget.check(self.bytes)
+                yield size, functions[some], forms[some]
+
+    def _fitted(
+        self, chunks: Iterator[tuple[int, np.ndarray, np.ndarray]], shown: SearchBar
+    ) -> Generator[_Chunk, None, None]:
+        """All chunks with their fits; devices of this process have the next one before the last slice of one ends."""
+        on_devices = self._shared is not None and bool(self._shared.workers.devices)
+        fit_chunk = functools.partial(self._fit_chunk, shown.budget.check)
+        if on_devices and self._fit_goal:  # which threads want
+            yield from ahead.each(fit_chunk, chunks, AHEAD, "exprkit fits")
+        else:
+            yield from map(fit_chunk, chunks)
+
     def compile_ahead(self) -> None:
         """Begin to compile what the search will need."""
         compiling = ThreadPoolExecutor(1, "exprkit compile")
-        self._ready, _ = (_submit(compiling, self._make_ready, for_the_end) for for_the_end in (False, True))
+        self._ready, _ = (submit(compiling, self._make_ready, for_the_end) for for_the_end in (False, True))
         compiling.shutdown(wait=False)
 
     def _make_ready(self, for_the_end: bool) -> None:
@@ -427,11 +449,11 @@ class _Search:
             new = self._found.grow(check)
             return new, self._found.forms(new)
 
-        most, growing = self._basis.max_nodes, _submit(enumerating, grow)
+        most, growing = self._basis.max_nodes, submit(enumerating, grow)
         for size in range(1, most + 1):
             found = growing.result()
             if size < most:
-                growing = _submit(enumerating, grow)
+                growing = submit(enumerating, grow)
             yield size, *found
 
     def _show(self, size: int, shown: SearchBar) -> None:
@@ -449,9 +471,8 @@ class _Search:
     def _population(self, forms: np.ndarray) -> Population:
         return self._found.population_of_forms(forms, self._data.variables)
 
-    def _fit_chunk(
-        self, size: int, functions: np.ndarray, forms: np.ndarray, check: Callable[[], Any]
-    ) -> _Chunk:  # fmt: skip
+    def _fit_chunk(self, check: Callable[[], Any], some: tuple[int, np.ndarray, np.ndarray]) -> _Chunk:
+        size, functions, forms = some
         pop = self._population(forms)
         linked = self._goal.over(pop)
         return _Chunk(size, functions, forms, pop, linked, self._best_fits(linked, functions, check))
@@ -472,10 +493,11 @@ class _Search:
         kept.keep(self.arrays)
 
     def _best_fits(
-        self, pop: Population, functions: np.ndarray, check: Callable[[], Any] = lambda: None
+        self, pop: Population, functions: np.ndarray, check: Callable[[], Any] = lambda: None, alone: bool = False
     ) -> BestFits:  # fmt: skip
+        """``alone``: not on devices that may still be busy with what was called off."""
         some = self._restarts, self._seed, self._sizes, check
-        if self._shared:
+        if self._shared and not alone:
             return self._shared.best_fits(pop, functions, *some)._replace(goal=self._fit_goal)
         return best_fits(self._problem, pop, functions, *some)
 
@@ -552,7 +574,7 @@ class _Search:
             return
         where = places[changed]
         pop = self._goal.over(self._population(forms[changed]))
-        fitted = self._best_fits(pop, state.functions[where])
+        fitted = self._best_fits(pop, state.functions[where], alone=len(pop) < FEW)
         as_good = np.flatnonzero(fitted.loss <= state.loss[where] + self._goal.tolerance(state.loss[where]))
         state.forms[where[as_good]], state.loss[where[as_good]] = forms[changed][as_good], fitted.loss[as_good]
         state.params[where[as_good]] = np.nan
@@ -605,11 +627,6 @@ class _Search:
         residuals[done], parameters[done] = length.residuals[better], length.parameters[better]
         written[done, : some.max_params] = length.params[better]
         errors[done, : some.max_params] = again.standard_errors[better]
-
-
-def _submit(thread: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Have a function called in a thread, with what this one's context says."""
-    return thread.submit(contextvars.copy_context().run, function, *arguments)
 
 
 def _as_result(pop: Population, fitted: BestFits, which: np.ndarray) -> FitResult:

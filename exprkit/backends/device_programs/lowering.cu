@@ -181,7 +181,7 @@ extern "C" __global__ void count_words(const LoweringArguments args)
     if (traits & ~known) atomicOr(reinterpret_cast<Bits *>(args.summary + TRAITS_SO_FAR), Bits(traits));
 }
 
-extern "C" __global__ void number_words(const LoweringArguments args)
+extern "C" __global__ void __launch_bounds__(1024) number_words(const LoweringArguments args)
 {
     __shared__ Long sums[32];  // a warp each
     const int own = (args.n_chunks + blockDim.x - 1) / blockDim.x, n_keys = 256 * args.n_vars;

@@ -41,7 +41,7 @@ from exprkit.backends.gpu.layout import (
     TRAITS,
 )  # fmt: skip
 from exprkit.backends.gpu.opcodes import traits_of
-from exprkit.backends.precision import Precision
+from exprkit.backends.precision import Precision, precision
 from exprkit.errors import BackendError
 from exprkit.expressions.population import Population
 from exprkit.expressions.rewrite import Rules, table_rules
@@ -56,6 +56,7 @@ MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratc
 SCRATCH_BYTES = 512 << 20
 KEPT_BYTES = 32 << 20
 BYTES_OF_A_NODE = 80  # of a thread's scratch memory: lowering.cu
+COMPILED_AS = precision("ieee")  # whatever the settings: constants are rounded as on the host
 KERNELS = COUNT, NUMBER, EMIT = "count_words", "number_words", "emit_words"
 MOST_SUPPOSED = 1 << 21  # words that there is room for before they are counted
 MOST_SIZES = 64  # of populations whose launches are kept
@@ -162,7 +163,7 @@ class Lowering:
         self._own_views: dict[int, Columns] = {}
         self._sequences: dict[tuple[int, bool, Sequence | None], tuple[Sequence, Sequence]] = {}
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
-        self._kernels = {name: device.kernel(name, settings, source(), **macros) for name in KERNELS}
+        self._kernels = {name: device.kernel(name, COMPILED_AS, source(), **macros) for name in KERNELS}
 
     def of(self, pop: Population | DevicePopulation, behind: Behind | None = None) -> tuple[Programs, Columns]:
         """Bytecode and columns of a population; made on the host if an expression is longer than MOST_TOKENS.

@@ -35,6 +35,7 @@ TILES_END = 24  # all tiles have a whole number of segments that divides this
 
 # Estimates that rank variants; what they balance was measured in data/results/h200_interpreter.md
 _OVERHEAD = 4.8  # decoding an instruction, in vectors' work: more vectors decode less often, fewer waste less of a tile
+_OVERHEAD_OF_BULKY_CODE = 4.1  # the same beside operators that take longer
 _COST_OF_GLOBAL_COLUMNS = 1.3  # times
 _COST_OF_BULKY_CODE = 1.4  # times
 _HALF_SPEED = 26  # warps on a multiprocessor that hide half of the time an instruction takes
@@ -148,7 +149,8 @@ def rounds(shape: LaunchShape, sizes: Sizes, device: DeviceLimits, shared: Any, 
     tiles, of_a_block = shape.n_tiles(sizes.n_points), shape.warps
     warps = least(device.shared_per_multiprocessor // (shared + RESERVED) * of_a_block, most)
     warps = greatest(least(warps, tiles * sizes.n_items // device.multiprocessors), 1)
-    cost = tiles * (shape.vectors + _OVERHEAD) * (1 + _HALF_SPEED / warps)
+    overhead = _OVERHEAD + (_OVERHEAD_OF_BULKY_CODE - _OVERHEAD) * sizes.bulky
+    cost = tiles * (shape.vectors + overhead) * (1 + _HALF_SPEED / warps)
     cost = cost * (1 + (_COST_OF_GLOBAL_COLUMNS - 1) * (1 - shape.columns_shared))
     cost = cost * either(shape.vectors > 4, 1 + (_COST_OF_BULKY_CODE - 1) * sizes.bulky, 1)
     idle = -(-sizes.n_items // of_a_block) * of_a_block / greatest(sizes.n_items, 1)  # warps without an item

@@ -127,7 +127,7 @@ extern "C" __global__ void round_results(const Arguments args)
 // ── the thesis's way: one launch per expression over its postfix form ────────────────
 
 // One expression at every point, a point per thread: tokens up to the stop, a stack in local memory.
-extern "C" __global__ void per_expression(const Arguments args)
+extern "C" __global__ void __launch_bounds__(BLOCK) per_expression(const Arguments args)
 {
     const Long point = Long(blockIdx.x) * blockDim.x + threadIdx.x;
     if (point >= args.n_points) return;

@@ -73,7 +73,7 @@ INLINE int bin_of(unsigned key)
 
 // Tell the host what was measured, and put expressions in order by counting, in one block.  Those of a bin stand as they
 // come: who is fitted beside whom changes no fit.
-extern "C" __global__ void put_in_order(const MeasureArguments args)
+extern "C" __global__ void __launch_bounds__(1024) put_in_order(const MeasureArguments args)
 {
     __shared__ int place[BINS], sums[1024];
     const int t = threadIdx.x, own = (BINS + blockDim.x - 1) / blockDim.x;

@@ -601,7 +601,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         return found
 
     def _sizes(self, programs: Programs, n_items: int, n_columns: int) -> Sizes:
-        return Sizes(self.n_points, n_items, n_columns, programs.n_slots, int(programs.code.bulky))
+        bulky = programs.code.bulky and self.dtype.itemsize == 4  # of float64 it is not known
+        return Sizes(self.n_points, n_items, n_columns, programs.n_slots, int(bulky))
 
     def _powers(self, programs: Programs) -> bool:
         """Whether the kernel has the code of the operators that need many registers."""
@@ -640,6 +641,6 @@ def _make_ready(device: Any, settings: Precision, itemsize: int) -> None:
     wanted = [nvrtc.Wanted(CHOICE, text, common) for text in texts]
     for size in {itemsize, 8}:
         macros = {"REAL": REAL[size], **common}
-        wanted.append(nvrtc.Wanted(settings, lowering.source(), macros))
+        wanted.append(nvrtc.Wanted(lowering.COMPILED_AS, lowering.source(), macros))
         wanted.append(nvrtc.Wanted(settings, opcodes.source(settings.operators), {**macros, "SUPPORT": 1}))
     device.make_ready(wanted)

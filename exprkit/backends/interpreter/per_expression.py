@@ -52,7 +52,7 @@ class Baseline:
     def evaluate(self, params: Any, out: Any) -> None:
         """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
         xp = self.launcher.device.xp
-        kernel = self.launcher.support("per_expression", STACK=self.stack)
+        kernel = self.launcher.support("per_expression", STACK=self.stack, BLOCK=self.block_size)
         blocks = -(-out.shape[-1] // self.block_size), 1
         for one_set, place in zip(params, out, strict=True):
             result = xp.empty(place.shape, place.dtype) if isinstance(place, np.ndarray) else place

@@ -14,11 +14,9 @@ what is looked up in, and looks a part of the functions f up: who does what chan
 from __future__ import annotations
 
 import contextlib
-import contextvars
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,7 +46,7 @@ from exprkit.regression.join import (
 from exprkit.regression.links import Form
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import KernelFile, Programs
-from exprkit.runtime import slices
+from exprkit.runtime import ahead, slices
 
 
 def _with_inverses(operators: Sequence[Written]) -> list[Operator]:
@@ -74,14 +72,15 @@ class DeviceLookup(NamedTuple):
     values: Any
     order: Any
     s: Any
+    sizes: Any
 
     def there(self, device: Any, values: Any) -> DeviceLookup:
         """The same on another one, which has the values."""
-        order, s = (device.copied(array) for array in (self.order, self.s))
-        return DeviceLookup(self.programs._replace(device=device), values, order, s)
+        order, s, sizes = (device.copied(array) for array in (self.order, self.s, self.sizes))
+        return DeviceLookup(self.programs._replace(device=device), values, order, s, sizes)
 
-    def partners(self, v: np.ndarray, form: Form, cut: Cut) -> tuple[Any, Any]:
-        """Functions f from ``cut`` and the first h of each, int64 and int32, on the device."""
+    def partners(self, v: np.ndarray, form: Form, cut: Cut) -> list[np.ndarray]:
+        """Functions f from ``cut`` and the first h of each, int64 and int32, and the sizes of both."""
         xp, n = self.programs.device.xp, cut[1] - cut[0]
         partner = xp.empty(n, np.int32)
         inner = (-1, -1) if form.inner is None else (form.inner.code, links.inverse(form.inner).code)  # type: ignore[union-attr]
@@ -91,7 +90,8 @@ class DeviceLookup(NamedTuple):
             undoing=inner[1], first=cut[0],
         )  # fmt: skip
         f = xp.flatnonzero(partner >= 0)
-        return f + cut[0], partner[f]
+        h, f = partner[f], f + cut[0]
+        return [fetched(array) for array in (f, h, self.sizes[f], self.sizes[h])]
 
 
 class DevicePartners:
@@ -133,7 +133,9 @@ class DevicePartners:
         self._launch("mark_repeated", len(order), **fields)
         self._launch("choose_smallest", len(order), sizes=pool.sizes, **fields)
         self.order = smallest[~repeated]
-        self._table = DeviceLookup(pool.programs, pool.values, self.order, s[~repeated])
+        self._table = DeviceLookup(pool.programs, pool.values, self.order, s[~repeated], pool.sizes)
+        if looks_up and sharing.gpus() is not None and len(self):
+            pool.programs.device.numbers(self._table.s[:1])  # waits: what others copy is there
 
     def __len__(self) -> int:
         return len(self.order)
@@ -143,11 +145,7 @@ class DevicePartners:
         if sharing.gpus() is None:
             yield from ((form, self.of(y, form)) for form in forms)
             return
-        forms = tuple(forms)
-        contexts = [contextvars.copy_context() for _ in forms]  # a thread enters each once
-        with ThreadPoolExecutor(AHEAD, "exprkit forms") as ahead:
-            found = ahead.map(lambda context, form: context.run(self.of, y, form), contexts, forms)
-            yield from zip(forms, found, strict=True)
+        yield from ahead.each(lambda form: (form, self.of(y, form)), forms, AHEAD, "exprkit forms")
 
     def of(self, y: np.ndarray, form: Form) -> Pairs:
         """The pairs that make y in this form."""
@@ -157,12 +155,11 @@ class DevicePartners:
         self._go_on()
         workers, cuts = sharing.gpus(), self._cuts()
         if workers is None or len(cuts) == 1:
-            return self._smallest(*map(fetched, self._table.partners(v, form, cuts[0])))
-        self._pool.programs.device.numbers(self._table.s[:1])  # waits: what others copy is there
+            return _smallest(*self._table.partners(v, form, cuts[0]))
         found = collect(
             workers, "join", cuts, lambda cut, _: (self._on_one, v, form, cut), lambda _: self._go_on(), True
         )
-        return self._smallest(*(np.concatenate([pairs[k] for _, pairs in found]) for k in range(2)))
+        return _smallest(*map(np.concatenate, zip(*(pairs for _, pairs in found), strict=True)))
 
     def _cuts(self) -> list[Cut]:
         """Functions f that are looked up at a time."""
@@ -202,18 +199,17 @@ class DevicePartners:
                     self._tables[device.index] = self._table if is_here else self._table.there(device, values)
             table = self._tables[device.index]
             table = table._replace(programs=table.programs._replace(device=device))
-            return [fetched(array) for array in table.partners(v, form, cut)]
-
-    def _smallest(self, f: np.ndarray, h: np.ndarray) -> Pairs:
-        """So many of every chunk, as the host takes them."""
-        sizes, there = self._pool.sizes, self._pool.xp.asarray
-        f_sizes, h_sizes = (fetched(sizes[there(some)]) for some in (f, h))
-        rank = np.arange(len(f)) - np.searchsorted(f // CHUNK, f // CHUNK)
-        some = rank < MOST_PAIRS
-        return smallest_first(f[some], h[some].astype(np.int64), f_sizes[some], h_sizes[some])
+            return table.partners(v, form, cut)
 
     def _launch(self, name: str, n: int, **fields: Any) -> None:
         self._pool.programs.launch(KERNELS, name, n, values=self._pool.values, **fields)
+
+
+def _smallest(f: np.ndarray, h: np.ndarray, f_sizes: np.ndarray, h_sizes: np.ndarray) -> Pairs:
+    """So many of every chunk, as the host takes them."""
+    rank = np.arange(len(f)) - np.searchsorted(f // CHUNK, f // CHUNK)
+    some = rank < MOST_PAIRS
+    return smallest_first(f[some], h[some].astype(np.int64), f_sizes[some], h_sizes[some])
 
 
 def in_order(xp: Any, s: Any) -> Any:
