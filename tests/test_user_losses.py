@@ -142,7 +142,7 @@ def test_roots_and_logarithms_of_fast_losses(text, weighted, size, features, mon
 AWKWARD = np.array([0, 0, -3, -2, 1e-40, 1e-20, 1e15, -1e15, 1e25, np.inf, 1e-42], np.float32)
 
 
-EXTREME = "log(f - y)", "log(1 + f^2)", "log(f)", "(f - y)^4", "abs(f)^1.5", "sqrt(f)", "f * 1e30"
+EXTREME = "log(f - y)", "log(1 + f^2)", "log(f)", "(f - y)^4", "abs(f)^1.5", "sqrt(f)", "abs(f) * 1e30"
 COLUMNS_AND_NAN = [f"x{k}" for k in range(1, 5)] + [f"x{k} * (x{k} / x{k})" for k in range(1, 5)]  # 0 / 0, inf / inf
 
 
@@ -153,8 +153,9 @@ def test_losses_of_awkward_numbers_at_all_places_of_a_tile(text, precision, feat
     """What overflows or has no logarithm, alone, in twos at places that are worked on together, and everywhere."""
     if features is not None:
         monkeypatch.setenv(kernels.LEVEL, features)
+    random = np.random.default_rng(5)
     for n in (17, 131):
-        rows = RANDOM.uniform(0.5, 2, (4, n)).astype(np.float32)
+        rows = random.uniform(0.5, 2, (4, n)).astype(np.float32)
         y = np.full(n, 0.25, np.float32)
         for number in AWKWARD:
             some = rows.copy()
@@ -163,8 +164,10 @@ def test_losses_of_awkward_numbers_at_all_places_of_a_tile(text, precision, feat
             made = ek.Evaluator(ek.parse(COLUMNS_AND_NAN), data, "cpu", precision=precision)
             definition = ek.Evaluator(made.pop, data, "numpy", dtype="float64")
             found, expected = made.loss(None, y, text), definition.loss(None, y, text)
+            size = np.nan_to_num(definition.loss(None, y, f"abs({text})"), posinf=0.0)  # terms may cancel
             with np.errstate(over="ignore"):
-                np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-6 * n, err_msg=f"{n} {number}")
+                close = np.isclose(found, expected, rtol=2e-6, atol=1e-6 * (n + size), equal_nan=True)
+            assert close.all(), (n, number, found, expected)
 
 
 def test_the_squared_loss_written_out_is_the_squared_loss(backend, pop):

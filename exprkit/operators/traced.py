@@ -1,8 +1,8 @@
 """Numba functions as programs of the table's operators: what they compute, found by calling them with symbols.
 
 In: a function that Numba has compiled.  Out: a ``TracedFunction``, of which ``kernels`` makes vector code as of any
-operator; None where there is none: for a function that needs more than numbers' arithmetic, NumPy's and ``math``'s
-functions, and conditions, or whose results are not the trace's on the numbers of ``agrees``.
+operator; None for a function that needs more than arithmetic, NumPy's and ``math``'s functions, and conditions.  One
+whose results are not the function's on the numbers of ``agrees`` is not used.
 
     >>> import numba, numpy as np
     >>> from exprkit.operators.traced import trace_of
