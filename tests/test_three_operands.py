@@ -145,9 +145,10 @@ def test_losses_hold_them(device, text):
 
 @pytest.mark.parametrize(("name", "dtype"), [("ieee", F8), ("fast", F4), ("fast", F8)], ids=str)
 def test_derivatives_are_the_definition_s(device, name, dtype):
-    texts = [f"{text} + 0 * p1 * p2" for text in EVERY_KIND[:: 1 if name == "ieee" else 5]] + NESTED
-    some = written("blend", texts) + written("wave", [f"{text} + 0 * p1 * p2" for text in EVERY_KIND[::9]])
-    check_derivatives(lambda pop, X, how: engine_on(device, pop, X, how), dtype, name, 21, some, weighted=dtype == F8)
+    every = [f"{text} + 0 * p1 * p2" for text in EVERY_KIND]
+    for of, texts in ("blend", every[:: 1 if name == "ieee" else 5]), ("blend", NESTED), ("wave", every[::9]):
+        some, weighted = written(of, texts), dtype == F8
+        check_derivatives(lambda pop, X, how: engine_on(device, pop, X, how), dtype, name, 21, some, weighted=weighted)
 
 
 def test_derivatives_by_many_parameters(device):
