@@ -62,7 +62,7 @@ def test_what_is_wrong_is_told_as_on_the_host(device, data):
     ([VARIABLE], [0], []),
     ([VARIABLE, VARIABLE], [0], [0, 1]),
     ([OPERATOR] * 70_000, [3] * 70_000, [0, 70_000]),
-    ([VARIABLE] * 255 + [OPERATOR], [0] * 255 + [119], [0, 256]),
+    ([VARIABLE] * 255 + [OPERATOR], [0] * 255 + [99], [0, 256]),
     ([9], [0], [0, 1]),
 ])  # fmt: skip
 def test_arrays_that_are_no_population(device, kinds, values, offsets):

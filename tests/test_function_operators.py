@@ -295,6 +295,8 @@ def test_gpu_backends_refuse_what_has_no_cuda_text(monkeypatch):
     monkeypatch.setattr(options, "load", lambda name: gpu)
     with pytest.raises(BackendError, match="backend 'cuda' has no operator 'plain': it is defined without CUDA text"):
         options.check_runs(ek.parse("plain(x1)"), "cuda", gpu)
+    with pytest.raises(BackendError, match="backend 'cuda' has no operator 'blend': it is defined without CUDA text"):
+        options.check_runs(ek.parse("blend(x1, 1, 2)"), "cuda", gpu)
     options.check_runs(ek.parse("softplus(x1)"), "cuda", gpu)
     ek.operator("half", numpy=lambda a: a / 2, cuda="a / 2", derivative=lambda a: a * 0 + 0.5)
     options.check_runs(ek.parse("half(x1)"), "cuda", gpu)

@@ -145,7 +145,7 @@ def test_a_bad_token_is_marked(kinds, values, offsets, message, token):
 def test_an_unknown_operator_is_found_behind_many_operands():
     for n in (1, 254, 255, 256, 257, 65_534):
         with pytest.raises(PopulationError, match="no operator has this code"):
-            Population([VARIABLE] * n + [OPERATOR], [0] * n + [119], [0, n + 1])
+            Population([VARIABLE] * n + [OPERATOR], [0] * n + [99], [0, n + 1])
 
 
 def test_a_marked_listing():

@@ -260,11 +260,16 @@ def test_random_populations(dtype, precision):
     check()
 
 
-@pytest.mark.parametrize(("precision", "dtype"), [("ieee", F4), ("fast", F8)], ids=str)
-def test_functions_of_three_operands(precision, dtype, functions):
+@pytest.fixture(scope="module")
+def mixed(functions):
+    """A function of three operands, and a formula that repeats its operand."""
     cuda = "T y = a * (T(1) - c); return y + b * c * c;"
     ek.operator("mixed", numpy=lambda a, b, c: a * (1 - c) + b * c * c, cuda=cuda)
     ek.operator("square_plus(a) = a * a + 1")
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("ieee", F4), ("fast", F8)], ids=str)
+def test_functions_of_three_operands(precision, dtype, mixed):
     leaves = "x1", "p1", "0.75", "x1 * x2 + p1"
     texts = [f"mixed({a}, {b}, {c})" for a in leaves for b in leaves for c in leaves][::3]
     texts += ["mixed(mixed(x1, p1, x2), mixed(x2, x1, p1), mixed(1, p1, mixed(x1, x1, 2))) - mixed(x1, p1, x2)"]
