@@ -167,8 +167,6 @@ def losses(pop):
     parts("host", host, params, y)
     parts("device", there, params_there, y_there)
     span = there.engine._spans(len(pop), {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0})[0]
-    addresses = y_there.data.ptr, 0, out.data.ptr, 0
-    report("  sums", lambda: span(*addresses))
     report("  one start that overlaps", span.run.run.again)
     report("  one that does not", span.run.run.first)
 

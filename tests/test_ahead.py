@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from exprkit.runtime import ahead
+from exprkit.distributed import ahead
 from exprkit.runtime.budget import Ended
 from exprkit.runtime.progress import look
 

@@ -92,7 +92,8 @@ def test_large_ones_and_those_without_parameters(device, problem, monkeypatch):
     engine = made(pop, X, device)
     for _ in range(3):
         assert_equal(engine.loss_sums(nothing, y, None, "square"), expected)
-    assert not engine._ready and not engine._partials.size
+    assert not engine._partials.size
+    assert device.lanes > 1 or not engine._ready  # on a GPU one tile has all points, whose sums have no parts
 
 
 @pytest.mark.parametrize("n", [11, 27])

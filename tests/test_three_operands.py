@@ -335,14 +335,16 @@ def test_kernels_hold_its_text():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", ["ieee", "fast"])
 def test_gpus_compute_and_fit_them(backend, dtype, name):
-    texts = [*written("blend", EVERY_KIND + NESTED + SHARED), *written("wave", NESTED), *written("picked", EVERY_KIND)]
+    texts = [*written("blend", EVERY_KIND + NESTED), *written("wave", NESTED)]
+    if dtype == "float64":  # in float32 a number on the other side of 1, or of a pole, makes all the difference
+        texts += written("blend", SHARED) + written("picked", EVERY_KIND)
     pop, X = ek.parse(texts), data(3000, 2)
     params, y = parameters(pop, 2), X[:, 0].copy()
     ev = ek.Evaluator(pop, X, backend, dtype=dtype, precision=name)
     exact = ek.Evaluator(pop, X, "numpy", dtype="float64")
     assert_close(fetched(ev.evaluate(params)), exact.evaluate(params), np.dtype(dtype))
     rtol = 1e-9 if dtype == "float64" else 1e-3
-    for kind in ("square", "absolute", "blend(f, y, 0.5)^2"):
+    for kind in ("sse", "sae", "blend(f, y, 0.5)^2"):
         np.testing.assert_allclose(fetched(ev.loss(params, y, kind)), exact.loss(params, y, kind), rtol=rtol)
     found, wanted = fetched(ev.jacobian(params[0])), exact.jacobian(params[0])
     size = np.abs(wanted).max(axis=1, keepdims=True)

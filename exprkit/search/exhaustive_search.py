@@ -38,6 +38,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.distributed import ahead
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, DataError, brief, checks_keywords, one_of, whole
 from exprkit.evaluate import inputs, tables
@@ -46,8 +47,7 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
 from exprkit.fitting.fit import FitProblem, FitResult, fit
 from exprkit.fitting.likelihood import FitGoal
-from exprkit.runtime import ahead, files, machine
-from exprkit.runtime.ahead import submit
+from exprkit.runtime import files, machine
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.search.best_fits import BestFits, best_fits, start_sizes
 from exprkit.search.distinct import Enumeration
@@ -391,7 +391,7 @@ class _Search:
                     for chunk in fitted:
                         if taken is not None:
                             taken.result()
-                        taken = submit(describing, self._take, chunk, shown, kept)
+                        taken = ahead.submit(describing, self._take, chunk, shown, kept)
             finally:
                 ended.set()
                 if taken is not None:
@@ -426,7 +426,7 @@ class _Search:
     def compile_ahead(self) -> None:
         """Begin to compile what the search will need."""
         compiling = ThreadPoolExecutor(1, "exprkit compile")
-        self._ready, _ = (submit(compiling, self._make_ready, for_the_end) for for_the_end in (False, True))
+        self._ready, _ = (ahead.submit(compiling, self._make_ready, for_the_end) for for_the_end in (False, True))
         compiling.shutdown(wait=False)
 
     def _make_ready(self, for_the_end: bool) -> None:
@@ -449,11 +449,11 @@ class _Search:
             new = self._found.grow(check)
             return new, self._found.forms(new)
 
-        most, growing = self._basis.max_nodes, submit(enumerating, grow)
+        most, growing = self._basis.max_nodes, ahead.submit(enumerating, grow)
         for size in range(1, most + 1):
             found = growing.result()
             if size < most:
-                growing = submit(enumerating, grow)
+                growing = ahead.submit(enumerating, grow)
             yield size, *found
 
     def _show(self, size: int, shown: SearchBar) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
-from exprkit.distributed import sharing
+from exprkit.distributed import ahead, sharing
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.tasks import on_device
 from exprkit.distributed.threads import thread_of
@@ -46,7 +46,7 @@ from exprkit.regression.join import (
 from exprkit.regression.links import Form
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import KernelFile, Programs
-from exprkit.runtime import ahead, slices
+from exprkit.runtime import slices
 
 
 def _with_inverses(operators: Sequence[Written]) -> list[Operator]:

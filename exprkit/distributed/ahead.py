@@ -1,6 +1,6 @@
 """Calls that begin before those before them have ended, so that what they share is never idle.
 
-    >>> from exprkit.runtime import ahead
+    >>> from exprkit.distributed import ahead
     >>> list(ahead.each(lambda n: n * n, range(4), 2, "squares"))
     [0, 1, 4, 9]
 """
