@@ -244,11 +244,11 @@ def test_a_leaf_has_its_source_and_its_ptx():
 def test_published_kernels_keep_to_their_limits(root):
     with (root / "data" / "results" / "cases_ptxas.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len({tuple(row[name] for name in ptxas_cases.FIELDS[:5]) for row in rows}) == len(rows) > 1_300
+    assert len({tuple(row[name] for name in ptxas_cases.FIELDS[:5]) for row in rows}) == len(rows) > 4_900
     for row in rows:
         registers, limit, spilled = (int(row[name]) for name in ("registers", "limit", "spilled"))
         has_16_warps = row["task"] == "fit" and " b512 " in row["variant"]  # with fewer registers than they need
-        most = 360 if has_16_warps else 190 if row["task"] == "fit" else 40
+        most = 620 if has_16_warps else 210 if row["task"] == "fit" else 40
         assert registers <= limit <= 255 and spilled <= most, row
         assert not row["needed"] or int(row["needed"]) <= limit or has_16_warps
 
