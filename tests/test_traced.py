@@ -54,6 +54,7 @@ TRACED = {
     "three_ways": three_ways, "horner": horner, "often": often,
     "limited": lambda a: np.minimum(np.maximum(a, -1.0), 2.0),
     "scaled": scaled(1.5).py_func,
+    "powers": lambda a: a**4 - a**7 + 0.5 * a**3,
     "distance": lambda a, b: hypot(a, b) - a % 3.0, "larger": lambda a, b: a if a >= b else b, "two": lambda a, b: 2.0,
     "mixed": lambda a, b, c: a * (1 - c) + np.arctan2(b, c) * (a > b),
 }  # fmt: skip
