@@ -236,6 +236,7 @@ def test_numbers_that_change_in_place_are_seen(there):
 
 TEXTS = [
     "abs(f - y)", "(f - y)^2 * w", "logcosh(f - y)", "huber(f - y, 0.5)", "pinball(y - f, 0.9)", "abs(sqrt(f) - y)",
+    "huber(f - y, 0.5) * w", "w * log(1 + (f - y)^2)",
 ]  # fmt: skip
 
 
@@ -247,8 +248,7 @@ def test_a_loss_of_one_s_own_again_waits_for_nothing(there, kind):
     w = None if weights is None else there(weights)
     ev.loss(params, y, kind, w, out=out)
     made = calls(lambda: ev.loss(params, y, kind, w, out=out))
-    copied = {"elements set": 1} if ev._own_loss.stands_alone(ev) else {}
-    assert made == LAUNCHES | copied
+    assert made == LAUNCHES
     for other in (Y, Y[::-1], Y + 1):
         y.array[...] = other
         ev.loss(params, y, kind, w, out=out)

@@ -9,6 +9,7 @@ In: nothing.  Out: rows of one table (``ops``), which every later stage reads, a
 ``simd_formulas``      the rows' formulas on vectors of numbers
 ``simd_values``        those vectors: what a formula may do with them
 ``polynomials``        coefficients of the formulas
+``traced``             a user's Numba functions as formulas on those vectors
 ``llvm_writer``        the text of LLVM's instructions that the vectors become
 =====================  ==================================================================
 """
