@@ -248,7 +248,7 @@ def test_published_kernels_keep_to_their_limits(root):
     for row in rows:
         registers, limit, spilled = (int(row[name]) for name in ("registers", "limit", "spilled"))
         has_16_warps = row["task"] == "fit" and " b512 " in row["variant"]  # with fewer registers than they need
-        most = 620 if has_16_warps else 210 if row["task"] == "fit" else 40
+        most = 630 if has_16_warps else 210 if row["task"] == "fit" else 40
         assert registers <= limit <= 255 and spilled <= most, row
         assert not row["needed"] or int(row["needed"]) <= limit or has_16_warps
 
