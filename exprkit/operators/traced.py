@@ -183,10 +183,11 @@ class _Recorder:
     def applied(self, row: ops.Operator, *operands: Any) -> _Symbol:
         """An operator of symbols and numbers."""
         places = [self.place(one) for one in operands]
-        if len(places) == 2 and isinstance(places[1], float):
-            if places[1] in row.rewrite.constant_b:
-                row, places = ops.BY_NAME[row.rewrite.constant_b[places[1]]], places[:1]
-            elif row.rewrite.whole_b and places[1].is_integer():  # which fast powers have no numbers below 0 without
+        b = places[-1]
+        if len(places) == 2 and isinstance(b, float):
+            if b in row.rewrite.constant_b:
+                row, places = ops.BY_NAME[row.rewrite.constant_b[b]], places[:1]
+            elif row.rewrite.whole_b and b.is_integer():  # which fast powers have no numbers below 0 without
                 row = ops.BY_NAME[row.rewrite.whole_b]
         return _Symbol(self, self.add(row.code, *places))
 
