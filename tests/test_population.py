@@ -336,7 +336,7 @@ def test_damaged_files(tmp_path, pop):
 def test_other_files_are_refused(tmp_path, pop):
     path = tmp_path / "other.npz"
     np.savez(path, a=1)
-    with pytest.raises(PopulationError, match="is not a saved population, or it is damaged: 'format"):
+    with pytest.raises(PopulationError, match="is not a saved population, or it is damaged: it has no 'format'"):
         Population.load(path)
     np.savez(path, format=2)
     with pytest.raises(PopulationError, match="it has format 2; this exprkit reads 1"):

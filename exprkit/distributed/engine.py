@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import contract, cost_model, known
+from exprkit.backends.loss_tokens import Tokens
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
 from exprkit.distributed import tasks
@@ -35,7 +36,9 @@ from exprkit.distributed.tasks import EngineSetting, SlicePlace, slice_of
 from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import number_of
 from exprkit.expressions.population import Population
+from exprkit.operators import defined, ops
 from exprkit.runtime import slices
+from exprkit.text.tokens import OPERATOR
 
 LEAST, LEAST_HERE, MOST = 0.02, 0.001, 0.5  # seconds of a slice, by the estimate
 LOCKED = 0.001  # seconds that a slice of a GPU holds Python's lock
@@ -126,6 +129,24 @@ class SlicedEngine(contract.Engine):
     def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
         """Sums over the points, float64 (n_sets, n_exprs)."""
         return self._sums("loss_sums", (0,), params, y, weights, kind)[0]
+
+    def text_sums(self, params: np.ndarray, loss: Tokens, columns: np.ndarray, counted: bool) -> np.ndarray | None:
+        """The same of a loss that is a text, as one device makes them; None where slices' engines make none."""
+        own = (defined.row(code) for code in defined.codes_in(*loss, OPERATOR))
+        if not self.workers.devices and any(getattr(row, "text", "") not in ops.LOSS_FORMULAS for row in own):
+            return None  # other processes do not know the user's operators
+        whole, refused = np.zeros(params.shape[:2]), []
+
+        def put(cut: Cut, found: np.ndarray | None) -> None:
+            if found is None:
+                refused.append(cut)
+                return
+            part = whole[:, slice(*cut)]
+            part[...] = found
+            part[:, ~self.pop.valid[slice(*cut)]] = np.nan
+
+        self._each("text_sums", put, params, columns, None, loss, counted)
+        return None if refused else whole
 
     def decisions(self) -> list[str]:
         """Who works, and how the population is cut."""

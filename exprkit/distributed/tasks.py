@@ -221,10 +221,18 @@ def _jacobian(engine: Any, n_points: int, dtype: str, params: np.ndarray) -> np.
     return out
 
 
+def _text_sums(
+    engine: Any, n_points: int, dtype: str, params: np.ndarray, columns: np.ndarray, weights: None, *loss: Any
+) -> np.ndarray | None:
+    """Sums of a loss that is a text, by its tokens and whether points are counted; None where there are none."""
+    tokens, counted = loss
+    return engine.text_sums(params, tokens, columns, counted) if hasattr(engine, "text_sums") else None
+
+
 def _plain(name: str) -> Any:
     return lambda engine, n_points, dtype, *arguments: getattr(engine, name)(*arguments)
 
 
-_METHODS: dict[str, Any] = {"evaluate": _evaluate, "jacobian": _jacobian} | {
+_METHODS: dict[str, Any] = {"evaluate": _evaluate, "jacobian": _jacobian, "text_sums": _text_sums} | {
     name: _plain(name) for name in ("loss_sums", "normal_equations", "loss_and_grad", "fit")
 }
