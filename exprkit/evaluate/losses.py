@@ -412,7 +412,7 @@ class RepeatedLoss:
         Whether they are stored where the caller wants them, on the device.
     """
 
-    __slots__ = ("_asked", "_ev", "_flag", "_goal", "_kind", "_like", "_losses", "_out", "_sums")
+    __slots__ = ("_ev", "_flag", "_goal", "_kind", "_like", "_losses", "_out", "_sums")
 
     def __init__(
         self, ev: Any, goal: LossTarget, kind: str, sums: Callable[..., Any], params: Any, shape: tuple[int, ...],

@@ -30,7 +30,7 @@ from exprkit.backends.gpu.bytecode import (
     write_prologue,
 )
 from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs, parts_of
-from exprkit.backends.gpu.launch import REAL, Columns, field_address, fill, put
+from exprkit.backends.gpu.launch import MOST_THREADS, REAL, Columns, field_address, fill, put
 from exprkit.backends.gpu.layout import (
     CONSTANTS,
     COUNTS,
@@ -315,7 +315,7 @@ class Lowering:
 
     def _started(self, name: str, blocks: int) -> Sequence:
         """What starts a kernel."""
-        threads = min(self._threads * 8, 1024) if name == NUMBER and self._threads > 1 else self._threads
+        threads = min(self._threads * 8, MOST_THREADS) if name == NUMBER and self._threads > 1 else self._threads
         return self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments, overlaps=name != COUNT)
 
 

@@ -27,7 +27,7 @@ from exprkit.operators import ops
 from exprkit.programs.program import Program
 from exprkit.runtime.calls import Sequence, masks, merge
 
-THREADS, MOST_THREADS = 256, 1024  # of a block of the small kernels; of one that is alone
+THREADS, MOST_THREADS = 256, 1024  # of a block of the small kernels; of any block
 MOST_SIZES = 64  # of parameters whose launches are kept
 # beside the interpreter, which leaves few registers: data/results/h200_interpreter.md, "Short rows"
 THREADS_BESIDE = {"make_immediates": 96, "add_segments": 128}

@@ -19,7 +19,7 @@ import numpy as np
 
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
-from exprkit.backends.gpu.launch import Launcher
+from exprkit.backends.gpu.launch import MOST_THREADS, Launcher
 from exprkit.errors import ArgumentError, whole
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
@@ -27,7 +27,6 @@ from exprkit.text.tokens import OPERATOR
 
 MORE = 1 << 8  # beside an operator's code, for each operand but the first
 BLOCK = 128  # threads, as the thesis found best
-MOST_THREADS = 1024  # of a block
 
 
 class Baseline:
