@@ -9,6 +9,7 @@ from fit_checks import F4, F8, check_derivatives, check_fit, data, parameters
 from test_lowering_on_device import assert_same
 
 import exprkit as ek
+from exprkit.backends import load
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.bytecode import MAX_SLOTS, accumulate
@@ -346,6 +347,8 @@ def test_gpus_compute_and_fit_them(backend, dtype, name):
     rtol = 1e-9 if dtype == "float64" else 1e-3
     for kind in ("sse", "sae", "blend(f, y, 0.5)^2"):
         np.testing.assert_allclose(fetched(ev.loss(params, y, kind)), exact.loss(params, y, kind), rtol=rtol)
+    if not load(backend).differentiates:
+        return
     found, wanted = fetched(ev.jacobian(params[0])), exact.jacobian(params[0])
     size = np.abs(wanted).max(axis=1, keepdims=True)
     np.testing.assert_allclose(found, wanted, rtol=10 * rtol, atol=rtol * size.max())
