@@ -53,6 +53,10 @@ class Engine:
         """
         return None
 
+    def text_again(self, params: Any, columns: Any, there: Any = None, out: Any = None) -> Callable[..., Any] | None:
+        """The same of a loss that is a text, where the engine has ``text_sums``: of the one that was made last."""
+        return None
+
     def update(self, pop: Any) -> bool:
         """Take another population in place of the present one, which stays where there is an error.
 

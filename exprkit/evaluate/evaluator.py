@@ -39,8 +39,8 @@ from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, checks_keywords, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
-from exprkit.evaluate.loss_target import LossTarget
-from exprkit.evaluate.losses import LOSSES, OwnLoss, RepeatedLoss, is_own, losses_at, own_losses, slopes_at
+from exprkit.evaluate.loss_target import Asked, LossTarget, RepeatedLoss
+from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, losses_at, own_losses, slopes_at
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -309,8 +309,8 @@ class Evaluator:
             If ``params``, ``y``, ``weights`` or ``out`` does not fit, or values are missing: y or a column of X that
             the population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
         """
-        if self.again is not None and count_nonfinite is False and columns is None and link is None:
-            losses = self.again(params, y, kind, weights, out)
+        if self.again is not None and count_nonfinite is False:
+            losses = self.again(params, y, kind, weights, out, columns, link)
             if losses is not None:
                 return losses
         if (ev := self._for_sums()) is not self:
@@ -318,7 +318,9 @@ class Evaluator:
         count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
         if is_own(kind, columns, link):
             return own_losses(self, params, (kind, link), (y, weights, columns), count_nonfinite, out)
-        return losses_at(self, self._goal_of(y, weights), params, kind, count_nonfinite, out)
+        goal = self._goal_of(y, weights)
+        same = None if goal.known is None else Asked(kind, None, None, goal.known)
+        return losses_at(self, goal, params, kind, count_nonfinite, out, same)
 
     def in_parts(self, sets: Any) -> Iterator[tuple[int, slice, Any]]:
         """Values in parts, for each of ``sets``: number of the set, slice of expressions, values (n, n_points)."""

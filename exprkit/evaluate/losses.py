@@ -19,7 +19,7 @@ from exprkit.backends.device_programs.population import on_host as on_host_popul
 from exprkit.backends.gpu.device import fetched_together
 from exprkit.errors import DataError, one_of
 from exprkit.evaluate import inputs, loss_text, tables
-from exprkit.evaluate.loss_target import LossTarget
+from exprkit.evaluate.loss_target import Asked, KnownArrays, LossTarget, RepeatedLoss
 from exprkit.operators import ops
 
 LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
@@ -330,7 +330,7 @@ class OwnLoss(NamedTuple):
         """Whether it is this loss at these points."""
         return self.asked == (kind, link) and loss_text.same_points(self.points, points)
 
-    def sums(self, ev: Any, params: Any, out: Any = None) -> Any | None:
+    def sums(self, ev: Any, params: Any, data: Data, out: Any = None) -> Any | None:
         """What a backend sums of a loss as it stands, if it can, where the expressions would have to be put into it.
 
         ``out`` takes them where it lies on the device of an engine that ``stores_sums``.
@@ -350,6 +350,10 @@ class OwnLoss(NamedTuple):
         sums = ev.engine.text_sums(sets, *self.fused.asked, **own)
         if sums is None:
             return None
+        if place is None or stored:
+            asked = self.asked_with(data, self.fused.in_place)
+            again = None if asked is None else ev.engine.text_again(sets, self.fused.columns, **own)
+            ev.again = repeated(ev, asked, self.kind, self.goal, again, params, sets, shape, stored)
         if place is None:
             return ev.as_given(sums.reshape(shape))
         return out if stored else inputs.written(out, place, sums.reshape(shape))
@@ -364,6 +368,20 @@ class OwnLoss(NamedTuple):
         names = [name if name in self.fused.in_place else None for name in self.fused.given]
         arrays = {k: self.given.arrays.get(name) for k, name in enumerate(names) if name is not None}
         return {k: array for k, array in arrays.items() if not isinstance(array, ELSEWHERE)}
+
+    def asked_with(self, data: Data, in_place: frozenset[str]) -> Asked | None:
+        """What to look for where it is asked for again; None where arrays have to be looked at anew.
+
+        ``in_place``: arrays that are read where they lie, if that is the device.
+        """
+        y, weights, columns = data
+        if self.given is None or not (columns is None or type(columns) is dict):
+            return None
+        there = {name: one for name, one in self.given.arrays.items() if not isinstance(one, np.ndarray)}
+        own = {} if columns is None else columns
+        named = zip(loss_text.given_names(own), (y, weights, *own.values()), strict=True)
+        arrays = KnownArrays.of((one, name in in_place and there.get(name) is one) for name, one in named)
+        return None if arrays is None else Asked(*self.asked, None if columns is None else tuple(columns), arrays)
 
     def evaluator(self, ev: Any) -> Any:
         """What evaluates ``ev``'s expressions as the loss has them."""
@@ -394,71 +412,32 @@ def goal_of(ev: Any, made: loss_text.Composition, y: Any, weights: Any) -> tuple
     return LossTarget(y, weights, None, target, own_w, complete), in_place
 
 
-class RepeatedLoss:
-    """A loss that has a name, asked for again: with few looks where nothing but numbers and memory are others.
+def repeated(
+    ev: Any, asked: Asked | None, kind: str, goal: LossTarget, sums: Callable[..., Any] | None, params: Any, sets: Any,
+    shape: tuple[int, ...], stored: bool,
+) -> RepeatedLoss | None:  # fmt: skip
+    """A loss that was just made, to be made again; None where nothing would be saved.
 
-    Parameters
-    ----------
-    ev : Evaluator
-    goal : LossTarget
-    kind : str
-    sums : function
-        Makes the sums (``Engine.again``).
-    params : array
-        Such as are asked for.
-    shape : tuple of int
-        Of the losses.
-    stored : bool
-        Whether they are stored where the caller wants them, on the device.
+    ``params`` as they were given, ``sets`` as the engine takes them, ``sums`` what makes the sums anew.
     """
+    if asked is None or sums is None or type(params) is not type(sets) or params.dtype != ev.dtype:
+        return None
 
-    __slots__ = ("_ev", "_flag", "_goal", "_kind", "_like", "_losses", "_out", "_sums")
-
-    def __init__(
-        self, ev: Any, goal: LossTarget, kind: str, sums: Callable[..., Any], params: Any, shape: tuple[int, ...],
-        stored: bool,
-    ) -> None:  # fmt: skip
-        self._ev, self._goal, self._kind, self._sums = ev, goal, kind, sums
-        self._like, self._losses = (type(params), ev.dtype, params.shape), (type(params), np.dtype(np.float64), shape)
-        self._flag = "carray" if isinstance(params, np.ndarray) else "c_contiguous"
-        self._out = stored
-
-    @classmethod
-    def of(
-        cls, ev: Any, goal: LossTarget, kind: str, sets: Any, params: Any, place: Any, shape: tuple[int, ...]
-    ) -> RepeatedLoss | None:
-        """Of one that was just made, its losses stored in ``place`` or None; None where nothing would be saved."""
-        taken = type(params) is type(sets) and params.dtype == ev.dtype
-        if goal.numbers is None or kind in NO_SUMS or not taken:
-            return None
-        sums = ev.engine.again(sets, goal.target, goal.w, LOSSES[kind][0], place)
-        return None if sums is None else cls(ev, goal, kind, sums, params, shape, place is not None)
-
-    def __call__(self, params: Any, y: Any, kind: Any, weights: Any, out: Any) -> Any | None:
-        """The losses; None where something else is asked for, or what is asked for has to be looked at."""
-        if type(kind) is not str or kind != self._kind or (out is not None) != self._out:
-            return None
-        if not self._is_like(params, self._like) or not self._goal.is_of(y, weights):
-            return None
-        if out is not None and not self._is_like(out, self._losses):
-            return None
-        sums = self._sums(params, out, self._losses[-1])
-        if sums is None or out is not None:
-            return sums
-        goal = self._goal
+    def finish(found: Any) -> Any:
         if goal.is_complete is not None:
-            self._ev.check_sums(sums, goal)
-        return self._ev.as_given(finished(self._ev, kind, sums, goal.target, goal.w)[0])
+            ev.check_sums(found, goal)
+        return ev.as_given(finished(ev, kind, found, goal.target, goal.w)[0])
 
-    def _is_like(self, array: Any, like: tuple[Any, ...]) -> bool:
-        """Whether it is an array as an engine takes one."""
-        kind, dtype, shape = like
-        is_like = type(array) is kind and array.dtype == dtype and array.shape == shape
-        return is_like and getattr(array.flags, self._flag)
+    return RepeatedLoss(asked, sums, finish, (type(params), ev.dtype, params.shape), shape, stored)
 
 
-def losses_at(ev: Any, goal: LossTarget, params: Any, kind: str, count_nonfinite: bool, out: Any) -> Any:
-    """Losses that have a name, of checked points (``Evaluator.loss``)."""
+def losses_at(
+    ev: Any, goal: LossTarget, params: Any, kind: str, count_nonfinite: bool, out: Any, asked: Asked | None
+) -> Any:
+    """Losses that have a name, of checked points (``Evaluator.loss``).
+
+    ``asked``: what is to be asked for so that the same sums are made again; None where that is not known.
+    """
     what = summed(kind)
     sets, lead = inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt)
     shape = (*lead, len(ev.pop))
@@ -469,7 +448,9 @@ def losses_at(ev: Any, goal: LossTarget, params: Any, kind: str, count_nonfinite
     if counts is None:
         ev.check_sums(sums, goal)
         if out is None or stored:
-            ev.again = RepeatedLoss.of(ev, goal, kind, sets, params, place, shape)
+            on_its_own = asked is not None and kind not in NO_SUMS
+            sums_again = ev.engine.again(sets, goal.target, goal.w, what, place) if on_its_own else None
+            ev.again = repeated(ev, asked, kind, goal, sums_again, params, sets, shape, place is not None)
     if not stored:
         made = finished(ev, kind, sums, goal.target, goal.w)[0].reshape(shape)
         out = ev.as_given(made) if place is None else inputs.written(out, place, made)
@@ -480,11 +461,13 @@ def own_losses(ev: Any, params: Any, asked: tuple[str, str | None], data: Data, 
     """The same of a loss of the user's own."""
     known = ev.own_loss(asked, data, not count_nonfinite)
     if not count_nonfinite and known.stands_alone(ev):
-        if (sums := known.sums(ev, params, out)) is not None:
+        if (sums := known.sums(ev, params, data, out)) is not None:
             ev.check_sums(sums, known.goal)
             return sums
         known = ev.own_loss(asked, data)
-    found = losses_at(known.evaluator(ev), known.goal, params, known.kind, count_nonfinite, out)
+    inner = known.evaluator(ev)
+    same = known.asked_with(data, known.in_place) if inner is ev else None
+    found = losses_at(inner, known.goal, params, known.kind, count_nonfinite, out, same)
     if out is not None:
         return found
     return (ev.as_given(found[0]), found[1]) if count_nonfinite else ev.as_given(found)

@@ -248,7 +248,7 @@ _row(10, "cube", 1, "a * a * a",
     python="a * a * a")
 _row(11, "sqrt", 1, "square root; sqrt(-0) = -0, nan for a < 0",
     numpy=np.sqrt, domain=(POSITIVE,), ulp=(0.5, 0.5),
-    cuda=Cuda("sqrt(a)", fast="root(a)", fast_ulp=4), ptx=Ptx("sqrt{root}{f}.{t}", fast="sqrt{root}{f}.{t}"),
+    cuda=Cuda("exact_root(a)", fast="root(a)", fast_ulp=4), ptx=Ptx("sqrt{root}{f}.{t}", fast="sqrt{root}{f}.{t}"),
     derivative=("0.5 / y",), rewrite=Rewrite(inner={"abs": "sqrtabs"}),
     latex=r"\sqrt{{{a}}}", sympy=lambda s, a: s.sqrt(a), sympy_class=("Sqrt",))
 _row(12, "cbrt", 1, "real cube root, odd: cbrt(-8) = -2",
@@ -459,7 +459,7 @@ _row(47, "logabs", 1, "log |a|; logabs(+-0) = -inf",
     python="np.log(np.abs(a))")
 _row(48, "sqrtabs", 1, "sqrt |a|",
     numpy=lambda a: np.sqrt(np.abs(a)), ulp=(0.5, 0.5),
-    cuda=Cuda("sqrt(fabs(a))", fast="root(fabs(a))", fast_ulp=4, code_bytes=1024),
+    cuda=Cuda("exact_root(fabs(a))", fast="root(fabs(a))", fast_ulp=4, code_bytes=1024),
     derivative=("0.5 * sign(a) / y",),
     latex=r"\sqrt{{\left|{a}\right|}}", sympy=lambda s, a: s.sqrt(s.Abs(a)), sympy_class=("sqrtabs",),
     python="np.sqrt(np.abs(a))")
@@ -605,8 +605,9 @@ LOSS_FORMULAS = (
     HUBER,
     "pinball(a, b) = max(b * a, (b - 1) * a)",  # R. Koenker and G. Bassett, 1978: of quantile b; a is y - f
     # abs(a) + log(1 + exp(-2 * abs(a))) - log(2), by powers of 2
-    "logcosh(a) = abs(a) + 0.6931471805599453 * log2(0.5 + 0.5 * exp2(-2.8853900817779268 * abs(a)))",
+    LOGCOSH := "logcosh(a) = abs(a) + 0.6931471805599453 * log2(0.5 + 0.5 * exp2(-2.8853900817779268 * abs(a)))",
 )
+LOSS_CUDA = {LOGCOSH: "log_cosh(a)"}  # CUDA C of a loss, shorter than that of its formula's operators
 
 # ── sets of operators by name, for generated populations (``generate.py``) ───────────
 

@@ -16,6 +16,18 @@ APPROXIMATION(reciprocal, "rcp")
 APPROXIMATION(root, "sqrt")
 APPROXIMATION(sin, "sin")
 APPROXIMATION(cos, "cos")
+#undef APPROXIMATION
+#define FLUSHED(name, instruction)                                                         \
+    INLINE float flushed_##name(float a)                                                   \
+    {                                                                                      \
+        float y;                                                                           \
+        asm(instruction ".approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));                       \
+        return y;                                                                          \
+    }
+FLUSHED(reciprocal, "rcp")
+FLUSHED(reciprocal_root, "rsqrt")
+FLUSHED(exp2, "ex2")
+#undef FLUSHED
 INLINE float approximate_quotient(float a, float b)
 {
     float y;
@@ -35,6 +47,21 @@ INLINE double reciprocal(double a) { return 1.0 / a; }
 INLINE float reciprocal(float a) { return APPROXIMATE_DIVISION ? approximate_reciprocal(a) : 1.0f / a; }
 INLINE double root(double a) { return sqrt(a); }
 INLINE float root(float a) { return APPROXIMATE_ROOT ? approximate_root(a) : sqrt(a); }
+
+// The square root as the compiler has it, bit by bit, without its branches: nan is common in random expressions.
+INLINE double exact_root(double a) { return sqrt(a); }
+INLINE float exact_root(float a)
+{
+#ifdef EMULATED
+    return sqrt(a);
+#else
+    if (APPROXIMATE_ROOT || sizeof(FLUSH) > 1) return sqrt(a);
+    const bool is_small = a < 7.8886090522101181e-31f;  // 2^-100; zeros and negative numbers, too
+    const float x = is_small ? a * 18446744073709551616.0f : a, r = flushed_reciprocal_root(x);
+    const float first = x * r, y = fma(fma(-first, first, x), 0.5f * r, first);
+    return (a == 0.0f) | (a > float(LARGEST)) ? a : is_small ? y * 2.3283064365386963e-10f : y;  // 2^-32
+#endif
+}
 
 INLINE double fast_exp2(double a) { return exp2(a); }
 INLINE float fast_exp2(float a) { return approximate_exp2(a); }
@@ -66,6 +93,18 @@ INLINE T sigmoid(T a)
 {
     const T e = exp(-fabs(a));
     return (a < T(0) ? e : T(1)) / (T(1) + e);
+}
+
+// log cosh a = |a| + log(1 + w) - log 2 with w = exp(-2 |a|); of float32 log(1 + w) / w as a polynomial, to 5e-9.
+INLINE double log_cosh(double a) { return fabs(a) + (log1p(exp(-2.0 * fabs(a))) - LN2); }
+INLINE float log_cosh(float a)
+{
+    const float z = fabs(a), w = flushed_exp2(z * -2.8853900817779268f);
+    float y = fma(0.003930291865346068f, w, -0.02385471750946021f);
+    y = fma(fma(y, w, 0.06808331984903528f), w, -0.1269075065848245f);
+    y = fma(fma(y, w, 0.1856973851663174f), w, -0.24672660724295384f);
+    y = fma(fma(y, w, 0.3328966302472995f), w, -0.49997093823092187f);
+    return fma(fma(y, w, 0.9999993279155796f), w, z - 0.69314718055994531f);
 }
 
 INLINE float analytic_quotient(float a, float b) { return float(a / sqrt(1.0 + double(b) * b)); }
@@ -187,22 +226,6 @@ INLINE float whole_power(float a, float b)
 // Each makes ``in_range`` false where the whole formula is needed: for zeros, infinities and what is very large or small,
 // but not for nan that gives nan, which in random expressions is common.  They have no branches, so that those of many
 // points run side by side.
-
-#ifndef EMULATED
-INLINE float flushed_reciprocal(float a)
-{
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
-    return y;
-}
-
-INLINE float flushed_exp2(float a)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(a));
-    return y;
-}
-#endif
 
 INLINE double in_range_quotient(double a, double b, bool &) { return a / b; }
 INLINE float in_range_quotient(float a, float b, bool &in_range)

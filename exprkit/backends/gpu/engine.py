@@ -145,6 +145,14 @@ class DeviceEngine(contract.Engine):
                 )
             size = less
 
+    def _shrink_rows(self, run: Callable[[int], None], at_once: int, bytes_of_one: int) -> None:
+        """``run`` with so many items at a time, with fewer if memory runs out."""
+
+        def needs(n: int) -> tuple[str, int]:
+            return f"one expression on {self.n_points} points needs", bytes_of_one
+
+        self._shrinking(run, (at_once,), lambda n: (max(n // 2, 1),), needs)
+
     def _rounded(self, values: Any, place: Any, dtype: np.dtype) -> Any:
         """``place``, which takes results on the device as numbers of 16 bits: float16 or bfloat16."""
         fraction = FRACTIONS[dtype.name]
@@ -189,6 +197,13 @@ class DeviceEngine(contract.Engine):
         if kept is None or not is_kept(kept[0], values):
             kept = self._resident[name] = to_keep(values), self.device.xp.asarray(values)
         return kept[1]
+
+
+def hand_over(counted: Any, counts: Any) -> None:
+    """Counts of the device as the caller wants them, on the host or there."""
+    if counts is not None:
+        counted = counted.astype(np.int64)
+        counts[...] = gpu.fetched(counted) if isinstance(counts, np.ndarray) else counted
 
 
 class Needing:

@@ -31,9 +31,10 @@ import numpy as np
 
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.loss_tokens import Sums, Tokens, power_of, rows_in, written
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.text.tokens import VARIABLE
 
+ROOTS = ops.SQRT, ops.SQRTABS  # whose code is short, though the interpreter has it once
 WHOLE, ONE = "VECTORS", "1"  # that are worked on at once: of a loss of short operators, and of one with long code
 
 
@@ -47,8 +48,7 @@ def function(tokens: Tokens, operators: str) -> str | None:
     operators : {"ieee", "fast"}
         Which of the table's formulas to use.
     """
-    used = rows_in(tokens)
-    if any(not row.cuda.formula or opcodes.refusal(row) for row in used):
+    if any(not row.cuda.formula or opcodes.refusal(row) for row in rows_in(tokens)):
         return None
     kinds, values = tokens
     n_columns = int(values[kinds == VARIABLE].max(initial=0))
@@ -58,8 +58,15 @@ def function(tokens: Tokens, operators: str) -> str | None:
         lines.append(f"const T v{len(lines) + 1} = {text};")
         return f"v{len(lines)}"
 
+    used: list[ops.Operator] = []
+    not_negative: set[str] = set()  # or nan: of others a power may be what no root is
+
     def one(row: ops.Operator, operands: list[str]) -> str:
-        return line(call(row, operators, operands))
+        used.append(row)
+        made = line(call(row, operators, operands))
+        if row.code in (ops.ABS, ops.SQR, ops.SQRTABS, ops.EXP):
+            not_negative.add(made)
+        return made
 
     def fma(a: str, b: str, c: str) -> str:
         return line(f"fma({a}, {b}, {c})")
@@ -68,15 +75,22 @@ def function(tokens: Tokens, operators: str) -> str | None:
     applied = sums.applied if operators == "fast" else one
 
     def power(row: ops.Operator, base: str, exponent: float) -> str | None:
-        if operators != "fast" or exponent.is_integer():
+        is_whole = exponent.is_integer()
+        has_root = row.code == ops.POWABS or base in not_negative
+        if is_whole if operators == "fast" else not (is_whole or has_root):  # "fast" has an operator for whole ones
             return None
         return power_of(applied(ops.BY_CODE[ops.ABS], [base]) if row.code == ops.POWABS else base, exponent, applied, 2)
 
+    def known(definition: defined.Definition, operands: list[str]) -> str | None:
+        text = ops.LOSS_CUDA.get(definition.text) if operators != "fast" else None
+        return text and line(f"[](T a) -> T {{ return {text}; }}({operands[0]})")
+
     names = ["f", *(f"read[{k}]" for k in range(n_columns))]
-    result = written(tokens, names, number, applied, whole_powers=operators == "fast", power=power)
+    result = written(tokens, names, number, applied, whole_powers=operators == "fast", known=known, power=power)
     lines.append(f"if (FIRST || WEIGHTED) return WEIGHTED ? fma(read[TARGETS - 1], {result}, total) : {result};")
     total = sums.added("total", result)
-    at_once = ONE if any(opcodes.is_long(row, operators) for row in used) else WHOLE
+    is_short = all(row.code in ROOTS or not opcodes.is_long(row, operators) for row in used)
+    at_once = WHOLE if is_short else ONE
     body = "\n".join(f"    {line}" for line in (*lines, f"return {total};"))
     head = "template <bool FIRST> INLINE T add_text_loss(T total, T f, const T (&read)[TARGETS])"
     return f"constexpr int AT_ONCE = {at_once};\n{head}\n{{\n{body}\n}}"

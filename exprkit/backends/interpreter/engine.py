@@ -31,9 +31,9 @@ from exprkit.backends.device_programs import dependence, lowering
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu import loss_code, nvrtc, opcodes
-from exprkit.backends.gpu.device import MOST_LOCKED, fetched
+from exprkit.backends.gpu.device import MOST_LOCKED
 from exprkit.backends.gpu.device_bytecode import Programs
-from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points
+from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points, hand_over
 from exprkit.backends.gpu.launch import REAL, Columns, ScheduledLaunch, address, addressed, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
@@ -169,7 +169,7 @@ class Engine(DeviceEngine, contract.Differentiable):
                 for sets in self._passes(params, self._sets_at_once()):
                     place = out if sets.stop - sets.start == len(params) else out[sets]  # views of CuPy take time
                     self._evaluate(place, None if counted is None else counted[sets].reshape(-1, 2))
-            _hand_over(counted, counts)
+            hand_over(counted, counts)
 
     def _sets_at_once(self) -> int:
         return max(1, WORK_BYTES // (self._launcher.bytes_of_a_set + 1))
@@ -182,14 +182,6 @@ class Engine(DeviceEngine, contract.Differentiable):
             self._rounded_on_device(out.reshape(-1, self.n_points))
         else:
             self._values_on_device(out, count)
-
-    def _shrink_rows(self, run: Callable[[int], None], at_once: int, bytes_of_one: int) -> None:
-        """``run`` with so many items at a time, with fewer if memory runs out."""
-
-        def needs(n: int) -> tuple[str, int]:
-            return f"one expression on {self.n_points} points needs", bytes_of_one
-
-        self._shrinking(run, (at_once,), lambda n: (max(n // 2, 1),), needs)
 
     def _values_on_device(self, out: Any, count: Any) -> None:
         """All items of this pass into a device array, some at a time if memory runs out."""
@@ -320,7 +312,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         sums = self._sums(params, add_up, out if once else None)
         if out is not None and not once:
             out[...] = sums.reshape(out.shape)
-        _hand_over(counted, counts)
+        hand_over(counted, counts)
         if once and key and sums.size and self.n_points:
             self._keep_step(key, params.shape, macros)
         return sums
@@ -343,10 +335,23 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def again(self, params: Any, y: Any, weights: Any, kind: str, out: Any = None) -> RepeatedSums | None:
         """The same sums of these expressions with other parameters and memory, if it is one call."""
-        key = self._key_of_step(params, {"TASK": TASKS[kind], "WEIGHTED": int(weights is not None)}, out)
+        goal = {"target": self._on_device("y", y), "weights": self._on_device("weights", weights)}
+        return self._again(params, goal, {"TASK": TASKS[kind], "WEIGHTED": int(weights is not None)}, out)
+
+    def text_again(
+        self, params: Any, columns: np.ndarray, there: dict[int, Any] | None = None, out: Any = None
+    ) -> RepeatedSums | None:
+        """The same of the loss that is a text and was asked for last."""
+        text = self._text_loss
+        if text is None or text.columns is not columns or text.macros is None:
+            return None
+        goal, copied = text.places(there or {})
+        return None if copied else self._again(params, goal, text.macros, out)
+
+    def _again(self, params: Any, goal: dict[str, Any], macros: dict[str, Any], out: Any) -> RepeatedSums | None:
+        key = self._key_of_step(params, macros, out)
         if key not in self._ready or len(self._invalid):
             return None
-        goal = {"target": self._on_device("y", y), "weights": self._on_device("weights", weights)}
         return RepeatedSums(self._ready[key], self.device, goal, key[1], self._epoch)
 
     def _sums_of_step(self, key: tuple[Any, ...], params: Any, goal: dict[str, int | float], out: Any) -> Any | None:
@@ -621,13 +626,6 @@ class Engine(DeviceEngine, contract.Differentiable):
         """An error, before any work, if the options asked for leave no variant for these programs."""
         if (self.block_size or self.vectors) and not self._per_expression:
             self._shape_for(programs, programs.n_exprs, len(columns.code), True)
-
-
-def _hand_over(counted: Any, counts: Any) -> None:
-    """Counts of the device as the caller wants them, on the host or there."""
-    if counts is not None:
-        counted = counted.astype(np.int64)
-        counts[...] = fetched(counted) if isinstance(counts, np.ndarray) else counted
 
 
 BACKEND = backend(Engine, OPTIONS, device_populations=True)

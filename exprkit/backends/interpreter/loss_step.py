@@ -166,7 +166,7 @@ class TextLoss(NamedTuple):
     columns: np.ndarray  # what it reads beside f, as it was asked for
     numbers: Any  # the same on the device
     macros: dict[str, Any] | None  # of its kernel; None: there can be none
-    goal: dict[str, int | float]  # the kernel's arguments that are columns, by their addresses
+    goal: dict[str, Any]  # the kernel's arguments that are columns
 
     @classmethod
     def of(
@@ -185,18 +185,25 @@ class TextLoss(NamedTuple):
         goal = {"target": numbers[0], "beside": numbers[1] if several else None}
         if counted and several:
             goal["weights"] = numbers[-1]
-        return cls(columns, numbers, macros, addressed(goal, device))
+        return cls(columns, numbers, macros, goal)
 
     def read(self, there: dict[int, Any]) -> dict[str, Any]:
         """The arguments; columns that are what arrays of the device hold now (``there``) are read in these.
 
         Those that lie between the first and the last, and numbers of another type, are copied.
         """
-        goal: dict[str, Any] = self.goal
+        goal, copied = self.places(there)
+        for k in copied:
+            self.numbers[k] = there[k].reshape(-1)
+        return goal
+
+    def places(self, there: dict[int, Any]) -> tuple[dict[str, Any], list[int]]:
+        """The arguments, and which columns have to be copied before."""
+        goal, copied = self.goal, []
         for k, array in there.items():
             name = "target" if k == 0 else "weights" if k == len(self.columns) - 1 and "weights" in goal else ""
             if name and array.dtype == self.numbers.dtype and array.flags.c_contiguous:
                 goal = goal | {name: array}
             else:
-                self.numbers[k] = array.reshape(-1)
-        return goal
+                copied.append(k)
+        return goal, copied
