@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,6 +63,15 @@ SPAN_TILES = 128  # tiles whose sums are added before they join the total
 MOST_PASSES = 64  # that are kept ready; each holds a table of work on the device
 MOST_ROW_BYTES = 1 << 31  # 32 bits hold the length of a row
 How = tuple[str, int, bool, bool, LossCode | None]  # task, store, masked, weighted and loss of a ``Kind``
+
+
+class TextLoss(NamedTuple):
+    """A loss that is a text, made ready."""
+
+    columns: np.ndarray  # what it reads beside f, as it was asked for
+    counted: bool
+    code: LossCode | None  # None: an operator in it has no PTX
+    read: Any  # the columns on the device, (n_chunks, n_columns, CHUNK)
 
 
 class Engine(DeviceEngine, contract.Compiling):
@@ -140,7 +149,8 @@ class Engine(DeviceEngine, contract.Compiling):
         self._parts: dict[str, list[tuple[Transpiled, Any]]] = {}
         self._codes: dict[tuple[int, Kind], ModuleCache] = {}
         self._adding: dict[tuple[Any, ...], Launch] = {}
-        self._text_loss: tuple[Any, LossCode | None, Any] = None, None, None  # columns, code, they on the device
+        self._text_loss: TextLoss | None = None  # the last one
+        self._grouping: dict[int, Launch] = {}  # what takes numbers of points into chunks, by their pitch
 
     def _make_columns(self, X: Any) -> None:
         """Make the columns, chunk by chunk of points, and get ready to make numbers."""
@@ -285,19 +295,45 @@ class Engine(DeviceEngine, contract.Compiling):
         ``columns`` (n_columns, n_points) are what it reads beside f (``loss_ptx``); the last says how much a point
         counts if it is ``counted``.  ``there``: those that are what arrays of the device hold now.
         """
-        if self._text_loss[0] is not columns:
-            self._text_loss = columns, *self._text_loss_of(loss, columns, counted)
-        _, code, read = self._text_loss
-        if code is None:
+        if self._text_loss is None or self._text_loss.columns is not columns:
+            self._text_loss = TextLoss(columns, counted, *self._text_loss_of(loss, columns, counted))
+        return self._sums_of_text(self._text_loss, params, there or {})
+
+    def _sums_of_text(self, text: TextLoss, params: Any, there: dict[int, Any]) -> Any | None:
+        if text.code is None:
             return None
-        for k, array in (there or {}).items():
-            _take_chunks(read[:, k], array.reshape(-1))
+        for k, array in there.items():
+            self._take_chunks(text.read, k, array)
 
         def add_up(sums: Any) -> None:
             for some in self._passes(params, self._sets_at_once(len(params), SUM)):
-                self._add_up(sums[some], SUM, read, None, code, counted)
+                self._add_up(sums[some], SUM, text.read, None, text.code, text.counted)
 
         return self._sums(params, add_up)
+
+    def text_again(
+        self, params: Any, columns: np.ndarray, there: dict[int, Any] | None = None, out: Any = None
+    ) -> Callable[..., Any] | None:
+        """What makes the loss that is a text and was asked for last again, of other parameters like these."""
+        text, shape = self._text_loss, params.shape
+        if out is not None or text is None or text.columns is not columns:
+            return None
+
+        def again(params: Any, out: Any, of_losses: tuple[int, ...]) -> Any | None:
+            sums = self._sums_of_text(text, params.reshape(shape), there or {}) if self._text_loss is text else None
+            return None if sums is None else sums.reshape(of_losses)
+
+        return again
+
+    def _take_chunks(self, read: Any, k: int, array: Any) -> None:
+        """Numbers of all points on the device into column ``k`` of ``read``, (n_chunks, n_columns, CHUNK)."""
+        if array.dtype != self.dtype or not array.flags.c_contiguous:
+            array = self.device.xp.ascontiguousarray(array, self.dtype)
+        pitch = read.shape[1] * CHUNK
+        if pitch not in self._grouping:
+            self._grouping[pitch] = self._launcher.grouping(CHUNK, pitch)
+        place = self.device.pointer(read) + k * CHUNK * read.itemsize
+        self._grouping[pitch](target=self.device.pointer(array), out=place)
 
     def _text_loss_of(self, loss: Tokens, columns: np.ndarray, counted: bool) -> tuple[LossCode | None, Any]:
         """Its code, and what it reads, chunk by chunk of points on the device; code of another one is let go."""
@@ -444,15 +480,6 @@ class Engine(DeviceEngine, contract.Compiling):
     def kernels(self) -> list[dict[str, Any]]:
         """What has been compiled: a line for each kernel."""
         return [line for code in self._codes.values() for line in code.described()]
-
-
-def _take_chunks(place: Any, array: Any) -> None:
-    """Numbers of all points into ``place``, (n_chunks, CHUNK)."""
-    n, rest = divmod(len(array), CHUNK)
-    if n:
-        place[:n] = array[: n * CHUNK].reshape(n, CHUNK)
-    if rest:
-        place[n, :rest] = array[n * CHUNK :]
 
 
 def _store_width(out: Any, device: Any) -> int:
