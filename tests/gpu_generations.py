@@ -1,8 +1,8 @@
 """A new population every generation, timed: ``PYTHONPATH=. python tests/gpu_generations.py --out data/results``.
 
-Prints a table and writes it as ``h200_generations.csv``, a line a measurement, with ``h200_generations.md`` beside
-it.  Medians of calls by the wall clock, each from an idle device to an idle device; results are compared with those of
-a new evaluator, bit by bit, and with the CPU's.
+Prints a table and writes it as ``h200_generations.csv`` (of another card by its name), a line a measurement, with a
+page ``.md`` beside it.  Medians of calls by the wall clock, each from an idle device to an idle device; results are
+compared with those of a new evaluator, bit by bit, and with the CPU's.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from exprkit.study import workload
 TABLE = timing.Table(width=74)
 MEMORY, HOST = 4.2e12, 50e9  # bytes a second: the device's memory copied; from page-locked host memory
 RATE = 132 * 128 * 1.98e9  # instructions a second for one point each
-ABOUT = """# A new population every generation, on an H200
+ABOUT = """# A new population every generation, on an {card}
 
-`h200_generations.csv`: medians by the wall clock, host included; `least`: the time that moving the bytes (tokens and
+`{file}`: medians by the wall clock, host included; `least`: the time that moving the bytes (tokens and
 losses over the bus or in the device's memory) and one instruction for each word and point take, whichever is longer.
 
 | | |
@@ -263,9 +263,12 @@ def main():
             "device": describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
             "host": f"{machine.cpu_model()}, {machine.cores()} threads", "software": ", ".join(software),
         }  # fmt: skip
-        TABLE.write(out / "h200_generations.csv")
+        card = describe().split()[1]  # NVIDIA H200 (...
+        file = f"{card.lower()}_generations.csv"
+        TABLE.write(out / file)
         rows = "\n".join(f"| {name} | {value} |" for name, value in about.items())
-        (out / "h200_generations.md").write_text(ABOUT.format(table=rows), encoding="utf-8")
+        page = ABOUT.format(card=card, file=file, table=rows)
+        (out / file).with_suffix(".md").write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":
