@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from exprkit.errors import ArgumentError, brief, did_you_mean, listed
 from exprkit.regression.rules.groups import NaturalConstant
 
@@ -86,6 +88,12 @@ def all_exponents(units: Sequence[Any], names: Sequence[str]) -> list[Exponents]
     if len({len(unit) for unit in found}) > 1:
         raise ArgumentError(f"units must have equally many exponents; texts have {len(BASE)} ({', '.join(BASE)})")
     return found
+
+
+def are_enough(units: Sequence[Exponents], wanted: Exponents) -> bool:
+    """Whether some product of powers of these units is the wanted one."""
+    rank = np.linalg.matrix_rank
+    return bool(rank(np.array([*units, wanted], np.float64)) == rank(np.array(units, np.float64)))
 
 
 def are_coherent(units: Sequence[Any]) -> bool:
