@@ -355,6 +355,18 @@ def test_a_point_of_weight_0_does_not_count(fits):
             assert np.all(np.isfinite(array))
 
 
+@pytest.mark.parametrize("kind", ["sse", "mse", "rmse", "mae", "sum", "r2", "logcosh(f - y)", "abs(f - y)^1.5"])
+def test_derivatives_of_a_loss_that_is_no_number_are_none(fits, kind):
+    pop = ek.parse(["log(x1) * p1", "p1 / x1 + p2", "p1 * x1"])
+    at = [[2.0], [1.0, 1.0], [1.0]]
+    ev = ek.Evaluator(pop, [[-1.0], [0.0], [1.0], [3.0]], fits, dtype="float64")
+    loss, slope = ev.loss_and_grad(at, np.arange(4.0), kind)
+    assert np.isfinite(loss).tolist() == np.isfinite(slope).all(axis=1).tolist() == [False, False, True]
+    assert np.isnan(slope[:2]).all()
+    jtj, jtr, _ = ev.normal_equations(at, np.ones(4))
+    assert np.isnan(jtj[:2]).all() and np.isnan(jtr[:2]).all() and np.isfinite(jtj[2]).all()
+
+
 def test_shapes_and_kinds(fits):
     pop = ek.parse(["p1 * x1", "x1 + p1 * p2"])
     X, y = np.linspace(1, 2, 5)[:, None], np.ones(5)
