@@ -212,6 +212,7 @@ def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
         ({}, {"X_units": ["m", "s", "1", "metre"]}, "unit of x4: there is no unit 'metre'"),
         ({}, {"y_units": "m"}, "y_units needs X_units"),
         ({}, {"X_units": [[1], [0], [1, 2], [0]]}, "equally many exponents"),
+        ({}, {"X_units": [[0] * 16 + [1]] * 4}, "at most 16 exponents, not 17"),
         ({}, {"X_units": ["m", "s", "m/s", "1"], "y_units": "kg*m"}, "no formula of these columns has y's unit, 'kg"),
     ],
 )

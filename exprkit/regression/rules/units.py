@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, brief, did_you_mean, listed
+from exprkit.regression.rules.dimensions import MOST_UNITS
 from exprkit.regression.rules.groups import NaturalConstant
 
 Exponents = tuple[Fraction, ...]
@@ -87,6 +88,8 @@ def all_exponents(units: Sequence[Any], names: Sequence[str]) -> list[Exponents]
             raise ArgumentError(f"unit of {name}: {error}") from None
     if len({len(unit) for unit in found}) > 1:
         raise ArgumentError(f"units must have equally many exponents; texts have {len(BASE)} ({', '.join(BASE)})")
+    if len(found[0]) > MOST_UNITS:
+        raise ArgumentError(f"a unit has at most {MOST_UNITS} exponents, not {len(found[0])}")
     return found
 
 
