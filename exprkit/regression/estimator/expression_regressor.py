@@ -44,7 +44,8 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     expressions : str, Expression, Population or list of these, optional
-        Texts name a DataFrame's columns, or by their order x1, x2, ...  By default p1 and a parameter times each variable.
+        Texts name a DataFrame's columns, or x1, x2, ... by their order.  By default p1 and a parameter times each
+        variable.
     select : {"loss", "r2", "aic", "bic", "description_length", "nodes"}
         By what the best one is chosen, as in ``FitResult.rank``.
     loss, restarts, bounds, backend

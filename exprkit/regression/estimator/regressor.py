@@ -533,9 +533,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         free = not self.dimensionless_constants_only
         known = units.constants() if units.are_coherent([*given, y_units]) else []
         of_y = None if y_units is None else found[-1]
-        if of_y is not None and not free and not units.are_enough(found[:-1], of_y):
-            raise ArgumentError(f"no formula of these columns has y's unit, {brief(y_units)}: one of the units is wrong, "
-                                "a column is missing, or numbers have units (dimensionless_constants_only=False)")  # fmt: skip
+        if of_y is not None and not free:
+            units.check_reachable(found[:-1], of_y, y_units)
         return FormulaRules(self.n_features_in_, found[:-1], of_y, free, limits, known)
 
     def _guessed(self) -> tuple[Expression, ...]:

@@ -93,10 +93,14 @@ def all_exponents(units: Sequence[Any], names: Sequence[str]) -> list[Exponents]
     return found
 
 
-def are_enough(units: Sequence[Exponents], wanted: Exponents) -> bool:
-    """Whether some product of powers of these units is the wanted one."""
-    rank = np.linalg.matrix_rank
-    return bool(rank(np.array([*units, wanted], np.float64)) == rank(np.array(units, np.float64)))
+def check_reachable(units: Sequence[Exponents], of_y: Exponents, given: Any) -> None:
+    """An error where no product of powers of these units is y's, ``given`` so by the user."""
+    with_y, without = (np.linalg.matrix_rank(np.array(some, np.float64)) for some in ([*units, of_y], units))
+    if with_y > without:
+        raise ArgumentError(
+            f"no formula of these columns has y's unit, {brief(given)}: one of the units is wrong, a column is missing, "
+            "or numbers have units (dimensionless_constants_only=False)"
+        )
 
 
 def are_coherent(units: Sequence[Any]) -> bool:
