@@ -43,9 +43,9 @@ def fit_rows(
     if len(starts) != 1:
         raise ArgumentError("rows that are read in pieces are fitted to from one start: restarts=0, one set of init")
     used = tables.used_columns(pop)
-    words = pop.variables or columns_of(X, y, weights)
-    words = words and tuple(word if k in used else "" for k, word in enumerate(words))
-    source = source_of(X, y, weights, words)
+    names = pop.variables or columns_of(X, y, weights)
+    read = None if names is None else tuple(name if k in used else "" for k, name in enumerate(names))
+    source = source_of(X, y, weights, read)
     if source.X.shape[1] < pop.n_vars:
         raise DataError(f"X has {source.X.shape[1]} columns, and the population uses {pop.n_vars}")
     workers.check(backend)

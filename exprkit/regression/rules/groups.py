@@ -130,7 +130,8 @@ def _measures(
     of = np.array([*units, *(one.unit for one in known)], np.float64)
     rank = int(np.linalg.matrix_rank(of)) - len(known)
     found = []
-    for some in itertools.combinations(range(n), rank) if 0 <= rank < n and rank + len(known) else ():
+    most = n - 1 if known else n  # without constants of nature all variables may be measures, of y alone
+    for some in itertools.combinations(range(n), rank) if 0 <= rank <= most and rank + len(known) else ():
         chosen, others = (*range(n, n + len(known)), *some), tuple(k for k in range(n) if k not in some)
         solved = [_powers(of[list(chosen)], wanted) for wanted in (*of[list(others)], of_y)]
         powers = tuple(one for one in solved if one is not None)
