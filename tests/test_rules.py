@@ -223,13 +223,13 @@ def test_a_wrong_rule_is_named(settings, given, message):
 
 def test_without_time_for_more_a_formula_has_y_s_unit_all_the_same():
     X = drawn(30)[:, :3]
-    for y, units, y_units, best in [
+    for y, X_units, y_units, best in [
         (X[:, 0] * X[:, 1], ["kg", "m/s^2", "1"], "N", "x1 * x2"),
         (2.5 * X[:, 1] / X[:, 2], ["m", "m", "s"], "m/s", "2.5 * x2 / x3"),
         (np.full(30, 2.5), ["m", "m", "s"], "1", "2.5"),
     ]:
         model = ek.SymbolicRegressor(niterations=0, pool_size=0, max_evals=1, random_state=0)
-        model.fit(X, y, X_units=units, y_units=y_units)
+        model.fit(X, y, X_units=X_units, y_units=y_units)
         formula = model.get_best().equation
         assert np.allclose(ek.parse(formula)[0](X), ek.parse(best)[0](X)), f"{formula}, not {best}"
 

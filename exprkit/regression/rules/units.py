@@ -98,8 +98,8 @@ def check_reachable(units: Sequence[Exponents], of_y: Exponents, given: Any) -> 
     with_y, without = (np.linalg.matrix_rank(np.array(some, np.float64)) for some in ([*units, of_y], units))
     if with_y > without:
         raise ArgumentError(
-            f"no formula of these columns has y's unit, {brief(given)}: one of the units is wrong, a column is missing, "
-            "or numbers have units (dimensionless_constants_only=False)"
+            f"no formula of these columns has y's unit, {brief(given)}: one of the units is wrong, a column is "
+            "missing, or numbers have units (dimensionless_constants_only=False)"
         )
 
 
