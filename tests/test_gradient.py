@@ -177,6 +177,12 @@ def test_diff_knows_the_population_s_names():
         pop.diff("zzz")
 
 
+def test_diff_of_too_many_tokens_shows_the_beginning_alone():
+    with pytest.raises(PopulationError, match=r"^expression 0 .*…\): its derivative has more than") as caught:
+        ek.parse("exp(" * 3000 + "x1" + ")" * 3000).diff("x1")
+    assert len(str(caught.value)) < 300
+
+
 def test_diff_says_what_has_no_derivative():
     pop = ek.parse(["x1 + 1", "digamma(x1)", "digamma(2) * x1", "bad bad"], errors="mask")
     with pytest.raises(PopulationError, match=r"expression 1 \(digamma\(x1\)\): there is no derivative of digamma"):
