@@ -205,7 +205,8 @@ class Discovery:
     def _in_y_s_unit(self) -> list[Expression]:
         """Powers of variables that make y's unit, each product times a number."""
         y, w, found = self.sample.y, self.sample.w, []
-        for measures in self.settings.rules.measures[: effort.MEASURES] if self.settings.rules is not None else ():
+        every = [] if self.settings.rules is None else self.settings.rules.measures
+        for measures in [one for one in every if not one.known][: effort.MEASURES]:
             unit = measures.columns(self.sample.X)[1]
             with np.errstate(all="ignore"):
                 share = float((w * y) @ unit / ((w * unit) @ unit))
