@@ -21,7 +21,15 @@ from emulated_device import EmulatedDevice, compiler
 import exprkit as ek
 from exprkit.backends import load, objective
 from exprkit.backends.gpu import device as gpu
-from exprkit.errors import ArgumentError, BackendError, DataError, MissingError
+from exprkit.errors import (
+    ArgumentError,
+    BackendError,
+    DamagedFileError,
+    DataError,
+    MissingError,
+    NoSuchFileError,
+    ParseError,
+)
 
 distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[distributed]'")
 import dask  # noqa: E402  it comes with it
@@ -242,6 +250,26 @@ def test_rows_of_parquet_dask_and_parts_of_mapped_arrays(in_files):
     assert np.allclose(parts.params, ek.fit(pop, X[1000:], y[1000:], dtype="float64").params, equal_nan=True)
     weighted = ek.fit(pop, folder / "table.parquet", "t", weights="w", devices=2, dtype="float64")
     assert np.allclose(weighted.loss, ek.fit(pop, X, y, weights=w, backend="cpu", dtype="float64").loss, equal_nan=True)
+
+
+def test_texts_name_a_parquet_file_s_columns(tmp_path):
+    import pandas as pd
+
+    a, b = np.linspace(1, 2, 50), np.linspace(3, 1, 50)
+    frame = pd.DataFrame({"site": ["u", "v"] * 25, "a": a, "y": 2 * a**1.5 + b, "b (m)": b})
+    path = tmp_path / "table.parquet"
+    frame.to_parquet(path, row_group_size=17)
+    for text in ("p1 * a^p2 + `b (m)`", "p1 * x2^p2 + x3"):
+        assert np.allclose(ek.fit(text, path, "y", dtype="float64").params, [[2, 1.5]])
+    with pytest.raises(DataError, match=r"column 'site' of the file must hold real numbers, not .*string"):
+        ek.fit("p1 * site", path, "y")
+    with pytest.raises(ParseError, match="variables are site, a, `b"):
+        ek.fit("p1 * q", path, "y")
+    with pytest.raises(NoSuchFileError, match="cannot be read"):
+        ek.fit("p1 * a", tmp_path / "none.parquet", "y")
+    (tmp_path / "bad.parquet").write_bytes(b"zz")
+    with pytest.raises(DamagedFileError, match="is not a Parquet file, or it is damaged"):
+        ek.fit("p1 * a", tmp_path / "bad.parquet", "y")
 
 
 @pytest.mark.filterwarnings("error")

@@ -48,6 +48,15 @@ def test_columns_of_a_table_are_variables():
         ek.ExpressionRegressor("p1 * mas").fit(table, Y)
 
 
+def test_columns_of_a_table_have_numbers_as_well():
+    table = pd.DataFrame(X, columns=["length (m)", "mass"])
+    texts = "p1 * x1^p2 / x2", "p1 * `length (m)`^p2 / mass"
+    numbered, named = (ek.ExpressionRegressor(text).fit(table, Y) for text in texts)
+    assert numbered.predict(table).tobytes() == named.predict(table).tobytes()
+    with pytest.raises(ParseError, match="unknown name 'x1'"):
+        ek.ExpressionRegressor("p1 * x1 + mass").fit(table, Y)
+
+
 def test_weights_expressions_and_populations_are_taken():
     weights = (np.arange(len(Y)) % 2).astype(float)
     spoiled = np.where(weights == 0, 1e3, Y)

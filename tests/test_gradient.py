@@ -177,6 +177,12 @@ def test_diff_knows_the_population_s_names():
         pop.diff("zzz")
 
 
+def test_diff_of_too_many_tokens_shows_the_beginning_alone():
+    with pytest.raises(PopulationError, match=r"^expression 0 .*…\): its derivative has more than") as caught:
+        ek.parse("exp(" * 3000 + "x1" + ")" * 3000).diff("x1")
+    assert len(str(caught.value)) < 300
+
+
 def test_diff_says_what_has_no_derivative():
     pop = ek.parse(["x1 + 1", "digamma(x1)", "digamma(2) * x1", "bad bad"], errors="mask")
     with pytest.raises(PopulationError, match=r"expression 1 \(digamma\(x1\)\): there is no derivative of digamma"):
@@ -353,6 +359,18 @@ def test_a_point_of_weight_0_does_not_count(fits):
     for method in (ev.normal_equations, ev.loss_and_grad):
         for array in method([[1.0], [1.0, 2.0]], y, weights=[0.0, 1.0, 0.5]):
             assert np.all(np.isfinite(array))
+
+
+@pytest.mark.parametrize("kind", ["sse", "mse", "rmse", "mae", "sum", "r2", "logcosh(f - y)", "abs(f - y)^1.5"])
+def test_derivatives_of_a_loss_that_is_no_number_are_none(fits, kind):
+    pop = ek.parse(["log(x1) * p1", "p1 / x1 + p2", "p1 * x1"])
+    at = [[2.0], [1.0, 1.0], [1.0]]
+    ev = ek.Evaluator(pop, [[-1.0], [0.0], [1.0], [3.0]], fits, dtype="float64")
+    loss, slope = ev.loss_and_grad(at, np.arange(4.0), kind)
+    assert np.isfinite(loss).tolist() == np.isfinite(slope).all(axis=1).tolist() == [False, False, True]
+    assert np.isnan(slope[:2]).all()
+    jtj, jtr, _ = ev.normal_equations(at, np.ones(4))
+    assert np.isnan(jtj[:2]).all() and np.isnan(jtr[:2]).all() and np.isfinite(jtj[2]).all()
 
 
 def test_shapes_and_kinds(fits):

@@ -372,6 +372,9 @@ def test_mask_keeps_the_good_ones():
     assert pop.errors[1].startswith("expression 1: expected a number")
     assert pop.errors[2] == "expression 2: None is neither a text nor a SymPy object nor an Expression"
     assert pop.errors[4] == "expression 4: 3.5 is neither a text nor a SymPy object nor an Expression; write it as a text, '3.5'"
+    of_numpy, flag = ek.parse([np.float64(2.5), True], errors="mask").errors.values()
+    assert of_numpy.endswith("write it as a text, '2.5'")
+    assert flag.endswith("True is neither a text nor a SymPy object nor an Expression")
     assert not pop[1].valid and str(pop[1]) == "" and repr(pop[1]) == "<Expression: not valid>"
     part = pop[[5, 0, 1]]
     assert list(part.errors) == [0, 2] and part.errors[0].startswith("expression 0: unknown name 'y'")

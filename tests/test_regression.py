@@ -28,6 +28,7 @@ from exprkit.operators import ops
 from exprkit.regression import links, polish, rests
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.discovery import Discovery
+from exprkit.regression.goal import Goal
 from exprkit.regression.join import Partners
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
@@ -137,6 +138,12 @@ def test_data_of_any_size_are_taken(scale):
     X = drawn() * scale
     model = search(X, 3 * X[:, 0] * 2 / X[:, 1], pool_size=2_000, niterations=1)
     assert model.get_best().equation == "6 * x1 / x2"
+
+
+def test_columns_of_any_size_warn_of_nothing(recwarn):
+    X = drawn(40, 2)
+    search(X * 1e300, X[:, 0] ** 1.5, timeout_in_seconds=1, niterations=0, pool_size=2_000)
+    assert not recwarn.list
 
 
 def test_a_constant_and_a_single_row():
@@ -397,6 +404,20 @@ def test_a_sample_does_not_depend_on_how_rows_are_given():
     once, twice = Sample(X, y, np.full(30, 2.0)), Sample(X[order], y[order])
     assert np.array_equal(once.X, twice.X) and np.array_equal(once.w, twice.w)
     assert np.array_equal(once.few(7, 3).X, twice.few(7, 3).X)
+
+
+@pytest.mark.parametrize(("large", "scale"), [(0.0, 1.0), (1e9, 1e-3), (1e12, 1.0), (0.0, 1e-90)])
+def test_a_large_constant_in_y_does_not_make_a_wrong_formula_exact(large, scale):
+    X = drawn(60, 2)
+    law = X[:, 0] ** 1.5 + X[:, 1]
+    sample = Sample(X, large + scale * law, np.ones(60))
+    line = np.polynomial.Polynomial.fit(X[:, 0], sample.y - large, 1)(X[:, 0])
+    rounded = sample.y * (1 + np.finfo(float).eps)
+    assert sample.is_exact(np.array([sample.y, rounded, large + line])).tolist() == [True, True, False]
+    losses = Goal("squares", sample).losses(np.array([rounded, large + line]))
+    assert losses[0] <= Goal("squares", sample).floor < losses[1]
+    same = Sample(X, np.full(60, large + scale), np.ones(60))
+    assert same.is_exact(np.full((1, 60), same.y.mean())).all()
 
 
 SHORTEST = {

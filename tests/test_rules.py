@@ -212,11 +212,26 @@ def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
         ({}, {"X_units": ["m", "s", "1", "metre"]}, "unit of x4: there is no unit 'metre'"),
         ({}, {"y_units": "m"}, "y_units needs X_units"),
         ({}, {"X_units": [[1], [0], [1, 2], [0]]}, "equally many exponents"),
+        ({}, {"X_units": [[0] * 16 + [1]] * 4}, "at most 16 exponents, not 17"),
+        ({}, {"X_units": ["m", "s", "m/s", "1"], "y_units": "kg*m"}, "no formula of these columns has y's unit, 'kg"),
     ],
 )
 def test_a_wrong_rule_is_named(settings, given, message):
     with pytest.raises(ArgumentError, match=message):
         ek.SymbolicRegressor(**settings).fit(drawn(20), np.arange(20.0), **given)
+
+
+def test_without_time_for_more_a_formula_has_y_s_unit_all_the_same():
+    X = drawn(30)[:, :3]
+    for y, X_units, y_units, best in [
+        (X[:, 0] * X[:, 1], ["kg", "m/s^2", "1"], "N", "x1 * x2"),
+        (2.5 * X[:, 1] / X[:, 2], ["m", "m", "s"], "m/s", "2.5 * x2 / x3"),
+        (np.full(30, 2.5), ["m", "m", "s"], "1", "2.5"),
+    ]:
+        model = ek.SymbolicRegressor(niterations=0, pool_size=0, max_evals=1, random_state=0)
+        model.fit(X, y, X_units=X_units, y_units=y_units)
+        formula = model.get_best().equation
+        assert np.allclose(ek.parse(formula)[0](X), ek.parse(best)[0](X)), f"{formula}, not {best}"
 
 
 def test_a_law_is_found_in_units_that_its_variables_make():

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brought_by, one_of
+from exprkit.errors import ArgumentError, DamagedFileError, DataError, brought_by, one_of
+from exprkit.runtime.files import file_errors
 
 ENDINGS = (".npy", ".parquet")
 
@@ -52,7 +53,7 @@ class DaskArray(NamedTuple):
 
 
 class ParquetColumns(NamedTuple):
-    """Columns of a Parquet file; of one column a vector."""
+    """Columns of a Parquet file, 0 where a name is empty: nobody looks at those; of one column a vector."""
 
     path: str
     names: tuple[str, ...]
@@ -66,13 +67,14 @@ class ParquetColumns(NamedTuple):
     def rows(self, first: int, stop: int) -> np.ndarray:
         import pyarrow.parquet as pq
 
-        file, begin, parts = pq.ParquetFile(self.path), 0, []
+        file, begin, parts, read = pq.ParquetFile(self.path), 0, [], list(filter(None, self.names))
         for group in range(file.num_row_groups):
             n = file.metadata.row_group(group).num_rows
             low, high = max(first - begin, 0), min(stop - begin, n)
             if low < high:
-                table = file.read_row_group(group, columns=list(self.names)).slice(low, high - low)
-                parts.append(np.column_stack([table[name].to_numpy() for name in self.names]))
+                table = file.read_row_group(group, columns=read).slice(low, high - low)
+                nothing = np.zeros(high - low)
+                parts.append(np.column_stack([table[name].to_numpy() if name else nothing for name in self.names]))
             begin += n
         found = np.concatenate(parts)
         return found[:, 0] if self.is_vector else found
@@ -101,6 +103,17 @@ def is_source(X: Any) -> bool:
     return path or isinstance(X, np.memmap) or hasattr(X, "__dask_graph__")
 
 
+def columns_of(X: Any, y: Any, weights: Any) -> dict[str, None] | None:
+    """What the variables of a Parquet file are called: its columns beside y and the weights; None of other sources.
+
+    Raises
+    ------
+    FileError
+        If there is no such file, or it is damaged.
+    """
+    return dict.fromkeys(_names(_parquet_file(X), y, weights)) if _is_parquet(X) else None
+
+
 def source_of(X: Any, y: Any, weights: Any, variables: tuple[str, ...] | None = None) -> RowSource:
     """The rows of what a user hands over; of a Parquet file, y and weights are columns.
 
@@ -109,7 +122,7 @@ def source_of(X: Any, y: Any, weights: Any, variables: tuple[str, ...] | None = 
     ArgumentError, DataError
         If it cannot be read in pieces, or the lengths differ.
     """
-    if isinstance(X, str | os.PathLike) and os.fspath(X).endswith(".parquet"):
+    if _is_parquet(X):
         return _parquet(os.path.abspath(X), y, weights, variables)
     parts = [None if part is None else _array(what, part) for what, part in (("X", X), ("y", y), ("weights", weights))]
     source = RowSource(*parts)
@@ -123,7 +136,8 @@ def source_of(X: Any, y: Any, weights: Any, variables: tuple[str, ...] | None = 
 
 def _array(what: str, given: Any) -> Any:
     if isinstance(given, str | os.PathLike):
-        given = np.load(given, mmap_mode="r")
+        with file_errors(given, "read"):
+            given = np.load(given, mmap_mode="r")
     if hasattr(given, "__dask_graph__"):
         return DaskArray(given.to_dask_array(lengths=True) if hasattr(given, "to_dask_array") else given)
     if isinstance(given, np.memmap) and isinstance(given.filename, str | os.PathLike) and given.flags.forc:
@@ -141,15 +155,38 @@ def _base_address(mapped: np.memmap) -> int:
     return int(mapped.__array_interface__["data"][0])
 
 
-def _parquet(path: str, y: Any, weights: Any, variables: tuple[str, ...] | None) -> RowSource:
+def _is_parquet(X: Any) -> bool:
+    return isinstance(X, str | os.PathLike) and os.fspath(X).endswith(".parquet")
+
+
+def _parquet_file(path: Any) -> Any:
     with brought_by("notebooks"):
+        import pyarrow as pa
         import pyarrow.parquet as pq
-    file = pq.ParquetFile(path)
+    with file_errors(path, "read"):
+        try:
+            return pq.ParquetFile(path)
+        except pa.ArrowInvalid as error:
+            raise DamagedFileError(f"{os.fspath(path)!r} is not a Parquet file, or it is damaged: {error}") from None
+
+
+def _names(file: Any, y: Any, weights: Any) -> tuple[str, ...]:
+    return tuple(name for name in file.schema_arrow.names if name not in (y, weights))
+
+
+def _parquet(path: str, y: Any, weights: Any, variables: tuple[str, ...] | None) -> RowSource:
+    file = _parquet_file(path)
+    from pyarrow import types as of
+
     known, n_rows = tuple(file.schema_arrow.names), file.metadata.num_rows
     for name in (y,) if weights is None else (y, weights):
         one_of("a column of the file", name, known)
-    names = variables or tuple(name for name in known if name not in (y, weights))
-    for name in names:
+    names = variables or _names(file, y, weights)
+    for name in filter(None, names):
         one_of("a variable", name, known)
+    for name in filter(None, (*names, y, weights)):
+        kind = file.schema_arrow.field(name).type
+        if not any(is_one(kind) for is_one in (of.is_integer, of.is_floating, of.is_decimal, of.is_boolean)):
+            raise DataError(f"column {name!r} of the file must hold real numbers, not {kind}")
     w = None if weights is None else ParquetColumns(path, (weights,), n_rows, True)
     return RowSource(ParquetColumns(path, names, n_rows), ParquetColumns(path, (y,), n_rows, True), w)

@@ -40,7 +40,7 @@ from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, checks_keywords, number_of, whole_number
 from exprkit.evaluate import inputs, rounding, tables
 from exprkit.evaluate.loss_target import Asked, LossTarget, RepeatedLoss
-from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, losses_at, own_losses, slopes_at
+from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, losses_at, nan_beside, own_losses, slopes_at
 from exprkit.evaluate.options import (
     check_flag,
     check_number,
@@ -381,7 +381,7 @@ class Evaluator:
         float64 array, (n_exprs,) or (n_sets, n_exprs)
             What ``loss`` gives.
         float64 array, (n_exprs, max_params) or (n_sets, n_exprs, max_params)
-            Its gradient; 0 where an expression has fewer parameters.
+            Its gradient; 0 where an expression has fewer parameters, and all nan where its loss is nan or inf.
 
         Raises
         ------
@@ -412,7 +412,8 @@ class Evaluator:
         Returns
         -------
         float64 arrays, (..., max_params, max_params), (..., max_params) and (...)
-            with ``...`` (n_exprs,) or (n_sets, n_exprs); 0 where an expression has fewer parameters.
+            with ``...`` (n_exprs,) or (n_sets, n_exprs); 0 where an expression has fewer parameters, and all nan where
+            its sum is nan or inf.
 
         Raises
         ------
@@ -429,6 +430,7 @@ class Evaluator:
         jtj, jtr, sse = compute(sets, goal.target, goal.w)
         jtr = 0.0 - jtr  # the engine's r is f - y; no zero becomes -0
         self.check_sums(sse, goal)
+        jtj, jtr = (nan_beside(sse, of) for of in (jtj, jtr))
         shape = (*lead, len(self.pop))
         return tuple(self.as_given(array.reshape(*shape, *array.shape[2:])) for array in (jtj, jtr, sse))
 

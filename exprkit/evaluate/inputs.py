@@ -44,7 +44,7 @@ def population(pop: Any, X: Any = None) -> Population | DevicePopulation:
     texts = as_list(pop)
     if not isinstance(texts, str | list | tuple) and not is_object(texts):
         raise DataError(f"the first argument must be a Population, not {type(pop).__name__}: use exprkit.parse(...)")
-    return _of_table(texts, X) if tables.is_table(X) else parse(texts)
+    return named_population(texts, tables.names_in(X), data=X) if tables.is_table(X) else parse(texts)
 
 
 def as_list(pop: Any) -> Any:
@@ -55,10 +55,10 @@ def as_list(pop: Any) -> Any:
     return items if all(isinstance(item, str | Expression) for item in items) else pop
 
 
-def _of_table(texts: Any, X: Any) -> Population:
-    """Texts over a table's names; over x1, x2, …, its columns in their order, only if they are not."""
+def named_population(texts: Any, names: Sequence[str], **given: Any) -> Population:
+    """Texts over the names of columns, as ``parse`` is given them; over x1, x2, … by their order, only if not so."""
     try:
-        return parse(texts, data=X)
+        return parse(texts, **given)
     except ParseError as error:
         named = error
     try:
@@ -66,7 +66,7 @@ def _of_table(texts: Any, X: Any) -> Population:
     except ParseError:
         raise named from None
     parameters = {f"p{index + 1}" for index in pop.values[pop.kinds == PARAMETER].tolist()}
-    if not pop.n_vars or parameters & set(tables.names_in(X)):  # a column called p1 or pi may be meant
+    if not pop.n_vars or parameters & set(names):  # a column called p1 or pi may be meant
         raise named
     return pop
 

@@ -483,5 +483,16 @@ def slopes_at(ev: Any, goal: LossTarget, params: Any, kind: str) -> tuple[Any, A
     with np.errstate(divide="ignore", invalid="ignore"):
         slope: Any = slope_of(kind, loss, total)
         gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
+    gradient = nan_beside(loss, gradient)
     shape = (*lead, len(ev.pop))
     return loss.reshape(shape), gradient.reshape(*shape, gradient.shape[-1])
+
+
+def nan_beside(losses: Any, derivatives: Any) -> Any:
+    """Derivatives, (n_sets, n_exprs, ...), all nan of an expression whose loss is nan or inf.
+
+    An engine leaves out points whose values are none, so that 0 may be what it has: as if the loss were least there.
+    """
+    with np.errstate(invalid="ignore"):
+        nothing = 0.0 * losses
+    return derivatives + nothing.reshape(*losses.shape, *[1] * (derivatives.ndim - losses.ndim))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, nearest
+from exprkit.errors import ArgumentError, nearest, shortened
 from exprkit.expressions.dag import (
     FULL,
     NO_RULE,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
 
 FINE, NO_DERIVATIVE, TOO_LONG = range(3)
+LONGEST = 120  # characters of an expression in an error
 FIRST_ROOM = 16  # tokens of a derivative for each one of its expression; grows
 SHOWN = 8  # names in a message
 
@@ -66,7 +67,7 @@ def first_problem(faults: dict[int, Fault], text: str) -> str:
     """What is wrong with the first expression that has no derivative, which reads ``text``."""
     i = min(faults)
     kept = 'errors="mask" keeps those that have a derivative'
-    return f"expression {i} ({text}): {faults[i].reason}{_others(len(faults) - 1)}; {kept}"
+    return f"expression {i} ({shortened(text, LONGEST)}): {faults[i].reason}{_others(len(faults) - 1)}; {kept}"
 
 
 def _others(n: int) -> str:

@@ -189,8 +189,9 @@ def _object_tokens(item: Any, names: Names) -> tuple[np.ndarray, np.ndarray]:
         from exprkit.text import sympy_bridge
 
         return sympy_bridge.read(item, names)
-    shown = brief(item, 38)
-    hint = f"; write it as a text, '{shown}'" if isinstance(item, (int, float)) and item == item else ""
+    shown = brief(float(item) if isinstance(item, float) else item, 38)  # NumPy's write their type
+    is_number = isinstance(item, (int, float)) and not isinstance(item, bool) and item == item
+    hint = f"; write it as a text, '{shown}'" if is_number else ""
     raise ParseError(f"{shown} is neither a text nor a SymPy object nor an Expression{hint}")
 
 

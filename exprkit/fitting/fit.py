@@ -29,7 +29,7 @@ from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.objective import Fitted, Options
 from exprkit.distributed.engine import SlicedEngine
-from exprkit.distributed.files import is_source
+from exprkit.distributed.files import columns_of, is_source
 from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole, whole_number
 from exprkit.evaluate import inputs, tables
@@ -182,7 +182,8 @@ def fit(
         other = {"method": method != "lm", "loss": loss != "squares", "link": link, "columns": columns is not None,
                  "restarts": restarts, "missing": missing != "raise"}  # fmt: skip
         refuse(name for name, is_asked in other.items() if is_asked)
-        pop, workers = on_host(inputs.population(pop)), workers_of(devices, client) or workers_of(1, None)
+        pop = on_host(inputs.population(pop, columns_of(X, y, weights)))
+        workers = workers_of(devices, client) or workers_of(1, None)
         assert workers is not None
         _check(method, loss, delta, max_iter, tol)
         steps = MAX_ITER[method] if max_iter is None else int(max_iter)

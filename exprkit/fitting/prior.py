@@ -60,13 +60,13 @@ class Penalty(NamedTuple):
         inner = self.made.of(pop)
         counts = np.searchsorted(np.unique([term.n_params for term in self.terms]), pop.n_params, side="right")
         parts = [np.flatnonzero(counts == count) for count in np.unique(counts)]
-        pieces = [inner[part].put_into(*self._formula(int(pop.n_params[part[0]]), inner.n_vars)) for part in parts]
+        pieces = [inner[part].put_into(*self._formula(int(pop.n_params[part[0]]))) for part in parts]
         shares = any(piece.shares for piece in pieces)
         together = Population.concatenate(pieces)[np.argsort(np.concatenate(parts), kind="stable")]
         together.shares = shares
         return together
 
-    def _formula(self, n_params: int, n_vars: int) -> Tokens:
+    def _formula(self, n_params: int) -> Tokens:
         """cond(data, f) + cond(row, h) + …; a term of parameters that there are not is as it should be."""
         first = self.first_column
         pieces = [_chosen(first, (np.array([OPERAND]), np.zeros(1)))]

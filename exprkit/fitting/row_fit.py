@@ -21,7 +21,7 @@ import numpy as np
 from exprkit.backends import known
 from exprkit.backends.objective import SPOILED, Fitted, Options, with_spoiled_anew
 from exprkit.backends.precision import precision as precision_of
-from exprkit.distributed.files import source_of
+from exprkit.distributed.files import columns_of, source_of
 from exprkit.distributed.rows import RowEngine
 from exprkit.distributed.workers import Workers
 from exprkit.errors import ArgumentError, DataError
@@ -42,7 +42,10 @@ def fit_rows(
     begin = time.perf_counter()
     if len(starts) != 1:
         raise ArgumentError("rows that are read in pieces are fitted to from one start: restarts=0, one set of init")
-    source = source_of(X, y, weights, pop.variables)
+    used = tables.used_columns(pop)
+    names = pop.variables or columns_of(X, y, weights)
+    read = None if names is None else tuple(name if k in used else "" for k, name in enumerate(names))
+    source = source_of(X, y, weights, read)
     if source.X.shape[1] < pop.n_vars:
         raise DataError(f"X has {source.X.shape[1]} columns, and the population uses {pop.n_vars}")
     workers.check(backend)
@@ -56,7 +59,7 @@ def fit_rows(
         for kind in (inputs.dtype_of(dtype), np.dtype(np.float64))
     )
     try:
-        totals = engine.totals(list(tables.used_columns(pop)))
+        totals = engine.totals(used)
         with shown(progress, len(pop), "fitting") as done:
             fitted, jtj = _fitted(pop.expanded(), starts, options, engine, double, done)
     finally:

@@ -84,7 +84,7 @@ class Goal:
     def floor(self) -> float:
         """A loss that is as good as 0."""
         y = self.sample.y
-        rounding = self.losses(y * (1 + EXACT_SHARE * np.array([[1.0], [-1.0]])))
+        rounding = self.losses(y + np.array([[1.0], [-1.0]]) * self.sample.rounding(EXACT_SHARE))
         least = 0.0 if self.sample.given is None else float(np.abs(self.sample.given.least).mean())
         return float(max(rounding[np.isfinite(rounding)].max(initial=0.0), 1e-15 * least))
 

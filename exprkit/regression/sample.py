@@ -20,6 +20,8 @@ import numpy as np
 EXACT, USUALLY = 1e-8, 1e-12  # error as a share of y that counts as rounding: at every row, at half of them
 SELDOM = 0.2  # share of the rows
 EXACT_SHARE = 1e-13  # of y: errors below it are as good as 0
+VARIES = 1e6  # y counts as no larger than so many times what it varies by: a large constant in it hides no rest
+LAST_PLACES = 8 * np.finfo(np.float64).eps  # share of y that is rounding all the same
 
 
 class LossRows(NamedTuple):
@@ -128,10 +130,16 @@ class Sample:
         """Whether rows of values are y but for rounding, which is larger where terms cancel."""
         with np.errstate(all="ignore"):
             error = np.abs(values - self.y)
-            limit = EXACT * np.abs(self.y) + 1e-14 * np.abs(self.y).max(initial=0)
+            limit = self.rounding(EXACT) + self.rounding(1e-14).max(initial=0)
             exact = np.asarray((error <= limit).all(axis=-1))
-            exact[exact] = np.median(error[exact] - USUALLY * np.abs(self.y), axis=-1) <= 0
+            exact[exact] = np.median(error[exact] - self.rounding(USUALLY), axis=-1) <= 0
         return exact
+
+    def rounding(self, share: float) -> np.ndarray:
+        """The errors of y, (n_rows,), that count as rounding where this share of it does."""
+        size = np.abs(self.y)
+        varies = VARIES * np.ptp(self.y) if len(self) else 0.0
+        return np.asarray(np.maximum(share * np.minimum(size, varies), min(share, LAST_PLACES) * size))
 
 
 def _rising(keys: Sequence[np.ndarray]) -> np.ndarray:

@@ -12,7 +12,8 @@ SymPy                        is read as
                              negative whole or rational exponent are divided by
 ``Float``                    the nearest float64: exact for the usual 53 bits
 ``Integer``, ``Rational``    the nearest float64; as a factor, ``2/3`` is ``2 * … / 3``
-``Piecewise``, ``a > b``     the table's conditions, 1 for true and 0 for false
+``Piecewise``, ``a > b``     the table's conditions, 1 for true and 0 for false; ``Eq(a, b)`` as
+                             ``a <= b`` and ``a >= b``
 other classes                the row of the table that names them, or the user's operator of that name
 ===========================  ==========================================================
 
@@ -86,6 +87,12 @@ def _items(obj: Any, names: Names) -> list[Item]:
         return _cases([(obj.args[1], obj.args[0]), (obj.args[2], sympy.true)])
     if isinstance(obj, sympy.Not):
         return _negated(obj.args[0])
+    if isinstance(obj, sympy.Eq):
+        return [sympy.Le(*obj.args, evaluate=False), sympy.Ge(*obj.args, evaluate=False), _of_class("And")]
+    if isinstance(obj, sympy.Ne):
+        return _negated(sympy.Eq(*obj.args, evaluate=False))
+    if isinstance(obj, sympy.UnevaluatedExpr):
+        return [obj.args[0]]
     if obj in (sympy.I, sympy.zoo):
         raise ParseError(f"exprkit has real numbers only, and no {type(obj).__name__}")
     if obj in (sympy.true, sympy.false):
@@ -128,6 +135,10 @@ def _constant(number: float) -> Token:
 
 def _operator(method: str) -> Token:
     return OPERATOR, ops.BY_METHOD[method].code
+
+
+def _of_class(name: str) -> Token:
+    return OPERATOR, BY_CLASS[name].code
 
 
 def _sum(obj: sympy.Add) -> list[Item]:
@@ -201,9 +212,9 @@ def _raised(base: Any, exponent: Any) -> list[Item]:
     if exponent == 1:
         return [base]
     if isinstance(exponent, sympy.Rational) and (exponent.p, exponent.q) == (1, 2):
-        return [base, (OPERATOR, BY_CLASS["Sqrt"].code)]
+        return [base, _of_class("Sqrt")]
     if base is sympy.E:
-        return [exponent, (OPERATOR, BY_CLASS[sympy.exp.__name__].code)]
+        return [exponent, _of_class(sympy.exp.__name__)]
     return [base, exponent, _operator("__pow__")]
 
 
@@ -214,7 +225,7 @@ def _inverse() -> Token:
 
 def _cases(cases: list[tuple[Any, Any]]) -> list[Item]:
     """A Piecewise as a sum of conditions: each value counts where its case is the first that holds."""
-    choose = (OPERATOR, BY_CLASS["Piecewise"].code)
+    choose = _of_class("Piecewise")
     (value, condition), rest = cases[0], cases[1:]
     if condition == sympy.true:
         return [value]
@@ -229,7 +240,7 @@ def _cases(cases: list[tuple[Any, Any]]) -> list[Item]:
 
 
 def _negated(condition: Any) -> list[Item]:
-    return [condition, _constant(0.0), (OPERATOR, BY_CLASS["LessThan"].code)]
+    return [condition, _constant(0.0), _of_class("LessThan")]
 
 
 def _application(obj: Any) -> list[Item]:
@@ -246,7 +257,8 @@ def _application(obj: Any) -> list[Item]:
         row = BY_CLASS[f"{name}{arguments.pop(0)}"]  # a function of an order that the table has
     if row is None:
         kind = "function" if isinstance(obj, sympy.Function) else "class"
-        hint = closest(name, [*BY_CLASS, *defined.spellings()]) if kind == "function" else ""
+        known = [one for one in (*BY_CLASS, *defined.spellings()) if one.rstrip("0123456789") != name]
+        hint = closest(name, known) if kind == "function" else ""
         raise ParseError(f"the SymPy {kind} {quoted(name)} is not in exprkit's table{hint}")
     if len(arguments) < row.arity or (len(arguments) > row.arity and not row.chain):
         raise ParseError(f"the SymPy function {quoted(name)} has {len(arguments)} arguments here, not {row.arity}")

@@ -166,9 +166,9 @@ def _branch(q: Quintuple, box: Values, alive: np.ndarray, applied: tuple[str, ..
         known = {name: value[0].item() for name, value in box.items() if (value == value[0]).all()}
         holds = np.broadcast_to(asked.holds(box), alive.shape) if len(alive) else alive
         yes, no = alive & holds, alive & ~holds
-        first = _consistent(accept, box, yes, known) and _branch(accept, box, yes, applied)
+        first = _consistent(accept, yes, known) and _branch(accept, box, yes, applied)
         second = None
-        if refuse is not None and _consistent(refuse, box, no, known):
+        if refuse is not None and _consistent(refuse, no, known):
             second = _branch(refuse, box, no, (*applied, strategy))
         return Node(asked, first or None, second, strategy) if first or second else None
     place = int(np.argmax(alive)) if alive.any() else None
@@ -176,7 +176,7 @@ def _branch(q: Quintuple, box: Values, alive: np.ndarray, applied: tuple[str, ..
     return Leaf(q.code, q.system, applied, witness, np.flatnonzero(alive))
 
 
-def _consistent(q: Quintuple, box: Values, alive: np.ndarray, known: Mapping[str, Any]) -> bool:
+def _consistent(q: Quintuple, alive: np.ndarray, known: Mapping[str, Any]) -> bool:
     return bool(alive.any()) or not contradictory(q.system, known)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, brought_by, checks_keywords, one_of, whole
+from exprkit.evaluate.inputs import named_population
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
@@ -43,7 +44,8 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     expressions : str, Expression, Population or list of these, optional
-        Texts name a DataFrame's columns, or x1, x2, ...  By default p1 and a parameter times each variable.
+        Texts name a DataFrame's columns, or x1, x2, ... by their order.  By default p1 and a parameter times each
+        variable.
     select : {"loss", "r2", "aic", "bic", "description_length", "nodes"}
         By what the best one is chosen, as in ``FitResult.rank``.
     loss, restarts, bounds, backend
@@ -116,7 +118,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         if isinstance(self.expressions, Population):
             return self.expressions
         given = [self.expressions] if isinstance(self.expressions, str | Expression) else list(self.expressions)
-        return parse([str(one) for one in given], variables=names)
+        return named_population([str(one) for one in given], names or (), variables=names)
 
     def get_best(self, index: int = 0) -> FittedExpression:
         """The best expression with its numbers, or the ``index``-th best."""

@@ -533,6 +533,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         free = not self.dimensionless_constants_only
         known = units.constants() if units.are_coherent([*given, y_units]) else []
         of_y = None if y_units is None else found[-1]
+        if of_y is not None and not free:
+            units.check_reachable(found[:-1], of_y, y_units)
         return FormulaRules(self.n_features_in_, found[:-1], of_y, free, limits, known)
 
     def _guessed(self) -> tuple[Expression, ...]:

@@ -95,7 +95,7 @@ def curves(
     within: list[tuple[list[Shape], np.ndarray]] = []
     for functions in dict.fromkeys([(*names,), (*_arguments(names, operators),)]):
         h = values_of(list(parse(functions)), sample.X, threads)
-        usable = np.isfinite(h).all(axis=1) & (np.ptp(h, axis=1) > 0)
+        usable = np.isfinite(h).all(axis=1) & (h != h[:, :1]).any(axis=1)
         chosen, h = [text for text, use in zip(functions, usable, strict=True) if use], h[usable]
         kinds = [(shapes, h) for shapes in _kinds(chosen, h, len(names), operators) if shapes]
         alone += kinds

@@ -119,18 +119,19 @@ def all_measures(
         more = (_measures(units, target, some) for some in itertools.combinations(known, n)
                 if _are_all_needed(units, target, some))  # fmt: skip
         found += sorted((one for some in more for one in sorted(some, key=_cost)[:OF_THE_SAME]), key=_cost)
-    return found
+    return sorted(found, key=lambda one: not one.others)  # those that leave no variable come last
 
 
 def _measures(
     units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[NaturalConstant]
 ) -> list[Measures]:
-    """All that these constants are among, if some variable is left."""
+    """All that these constants are among, if some variable is left; without constants also if none is."""
     n, of_y = len(units), np.array(target, np.float64)
     of = np.array([*units, *(one.unit for one in known)], np.float64)
     rank = int(np.linalg.matrix_rank(of)) - len(known)
     found = []
-    for some in itertools.combinations(range(n), rank) if 0 <= rank < n and rank + len(known) else ():
+    most = n - 1 if known else n
+    for some in itertools.combinations(range(n), rank) if 0 <= rank <= most and rank + len(known) else ():
         chosen, others = (*range(n, n + len(known)), *some), tuple(k for k in range(n) if k not in some)
         solved = [_powers(of[list(chosen)], wanted) for wanted in (*of[list(others)], of_y)]
         powers = tuple(one for one in solved if one is not None)

@@ -23,7 +23,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from exprkit.errors import ArgumentError, brief, did_you_mean, listed
+from exprkit.regression.rules.dimensions import MOST_UNITS
 from exprkit.regression.rules.groups import NaturalConstant
 
 Exponents = tuple[Fraction, ...]
@@ -85,7 +88,19 @@ def all_exponents(units: Sequence[Any], names: Sequence[str]) -> list[Exponents]
             raise ArgumentError(f"unit of {name}: {error}") from None
     if len({len(unit) for unit in found}) > 1:
         raise ArgumentError(f"units must have equally many exponents; texts have {len(BASE)} ({', '.join(BASE)})")
+    if len(found[0]) > MOST_UNITS:
+        raise ArgumentError(f"a unit has at most {MOST_UNITS} exponents, not {len(found[0])}")
     return found
+
+
+def check_reachable(units: Sequence[Exponents], of_y: Exponents, given: Any) -> None:
+    """An error where no product of powers of these units is y's, ``given`` so by the user."""
+    with_y, without = (np.linalg.matrix_rank(np.array(some, np.float64)) for some in ([*units, of_y], units))
+    if with_y > without:
+        raise ArgumentError(
+            f"no formula of these columns has y's unit, {brief(given)}: one of the units is wrong, a column is "
+            "missing, or numbers have units (dimensionless_constants_only=False)"
+        )
 
 
 def are_coherent(units: Sequence[Any]) -> bool:
