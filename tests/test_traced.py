@@ -220,7 +220,8 @@ def test_a_loss_that_names_one_is_machine_code(dtype):
     pop, y = ek.parse(["x1 + x2", "x1 * x2 - p1"]), X[:, 1].astype(np.float64)
     ev, params = ek.Evaluator(pop, X, "cpu", dtype=dtype), np.full((2, 1), 0.5)
     definition = ek.Evaluator(pop, X, "numpy", dtype="float64")
-    for text, fused in (("summed(f - y)", True), ("summed_three(f, y, 0.5) + summed(f)", True), ("called_one(f - y)", False)):
+    texts = {"summed(f - y)": True, "summed_three(f, y, 0.5) + summed(f)": True, "called_one(f - y)": False}
+    for text, fused in texts.items():
         tokens = loss_text.parse_loss(text)
         assert loss_kernels.can_sum((tokens.kinds, tokens.values)) is fused
         wanted = definition.loss(params, y, text)
@@ -252,7 +253,8 @@ def test_machine_code_on_disk_is_of_the_same_function(monkeypatch):
     row = defined.spelled("first_one")
     other = trace_of(numba.njit(lambda a: a + 2.25), 1)
     a, y = np.zeros(kernels.TILE), np.empty(kernels.TILE)
-    for now, result in ((row, 1.25), (replace(row, traced=other, simd=traced_vectors.formula(other, fast=False)), 2.25)):
+    again = replace(row, traced=other, simd=traced_vectors.formula(other, fast=False))
+    for now, result in ((row, 1.25), (again, 2.25)):
         monkeypatch.setitem(ops.BY_CODE, row.code, now)
         made = kernels.Kernels("float64", "ieee", kernels.host())
         made.function(row.code, kernels.VV)(y.ctypes.data, a.ctypes.data, None, kernels.TILE // made.lanes)
