@@ -116,8 +116,9 @@ def test_the_units_of_their_operands():
     np.testing.assert_equal(laws["either"], (1, 0.0, nan, nan, 1.0))
     np.testing.assert_equal(laws["host_only"], (1, nan, nan, nan, 1.0))
     assert laws["muladd"][0] == 0
-    texts = ["either(x3, x1, x1)", "either(x1, x1, x3)", "within(x1, x1, 2 * x1)", "within(x1, x3, x1)", 
-             "within(x1, 0, x1)", "either(x3, 0, x1)", "muladd(x1, 1, x1)", "x1 * muladd(x3 / x3, 1, 2)", "either(x1, 2, 3) * x1"]  # fmt: skip
+    texts = ["either(x3, x1, x1)", "either(x1, x1, x3)", "within(x1, x1, 2 * x1)", "within(x1, x3, x1)",
+             "within(x1, 0, x1)", "either(x3, 0, x1)", "muladd(x1, 1, x1)",
+             "x1 * muladd(x3 / x3, 1, 2)", "either(x1, 2, 3) * x1"]  # fmt: skip
     rules = FormulaRules(3, units=[(1, 0), (1, 0), (0, 1)], target=(1, 0))
     assert rules.allow(ek.parse(texts)).tolist() == [True, False, True, False, True, True, False, True, True]
     pool = RuledPool(rules, np.random.default_rng(1).normal(size=(16, 3)), rows(["either", "*"]), constants=[])

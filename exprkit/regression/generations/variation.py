@@ -118,11 +118,13 @@ def means(
     """Shares: ``crossover``, the rest evenly among the others, half of it for blocks."""
     rest = 1 - crossover
     share = np.array([crossover, rest * 0.3, *[rest * 0.7 / (KINDS - 2)] * (KINDS - 2)])
-    codes = (np.array([row.code for row in operators if row.arity == n], np.int64) for n in (1, 2, 3))
+    unary, binary, ternary = (
+        np.array([row.code for row in operators if row.arity == arity], np.int64) for arity in (1, 2, 3)
+    )
     numbers, factors = _tables()
     return Means(
-        *codes, defined.arity(), np.cumsum(share) / share.sum(), numbers.view(np.uint64), factors, n_vars, width,
-        tournament, islands, n,
+        unary, binary, ternary, defined.arity(), np.cumsum(share) / share.sum(), numbers.view(np.uint64), factors,
+        n_vars, width, tournament, islands, n,
     )  # fmt: skip
 
 
@@ -288,7 +290,7 @@ def _inserted(trees, row, first, last, how, draws, made, i):
     if arity == 2 and drawn < 0.5:
         before = 1
     elif arity == 3:
-        before = np.int64(drawn * 3)
+        before = int(drawn * 3)
     for _ in range(before):
         at = _leaf(made, i, at, how, draws)
     at = _copy(made, i, at, trees, row, first, last + 1)
