@@ -17,6 +17,8 @@ from exprkit.regression.pool import Pool
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.dimensions import law_of
 from exprkit.regression.rules.pooled import RuledPool
+from exprkit.search.distinct import Enumeration
+from exprkit.search.grammar import grammar
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-3, 3, (200, 2))
@@ -32,6 +34,7 @@ def operators(functions):
         "either(a, b, c)", numpy=lambda a, b, c: np.where(a > 0, b, c), cuda="a > T(0) ? b : c",
         derivative=("0", "greater(a, 0)", "1 - greater(a, 0)"),
     )  # fmt: skip
+    ek.operator("if_above(a, b, c) = cond(a, b) + cond(lessequal(a, 0), c)")
     ek.operator("host_only(a, b, c)", numpy=lambda a, b, c: np.hypot(a, b) - c)
 
 
@@ -143,7 +146,7 @@ def test_limits_of_three_operands():
 # ── searches ──
 
 
-@pytest.mark.parametrize("name", ["either", "if_above(a, b, c) = cond(a, b) + cond(lessequal(a, 0), c)"])
+@pytest.mark.parametrize("name", ["either", "if_over(a, b, c) = cond(a, b) + cond(lessequal(a, 0), c)"])
 def test_a_law_that_holds_one_is_found(name, tmp_path):
     model = found(CHOICE, operators={3: [name], 1: ["sqr"]}, binary_operators=["+", "*"])
     best = model.equations_.iloc[-1]
@@ -158,6 +161,42 @@ def test_generations_alone_find_one():
     model = found(y, operators={3: ["either"], 2: ["*"], 1: []}, niterations=6, pool_size=0, population_size=200,
                   maxsize=12)  # fmt: skip
     assert model.score(X, y) > 0.99 and "either(" in model.equations_.iloc[-1]["equation"]
+
+
+def test_an_enumeration_holds_every_function_once():
+    """Of no parameters: as many as there are different values."""
+    for names in (["*", "either"], ["within", "neg"]):
+        found = Enumeration(grammar(7, names, n_vars=2, n_params=0), confirm=1)
+        new = [found.population(found.grow()) for _ in range(7)]
+        every = ek.generate.exhaustive(7, names, n_vars=2, n_params=0)
+        points = np.random.default_rng(5).normal(size=(300, 2))
+        values = ek.Evaluator(every, points, "numpy", dtype="float64").evaluate()
+        rounded = {row.tobytes() for row in np.round(values / np.abs(values).max(axis=1, keepdims=True), 9) + 0.0}
+        texts = [text for pop in new for text in pop.texts()]
+        assert len(texts) == len(set(texts))
+        own = ek.Evaluator(ek.parse(texts), points, "numpy", dtype="float64").evaluate()
+        own = {row.tobytes() for row in np.round(own / np.abs(own).max(axis=1, keepdims=True), 9) + 0.0}
+        assert own == rounded and len(own) <= len(texts) <= 1.3 * len(own)
+        trees = [grammar(7, names, n_vars=2, n_params=0).count(size) for size in range(1, 8)]
+        assert found.stands_for(np.arange(len(found))).sum() == sum(trees)
+
+
+def test_enumerated_forms_hold_their_parameters():
+    found = Enumeration(grammar(7, ["either", "+"], n_vars=1, n_params=3))
+    for size in range(1, 8):
+        pop = found.population(found.grow())
+        assert (pop.n_tokens == size).all() and pop.max_params <= 3
+        assert size != 4 or {"either(x1, x1, p1)", "either(p1, x1, p2)", "either(x1, p1, p2)"} <= set(pop.texts())
+        assert size != 4 or "either(p1, p2, p3)" in pop.texts()
+
+
+@pytest.mark.parametrize("name", ["either", "if_above"])
+def test_an_exhaustive_search_finds_a_law(name):
+    y = np.where(X[:, 0] > 0, 2.5 * X[:, 1], X[:, 1] ** 2) + 1e-3 * RANDOM.standard_normal(200)
+    search = ek.exhaustive_search(X, y, max_nodes=6, operators=["*", name], n_params=2, restarts=15, progress=False,
+                                  backend="cpu")  # fmt: skip
+    assert search.texts()[0] in (f"{name}(x1, p1, x2) * x2", f"x2 * {name}(x1, p1, x2)")
+    assert search.params[0, 0] == pytest.approx(2.5, abs=1e-2)
 
 
 @pytest.fixture
