@@ -190,6 +190,15 @@ def test_enumerated_forms_hold_their_parameters():
         assert size != 4 or "either(p1, p2, p3)" in pop.texts()
 
 
+def test_islands_of_this_process_breed_them_and_a_client_is_refused():
+    y = np.where(X[:, 0] > 0, X[:, 1], X[:, 0] * X[:, 1]) + 0.1 * RANDOM.standard_normal(200)
+    model = found(y, operators={3: ["if_above"], 2: ["*"], 1: []}, niterations=4, pool_size=0, population_size=100,
+                  maxsize=12, devices=2)  # fmt: skip
+    assert "if_above(" in " ".join(model.equations_["equation"]) and "2 islands" in model.stopped_
+    with pytest.raises(ArgumentError, match="'if_above' is an operator of this process"):
+        found(y, operators={3: ["if_above"]}, client=object())
+
+
 @pytest.mark.parametrize("name", ["either", "if_above"])
 def test_an_exhaustive_search_finds_a_law(name):
     y = np.where(X[:, 0] > 0, 2.5 * X[:, 1], X[:, 1] ** 2) + 1e-3 * RANDOM.standard_normal(200)

@@ -75,6 +75,16 @@ def _by_operands(given: Any) -> Mapping[int, Any]:
     return given
 
 
+def refuse_elsewhere(operators: tuple[defined.Written, ...]) -> None:
+    """An error for an operator that processes elsewhere do not know."""
+    for row in operators:
+        if defined.FIRST_CODE <= row.code < defined.END_CODE:
+            raise ArgumentError(
+                f"{row.name!r} is an operator of this process, which a client's workers do not know; leave client= out "
+                "(devices= is of this process)"
+            )
+
+
 def refuse_without_cuda(operators: tuple[defined.Written, ...]) -> None:
     """An error for an operator whose code no kernel of a search on a GPU can hold."""
     for row in operators:

@@ -46,7 +46,7 @@ from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
-from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_without_cuda
+from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.estimator.refusals import checked_data, checked_rows, refuse_target
 from exprkit.regression.goal import NAMED, Goal, sample_for
@@ -487,6 +487,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         operators, outermost = chosen_operators(self.binary_operators, self.unary_operators, self.operators)
         if self.backend not in ON_HOST:
             refuse_without_cuda(operators)
+        if self.client is not None:
+            refuse_elsewhere(operators)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
