@@ -232,7 +232,7 @@ class Enumeration:
         for number, (block, (left, right, third)) in enumerate(zip(blocks, operands, strict=True)):
             begin = 0
             while begin >= 0:
-                choice = _Choice(begin, number, block.half, block.operator.commutative, self.grammar.n_params)
+                choice = _PairChoice(begin, number, block.half, block.operator.commutative, self.grammar.n_params)
                 n, begin = _list(left, right, third, choice, made, n)
                 if n == room > 0:
                     yield made, every
@@ -345,7 +345,7 @@ class _OtherPoints:
 # ── the compiled part ────────────────────────────────────────────────────────────────
 
 
-class _Choice(NamedTuple):
+class _PairChoice(NamedTuple):
     """Which pairs (triples) of functions of two (three) sizes are wanted."""
 
     begin: int
