@@ -518,6 +518,16 @@ def test_a_long_job_ends_when_it_is_told_to_and_the_next_one_runs():
     assert queue.wait(SECONDS) and done == [True, False]
 
 
+def test_the_end_of_python_ends_jobs_first():
+    code = (
+        "import threading, time\nfrom exprkit.explorer.jobs import JobQueue\nbegun = threading.Event()\n"
+        "def job(stop):\n    begun.set()\n    stop.wait(60)\n    time.sleep(0.2)\n    print('ended')\n"
+        "queue = JobQueue(print)\nqueue.put('long', job)\nqueue.put('late', job, delay=50)\nbegun.wait(60)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ("ended\n", 0)
+
+
 def test_a_failed_job_is_reported_and_the_queue_goes_on():
     failed, done = [], []
     queue = JobQueue(lambda kind, error: failed.append((kind, str(error))))

@@ -388,3 +388,17 @@ def test_what_a_loss_is_called_elsewhere_is_known(loss, meant):
         ek.fit("p1 * x1", [[1.0], [2.0]], [1.0, 2.0], loss=loss)
     with pytest.raises(DataError, match="did you mean 'sse'"):
         ek.Evaluator("x1", [[1.0]]).loss(None, [1.0], "squares")
+
+
+def test_an_infinite_column_is_named_where_it_spoils_a_fit():
+    X = np.random.default_rng(0).uniform(1, 2, (40, 2))
+    X[[3, 7, 9], 0] = np.inf
+    y, w = X[:, 1] * 2, np.ones(40)
+    w[3] = 0
+    pop = ek.parse(["p1 * width + height", "p1 * height", "exp(-width) + p1 * height"], variables=["width", "height"])
+    found = ek.fit(pop, X, y, weights=w, backend="cpu")
+    what = "the loss is not finite at any start; column 'width' of X is infinite in 2 of 40 values"
+    assert found.reason[0] == what and found[0].reason == what
+    assert found.converged.tolist() == [False, True, True]
+    w[[7, 9]] = 0
+    assert "infinite" not in ek.fit("p1 * x1 * log(x2 - 9)", X, y, weights=w, backend="cpu").reason

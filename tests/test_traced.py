@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.backends.cpu import kernels
-from exprkit.operators import defined, ops
+from exprkit.backends.cpu import kernels, loss_kernels
+from exprkit.evaluate import loss_text
+from exprkit.operators import defined, ops, traced_vectors
 from exprkit.operators.traced import MOST_CALLS, trace_of
 
 pytestmark = pytest.mark.usefixtures("functions")
@@ -82,14 +83,15 @@ def test_values_are_the_functions_own(name):
     row = defined.spelled(f"traced_{name}")
     inner = row if arity < 3 else ops.BY_CODE[int(row.values[-1])]
     trace = trace_of(function, arity)
-    assert inner.traced == trace and len(trace.listing()) == len(trace.lines)
+    assert inner.traced == trace._replace(in_floats=inner.traced.in_floats)
+    assert len(trace.listing()) == len(trace.lines)
     random = np.random.default_rng(1)
     X = np.concatenate([random.normal(size=(600, 3)) * 2, random.permuted(np.column_stack([SPECIAL] * 3), axis=0)])
     names = ["x1", "x2", "x3"][:arity]
     forms = names, ["1.5", *names[1:]], [*names[:-1], "p1"], ["p1"] * arity
     pop, params = ek.parse([f"traced_{name}({', '.join(form)})" for form in forms]), np.full((4, 1), 0.75)
     with np.errstate(all="ignore"):
-        for dtype, precision, rtol in ("float64", "ieee", 1e-12), ("float32", "ieee", 2e-7), ("float32", "fast", 1e-5):
+        for dtype, precision, rtol in ("float64", "ieee", 1e-12), ("float32", "ieee", 2e-6), ("float32", "fast", 1e-5):
             data = X.astype(dtype)
             found = ek.Evaluator(pop, data, "cpu", dtype=dtype, precision=precision).evaluate(params)
             expected = ek.Evaluator(pop, data, "numpy", dtype="float64").evaluate(params).astype(dtype)
@@ -117,6 +119,115 @@ def test_a_trace_that_is_not_the_function_is_not_used():
     assert not trace.agrees(lambda a: np.where(a < 1e200, np.exp(a), 0.0), [(-1.0, 1.0)])
 
 
+# ── float32 ──
+
+IN_FLOATS = {
+    "softplus": (lambda a: np.log1p(np.exp(a)), True), "gaussian": (lambda a: math.exp(-(a * a) / 2), True),
+    "swish": (lambda a: a / (1 + np.exp(-a)), True), "huge": (lambda a: a * 1e300, False),
+    "steps": (lambda a: a if a > 0.1 else 2.0 * a, True), "cancels": (lambda a: (np.exp(a) - 1) / a, False),
+    "late": (lambda a: a if a * 1.7 > 0.1 else 2.0, False), "whole": (lambda a: np.floor(a) * 1.5, True),
+    "rounds": (lambda a: np.floor(a * 1.1), False), "versed": (lambda a: 1 - math.cos(a), False),
+    "two_logs": (lambda a, b: np.log1p(a * a) * np.exp(np.tanh(b) - np.exp(-a * a)), True),
+    "log_of_1": (lambda a, b: np.log(a * a + 1) * b, False),
+}  # fmt: skip
+
+
+def own(name, function):
+    arity = function.__code__.co_argcount
+    ek.operator(f"in_floats_{name}({', '.join('abc'[:arity])})", numpy=numba.njit(function))
+    return ek.parse([f"in_floats_{name}({', '.join(['x1', 'x2'][:arity])})"])
+
+
+def computed(pop, X, precision="ieee"):
+    data = np.asarray(X, np.float32).reshape(len(X), -1)
+    return ek.Evaluator(pop, data, "cpu", dtype="float32", precision=precision).evaluate()[0]
+
+
+@pytest.mark.parametrize("name", IN_FLOATS)
+def test_float32_is_used_where_it_is_exact_enough(name):
+    function, close = IN_FLOATS[name]
+    pop = own(name, function)
+    assert defined.spelled(f"in_floats_{name}").traced.in_floats is close
+    random = np.random.default_rng(2)
+    X = np.concatenate([random.uniform(-10, 10, (700, 2)), random.normal(size=(700, 2)) * 0.01]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        operands = X.T.astype(np.float64)[: function.__code__.co_argcount]
+        exact = np.vectorize(function)(*operands)
+        slopes = [np.abs(np.vectorize(function)(*[a * (1 + 1e-5 * (k == j)) for j, a in enumerate(operands)]) - exact)
+                  for k in range(len(operands))]  # fmt: skip
+        found = computed(pop, X)
+        allowed = 2.0**-23 * (traced_vectors.UNITS if close else 1) * (np.abs(exact) + sum(slopes) / 1e-5 * close)
+        inside = np.abs(exact) < 3e38
+        assert (np.abs(found - exact)[inside] <= allowed[inside] + 1e-44).all()
+        assert np.array_equal(found[~inside], exact[~inside].astype(np.float32))
+
+
+def test_what_overflows_on_the_way_is_computed_in_float64():
+    pop = own("softplus", IN_FLOATS["softplus"][0])
+    hidden = own("hidden", lambda a: a / (1 + np.exp(-a)) + 1 / np.cosh(a))
+    assert all(defined.spelled(f"in_floats_{name}").traced.in_floats for name in ("softplus", "hidden"))
+    X = np.random.default_rng(0).uniform(-3, 3, 600)
+    plain, plain_hidden = computed(pop, X), computed(hidden, X)
+    far = np.arange(0, 600, 7)
+    X[far] = np.linspace(89, 700, len(far))
+    found, inside = computed(pop, X), np.delete(np.arange(600), far)
+    assert np.array_equal(found[far], X[far].astype(np.float32))
+    assert np.array_equal(found[inside], plain[inside])  # the neighbours' bits
+    X[far] *= -1
+    found = computed(hidden, X)
+    np.testing.assert_array_equal(found[inside], plain_hidden[inside])
+    exact = np.array([x / (1 + math.exp(-x)) + 1 / math.cosh(x) for x in X[far].astype(np.float32).astype(float)])
+    np.testing.assert_allclose(found[far], exact, rtol=1e-6, atol=1e-44)
+    assert np.isinf(computed(pop, X[:1] + np.inf)).all() and np.isnan(computed(pop, X[:1] * np.nan)).all()
+
+
+def test_a_comparison_means_of_float32_what_it_means_of_float64():
+    numbers = [0.1, 0.3, 0.7, 1.1]
+    X = np.array([[near] for c in numbers for near in (np.nextafter(np.float32(c), np.float32(k)) for k in (0, c, 9))])
+    for k, function in enumerate((
+        lambda a: sum([1.0 if a > c else 0.0 for c in (0.1, 0.3, 0.7, 1.1)]),
+        lambda a: sum([1.0 if a >= c else 0.0 for c in (0.1, 0.3, 0.7, 1.1)]),
+        lambda a: sum([1.0 if c > a else 0.0 for c in (0.1, 0.3, 0.7, 1.1)]),
+        lambda a: sum([1.0 if c >= a else 0.0 for c in (0.1, 0.3, 0.7, 1.1)]),
+    )):  # fmt: skip
+        pop = own(f"compares_{k}", function)
+        assert defined.spelled(f"in_floats_compares_{k}").traced.in_floats
+        assert computed(pop, X).tolist() == [function(float(x)) for x in X[:, 0]]
+
+
+def test_long_operators_that_wait_for_each_other_are_loops_of_their_own():
+    trace = trace_of(numba.njit(lambda a, b: np.log1p(np.exp(np.sin(a) + b)) * np.cos(b)), 2)
+    is_long = {ops.BY_SPELLING[name].code for name in ("sin", "exp", "log1p", "cos")}
+    found = traced_vectors.stages(trace, True, False, lambda row: row.code in is_long)
+    assert [len(stage.kept) for stage in found.stages] == [2, 2, 0]
+    assert traced_vectors.stages(trace, False, False, lambda row: row.code in is_long) is None  # in float64
+    chained = own("chained", lambda a, b: np.log1p(np.exp(np.sin(a) + b)) * np.cos(b) + np.exp(-np.tanh(a)))
+    X = np.random.default_rng(0).uniform(-3, 3, (1300, 2))
+    with np.errstate(all="ignore"):
+        a, b = X.astype(np.float32).astype(np.float64).T
+        exact = np.log1p(np.exp(np.sin(a) + b)) * np.cos(b) + np.exp(-np.tanh(a))
+    for precision in ("ieee", "fast"):
+        np.testing.assert_allclose(computed(chained, X, precision), exact, rtol=3e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_loss_that_names_one_is_machine_code(dtype):
+    ek.operator("summed(a)", numpy=numba.njit(lambda a: np.log1p(np.exp(a))))
+    ek.operator("summed_three(a, b, c)", numpy=numba.njit(lambda a, b, c: (a - b) * (a - b) * c))
+    ek.operator("called_one(a)", numpy=numba.njit(lambda a: float(int(a))))
+    X = np.random.default_rng(0).uniform(-3, 3, (1100, 2)).astype(dtype)
+    X[5, 0] = 99
+    pop, y = ek.parse(["x1 + x2", "x1 * x2 - p1"]), X[:, 1].astype(np.float64)
+    ev, params = ek.Evaluator(pop, X, "cpu", dtype=dtype), np.full((2, 1), 0.5)
+    definition = ek.Evaluator(pop, X, "numpy", dtype="float64")
+    texts = {"summed(f - y)": True, "summed_three(f, y, 0.5) + summed(f)": True, "called_one(f - y)": False}
+    for text, fused in texts.items():
+        tokens = loss_text.parse_loss(text)
+        assert loss_kernels.can_sum((tokens.kinds, tokens.values)) is fused
+        wanted = definition.loss(params, y, text)
+        np.testing.assert_allclose(ev.loss(params, y, text), wanted, rtol=1e-5 if dtype == "float32" else 1e-11)
+
+
 def test_long_functions_have_no_trace():
     @numba.njit
     def conditions(a):
@@ -142,7 +253,8 @@ def test_machine_code_on_disk_is_of_the_same_function(monkeypatch):
     row = defined.spelled("first_one")
     other = trace_of(numba.njit(lambda a: a + 2.25), 1)
     a, y = np.zeros(kernels.TILE), np.empty(kernels.TILE)
-    for now, result in ((row, 1.25), (replace(row, traced=other, simd=other.formula(False)), 2.25)):
+    again = replace(row, traced=other, simd=traced_vectors.formula(other, fast=False))
+    for now, result in ((row, 1.25), (again, 2.25)):
         monkeypatch.setitem(ops.BY_CODE, row.code, now)
         made = kernels.Kernels("float64", "ieee", kernels.host())
         made.function(row.code, kernels.VV)(y.ctypes.data, a.ctypes.data, None, kernels.TILE // made.lanes)

@@ -188,6 +188,16 @@ def _table(X: Any, pop: Population, dtype: np.dtype) -> Data:
     return Data(values, _same, list(columns).__getitem__, unusable)
 
 
+def infinite_columns(X: Any, w: Any, pop: Population) -> dict[int, str]:
+    """What is to be said of each column of X, (n_points, n_columns), that is infinite at points that count."""
+    found = {}
+    for i in range(X.shape[1] if bool(np.isinf(X).any()) else 0):
+        there = on_host(np.isinf(X[:, i]))
+        if n := int(np.sum(there if w is None else there & (on_host(w) > 0))):
+            found[i] = f"column {_column_name(pop, i)} of X is infinite in {n:,} of {number_of(len(there), 'value')}"
+    return found
+
+
 def _column_name(pop: Population | DevicePopulation, i: int) -> str:
     return f"x{i + 1}" if pop.variables is None else repr(pop.variables[i])
 

@@ -14,10 +14,12 @@ wait, only the newest is done.
 
 from __future__ import annotations
 
+import atexit
 import html
 from collections.abc import Callable
 from threading import Condition, Event, Thread
 from time import monotonic
+from weakref import WeakSet
 
 from exprkit.errors import brought_by
 from exprkit.explorer.pages import error_page
@@ -28,9 +30,23 @@ with brought_by("notebooks"):
 
 FULL = 1000  # of the bar
 PAUSE = 0.1  # seconds between two states that are shown
+PATIENCE = 30.0  # seconds that the end of Python waits for a job that has been told to end
 
 Job = Callable[[Event], None]
 Progress = Callable[[int, int], bool]
+
+
+_queues: WeakSet[JobQueue] = WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    """A thread that Python ends while it is within a library of C++ ends the process with an error."""
+    queues = list(_queues)
+    for queue in queues:
+        queue.stop()
+    for queue in queues:
+        queue.wait(PATIENCE)
 
 
 class JobQueue:
@@ -42,6 +58,7 @@ class JobQueue:
         self._waiting: dict[str, tuple[float, Job]] = {}  # kind: (when it is due, job)
         self._stop = Event()
         self.busy = False  # whether a job runs or waits
+        _queues.add(self)
 
     def put(self, kind: str, job: Job, delay: float = 0.0) -> None:
         """Have ``job(stop)`` done after ``delay`` seconds, in place of one of this kind that waits.

@@ -57,7 +57,7 @@ def exhaustive(
     population.  Every parameter is one of its own, numbered in order of appearance.
 
     The order is stable: by size; then by operator, in the order given; then by the first
-    operand, the larger sizes first; then by the second.
+    operand, the larger sizes first; then by the second, and by the third.
 
     Parameters
     ----------
@@ -150,14 +150,21 @@ def _alphabet(
     numbers = arguments.numbers("constants", constants)
     if numbers.ndim != 1:
         raise ArgumentError(f"constants must be a list of numbers, not {errors.brief(constants)}")
-    n_params = min(n_params, (max_nodes + 1) // 2)  # there are no more leaves
-    alphabet = _Alphabet(max_nodes, n_vars, numbers, n_params, rows := arguments.rows(operators))
-    for row in rows:
-        if row.arity > 2:
-            raise ArgumentError(f"operator {row.name!r} has {row.arity} operands; an exhaustive population takes two")
+    rows = arguments.rows(operators)
+    n_params = min(n_params, most_leaves(max_nodes, rows))
+    alphabet = _Alphabet(max_nodes, n_vars, numbers, n_params, rows)
     if alphabet.parameter + len(alphabet.operators) > 255:
         raise ArgumentError("variables, constants and operators are more than 255 together")
     return alphabet
+
+
+def most_leaves(max_nodes: int, operators: Iterable[defined.Written]) -> int:
+    """The most leaves of an expression of so many nodes: an operator of n operands adds n - 1."""
+    most = [1] * (max_nodes + 1)
+    arities = {row.arity for row in operators}
+    for size in range(2, max_nodes + 1):
+        most[size] = max([most[size - 1], *(most[size - n] + n - 1 for n in arities if n < size)])
+    return most[max_nodes]
 
 
 def _counts(alphabet: _Alphabet) -> list[int]:
@@ -168,6 +175,12 @@ def _counts(alphabet: _Alphabet) -> list[int]:
         for operator in alphabet.operators:
             if operator.arity == 1:
                 counts[size] = [have + more for have, more in zip(counts[size], counts[size - 1], strict=True)]
+                continue
+            if operator.arity == 3:
+                for first, second, third in triples(size):
+                    pairs = [0] * len(counts[size])
+                    _add_pairs(pairs, counts[first], counts[second], False)
+                    _add_pairs(counts[size], pairs, counts[third], False)
                 continue
             for left, right, half in splits(size, operator):
                 _add_pairs(counts[size], counts[left], counts[right], half)
@@ -180,6 +193,11 @@ def splits(size: int, operator: defined.Written) -> list[tuple[int, int, bool]]:
     if not operator.commutative:
         return [(left, size - 1 - left, False) for left in lefts]
     return [(left, size - 1 - left, 2 * left == size - 1) for left in lefts if 2 * left >= size - 1]
+
+
+def triples(size: int) -> list[tuple[int, int, int]]:
+    """Sizes of the operands of an operator that takes three, larger first ones first."""
+    return [(a, b, size - 1 - a - b) for a in range(size - 3, 0, -1) for b in range(size - 2 - a, 0, -1)]
 
 
 def _add_pairs(total: list[int], left: list[int], right: list[int], half: bool) -> None:
@@ -231,6 +249,11 @@ def _build(counts: list[int], alphabet: _Alphabet) -> list[_Size]:
             if operator.arity == 1:
                 position = _apply(sizes[size - 1], symbol, rows, position)
                 continue
+            if operator.arity == 3:
+                for operands in triples(size):
+                    of = [sizes[one] for one in operands]
+                    position = _triple(of[0], of[1], of[2], symbol, alphabet.n_params, rows, position)
+                continue
             for left, right, half in splits(size, operator):
                 position = _pair(sizes[left], sizes[right], half, symbol, alphabet.n_params, rows, position)
     return sizes
@@ -266,6 +289,33 @@ def _pair(a, b, half, symbol, most_params, out, position):
             row[width_a + width_b] = symbol
             n_params[position] = count
             position += 1
+    return position
+
+
+@compiled
+def _triple(a, b, c, symbol, most_params, out, position):
+    """The same of an operator of three operands."""
+    symbols_a, symbols_b, symbols_c, symbols = a.symbols, b.symbols, c.symbols, out.symbols
+    params_a, params_b, params_c, n_params = a.n_params, b.n_params, c.n_params, out.n_params
+    width_a, width_b, width_c = symbols_a.shape[1], symbols_b.shape[1], symbols_c.shape[1]
+    for i in range(len(symbols_a)):
+        for j in range(len(symbols_b)):
+            for m in range(len(symbols_c)):
+                if position == len(symbols):
+                    return position
+                count = params_a[i] + params_b[j] + params_c[m]
+                if count > most_params:
+                    continue
+                row = symbols[position]
+                for k in range(width_a):
+                    row[k] = symbols_a[i, k]
+                for k in range(width_b):
+                    row[width_a + k] = symbols_b[j, k]
+                for k in range(width_c):
+                    row[width_a + width_b + k] = symbols_c[m, k]
+                row[width_a + width_b + width_c] = symbol
+                n_params[position] = count
+                position += 1
     return position
 
 
@@ -356,9 +406,11 @@ def _spell(symbols, spelling, tokens, position):
                 top += 1
             elif arity[symbol] == 1:
                 before[k] = inner[symbol]
-            else:
+            elif arity[symbol] == 2:
                 top -= 1
                 before[starts[top]] = inner[symbol]
+            else:
+                top -= 2
         parameter = 0
         for k in range(width):
             if before[k]:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.errors import ArgumentError, ParseError, brief, listed, whole_number
-from exprkit.operators import defined, ops
+from exprkit.operators import defined, ops, traced_vectors
 from exprkit.operators.defined import OPERAND
 from exprkit.operators.traced import trace_of
 from exprkit.text import formulas
@@ -74,7 +74,9 @@ def _machine_code(
     trace = None if compiled is None else trace_of(compiled, arity)
     if trace is None or not trace.agrees(definition, domain):
         return {"compiled": compiled}
-    return {"compiled": compiled, "traced": trace, "simd": trace.formula(False), "simd_fast": trace.formula(True)}
+    trace = trace._replace(in_floats=traced_vectors.is_close_in_floats(trace, definition, domain))
+    simd, simd_fast = (traced_vectors.formula(trace, fast) for fast in (False, True))
+    return {"compiled": compiled, "traced": trace, "simd": simd, "simd_fast": simd_fast}
 
 
 def _check_known(name: str, arity: int) -> None:

@@ -26,6 +26,8 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.errors import brought_by, checks_keywords, number_of, shortened, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
+from exprkit.evaluate.inputs import infinite_columns
+from exprkit.evaluate.tables import used_columns
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
 from exprkit.fitting.fitted_expression import FittedExpression
@@ -58,7 +60,8 @@ class FitResult:
     ``iterations``       int32 (n_exprs,): iterations from the best start
     ``status``           uint8 (n_exprs,): why the fit ended, a number of ``objective.REASONS``
     ``converged``        bool (n_exprs,)
-    ``reason``           the same in words, a list, with the parameters that ended at a bound
+    ``reason``           the same in words, a list, with the parameters that ended at a bound, and the columns of X
+                         that are infinite where the loss is not finite
     ``at_bound``         bool (n_exprs, max_params): the parameter ended at one of its finite bounds, so that its
                          value is that of the bound and not determined by the data
     ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
@@ -108,6 +111,10 @@ class FitResult:
     @property
     def reason(self) -> list[str]:
         words = [objective.REASONS[status] for status in self.status.tolist()]
+        lost = np.flatnonzero(self.status == objective.NOT_FINITE).tolist()
+        infinite = infinite_columns(self.goal.X, self.goal.w, self.pop) if lost else {}
+        for i in lost if infinite else ():
+            words[i] = "; ".join([words[i], *(infinite[k] for k in used_columns(self.pop[[i]]) if k in infinite)])
         for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
             names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
             head = objective.REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]

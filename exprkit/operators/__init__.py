@@ -9,7 +9,8 @@ In: nothing.  Out: rows of one table (``ops``), which every later stage reads, a
 ``simd_formulas``      the rows' formulas on vectors of numbers
 ``simd_values``        those vectors: what a formula may do with them
 ``polynomials``        coefficients of the formulas
-``traced``             a user's Numba functions as formulas on those vectors
+``traced``             a user's Numba functions as operations of the table
+``traced_vectors``     these as formulas on those vectors, in float32 where that is exact enough
 ``llvm_writer``        the text of LLVM's instructions that the vectors become
 =====================  ==================================================================
 """

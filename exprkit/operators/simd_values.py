@@ -16,6 +16,7 @@ and inf are results.
 
 from __future__ import annotations
 
+import ctypes
 import math
 import operator
 import struct
@@ -40,8 +41,8 @@ def literal(value: float, element: str) -> str:
     """A number as LLVM writes it: integers plainly, reals as the bits of a double."""
     if element[0] == "i":
         return str(int(value))
-    if element == "float" and math.isfinite(value):
-        (value,) = struct.unpack("<f", struct.pack("<f", value))
+    if element == "float":
+        value = ctypes.c_float(value).value
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
 
 
@@ -340,9 +341,39 @@ def unless_both(rare: Vec, y: tuple[Vec, Vec], slow_path: Callable[[], tuple[Vec
     return first, second
 
 
+def unless_finite(y: Vec, parts: Sequence[Vec], slow_path: Callable[[], Vec]) -> Vec:
+    """y, or ``slow_path()`` in the lanes where y or one of the parts is inf or nan."""
+    code, lanes = y.code, y.code.lanes
+    together = [name for a in (*parts, y) for name in code.split(a, min(lanes, code.target.width // SIZE[y.element]))]
+    code.lanes = min(lanes, code.target.width // SIZE[y.element])
+    total = None
+    for name in together:
+        total = nan_unless_finite(Vec(code, y.element, name.split("> ")[1]), total)
+    assert total is not None
+    any_lane = code.any_lane(total.isnan())
+    code.lanes = lanes
+
+    def slowly() -> list[Vec]:
+        total = nan_unless_finite(y, None)
+        for a in parts:
+            total = nan_unless_finite(a, total)
+        return [where(total.isnan(), slow_path(), y)]
+
+    return _branch(code, any_lane, [y], slowly)[0]
+
+
+def nan_unless_finite(a: Vec, total: Vec | None) -> Vec:
+    """0, or nan where one of both is nan or a is inf."""
+    if total is None:
+        return a * 0.0
+    return a.fma(0.0, total) if a.code.target.fma else a * 0.0 + total
+
+
 def _choose(rare: Vec, y: Sequence[Vec], slow_path: Callable[[], Sequence[Vec]]) -> list[Vec]:
-    code = rare.code
-    any_lane = code.any_lane(rare)
+    return _branch(rare.code, rare.code.any_lane(rare), y, slow_path)
+
+
+def _branch(code: Any, any_lane: str, y: Sequence[Vec], slow_path: Callable[[], Sequence[Vec]]) -> list[Vec]:
     before, slow, done = code.block, code.fresh("rare"), code.fresh("done")
     code.line(f"br i1 {any_lane}, label %{slow}, label %{done}, !prof !0")
     code.label(slow)

@@ -10,7 +10,7 @@ whose results are not the function's on the numbers of ``agrees`` is not used.
     ['v1 = less(a, 0.0)', 'v2 = exp(a)', 'v3 = add(v2, 1.0)', 'v4 = v3 if v1 else 2.0']
 
 A condition is met one way and, in another call, the other way; both results are computed then, and one of them is
-chosen.  With precision="ieee" everything is computed in float64, as Numba does, else in the type of the data.
+chosen.  ``traced_vectors`` makes code of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.operators import ops
-from exprkit.operators.simd_values import Vec, where
 
 MOST_LINES, MOST_CALLS = 500, 64  # of a trace, and of its function: one for each way through its conditions
 LETTERS = "abc"
@@ -39,6 +38,19 @@ class Line(NamedTuple):
     code: int
     operands: tuple[int | float, ...]  # a place is an int
 
+    @property
+    def places(self) -> list[int]:
+        """Those of its operands that are no numbers."""
+        return [one for one in self.operands if isinstance(one, int)]
+
+    def applied(
+        self, values: Any, number: Callable[[float], Any], applied: Callable[[ops.Operator, list[Any]], Any],
+        choose: Callable[[Any, Any, Any], Any],
+    ) -> Any:  # fmt: skip
+        """What it comes to, by the values at places."""
+        given = [values[one] if isinstance(one, int) else number(one) for one in self.operands]
+        return choose(*given) if self.code == CHOICE else applied(ops.BY_CODE[self.code], given)
+
 
 class TracedFunction(NamedTuple):
     """A function as operations one after the other."""
@@ -46,6 +58,7 @@ class TracedFunction(NamedTuple):
     arity: int
     lines: tuple[Line, ...]
     result: int | float
+    in_floats: bool = False  # whether float32 is exact enough (``traced_vectors.is_close_in_floats``)
 
     def listing(self) -> list[str]:
         """The operations as text."""
@@ -63,33 +76,9 @@ class TracedFunction(NamedTuple):
     ) -> Any:  # fmt: skip
         """What it comes to, where numbers, operators and choices are what these functions make of them."""
         values = list(operands)
-
-        def value(place: int | float) -> Any:
-            return values[place] if isinstance(place, int) else number(place)
-
-        for code, places in self.lines:
-            given = [value(place) for place in places]
-            values.append(choose(*given) if code == CHOICE else applied(ops.BY_CODE[code], given))
-        return value(self.result)
-
-    def formula(self, fast: bool) -> Callable[..., Vec]:
-        """What ``simd_formulas`` has of an operator; of three operands the first two are a pair."""
-
-        def applied(row: ops.Operator, operands: list[Vec]) -> Vec:
-            return ((row.simd_fast if fast else None) or row.simd)(*operands)
-
-        def made(*given: Any) -> Vec:
-            operands: list[Vec] = [*given[0], *given[1:]] if isinstance(given[0], tuple) else list(given)
-            code, narrow = operands[0].code, not operands[0].double
-            if narrow and not fast:
-                operands = [a.widen() for a in operands]
-            element = operands[0].element
-            y = self.run(
-                operands, lambda value: code.constant(value, element), applied, lambda c, a, b: where(c != 0.0, a, b)
-            )
-            return y.narrow() if y.double and narrow else y
-
-        return made
+        for line in self.lines:
+            values.append(line.applied(values, number, applied, choose))
+        return values[self.result] if isinstance(self.result, int) else number(self.result)
 
     def agrees(self, definition: Callable[..., np.ndarray], domain: Sequence[tuple[float, float]]) -> bool:
         """Whether it gives what the function does, on ordinary numbers and on special ones that it takes."""

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.expressions.exhaustive import triples
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.polish import Tree, expression_of
@@ -51,17 +52,18 @@ MONOMIAL = 4  # tokens of a monomial for every variable, four times at most
 
 
 class Combinations(NamedTuple):
-    """Combinations of one operator, by the numbers of the operands; ``b`` is None for a unary one."""
+    """Combinations of one operator, by the numbers of the operands; ``b`` and ``c`` are None where it has fewer."""
 
     row: defined.Written
     a: np.ndarray
     b: np.ndarray | None = None
+    c: np.ndarray | None = None
     negated: bool = False
     once: bool = False  # a and b are the same, and their order does not matter
 
     @property
     def n(self) -> int:
-        return len(self.a) * (1 if self.b is None else len(self.b))
+        return len(self.a) * (1 if self.b is None else len(self.b)) * (1 if self.c is None else len(self.c))
 
 
 class Pool:
@@ -93,6 +95,7 @@ class Pool:
         self._n_vars, self._constants = points.shape[1], tuple(constants)
         self._unary = [row for row in operators if row.arity == 1]
         self._binary = [row for row in operators if row.arity == 2]
+        self._ternary = [row for row in operators if row.arity == 3]
         self.threads, self._go_on = threads, go_on
         self._powers = {row.code for row in self._unary if is_power(row)}
         self.tried, self._n, self._ends = 0, 0, [0, 0]
@@ -171,12 +174,12 @@ class Pool:
 
     def tree(self, i: int) -> Tree:
         """Function ``i`` as nested tuples."""
-        made_by, a, b = self._origin(i)
+        made_by, a, b, c = self._origin(i)
         if made_by == LEAF:
             return (VARIABLE, a) if a < self._n_vars else (CONSTANT, self._constants[a - self._n_vars])
         row = defined.known(made_by % NEGATED)
-        if row.arity == 2:
-            return OPERATOR, row.code, self.tree(a), self.tree(b)
+        if row.arity > 1:
+            return OPERATOR, row.code, *map(self.tree, (a, b, c)[: row.arity])
         inner = self.tree(a)
         return OPERATOR, row.code, (OPERATOR, ops.NEG, inner) if made_by >= NEGATED else inner
 
@@ -188,9 +191,10 @@ class Pool:
         """Several of them."""
         return [self.expression(i) for i in numbers]
 
-    def _origin(self, i: int) -> tuple[int, int, int]:
+    def _origin(self, i: int) -> tuple[int, int, int, int]:
         """Operator and operands."""
-        return int(self.made_by[i]), int(self.left[i]), int(self.right[i])
+        third = int(self.third[i]) if self._ternary else 0
+        return int(self.made_by[i]), int(self.left[i]), int(self.right[i]), third
 
     # ── combinations ──
 
@@ -214,6 +218,9 @@ class Pool:
                 turned = row.commutative or row.code == ops.SUB
                 if a <= b or not turned:
                     yield Combinations(row, self._of(a), self._of(b), once=turned and a == b)
+        for row in self._ternary:
+            for first, second, third in triples(size):
+                yield Combinations(row, self._of(first), self._of(second), self._of(third))
 
     def _near_leaves(self, row: defined.Written, size: int) -> np.ndarray:
         """Variables, and the same operator of a variable."""
@@ -245,25 +252,40 @@ class Pool:
         """The values of some combinations, those that are functions."""
         code = block.row.code + (NEGATED if block.negated else 0)
         if block.b is None:
-            a, _ = self._allowed(code, block.a[begin:end], None)
+            a, *_ = self._allowed(code, block.a[begin:end])
             if block.row.code not in self._powers:
                 a = a[~self.bounded[a]]
             values, fine = _unary_values(block, self.values[a])
             return values[fine], Origins(code, a[fine], np.zeros(int(fine.sum()), np.int64))
+        if block.c is not None:
+            return self._made_of_three(block, begin, end)
         a, b = np.divmod(np.arange(begin, end), len(block.b))
         if block.once:
             wanted = a <= b if block.row.commutative else a < b
             a, b = a[wanted], b[wanted]
-        a, b = self._allowed(code, block.a[a], block.b[b])
+        a, b, _ = self._allowed(code, block.a[a], block.b[b])
         left, right = self.values[a], self.values[b]
         with np.errstate(all="ignore"):
             values = block.row.numpy(left, right)
         fine = _check(values, left, right)
         return values[fine], Origins(code, a[fine], b[fine])
 
-    def _allowed(self, code: int, a: np.ndarray, b: Any) -> tuple[np.ndarray, Any]:
+    def _made_of_three(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, Origins]:
+        assert block.b is not None and block.c is not None
+        rest, c = np.divmod(np.arange(begin, end), len(block.c))
+        a, b = np.divmod(rest, len(block.b))
+        a, b, c = self._allowed(block.row.code, block.a[a], block.b[b], block.c[c])
+        operands = [self.values[one] for one in (a, b, c)]
+        with np.errstate(all="ignore"):
+            values = block.row.numpy(*operands)
+            again = block.row.numpy(operands[0] * (1 + SHIFT), operands[1] * (1 - SHIFT), operands[2] * (1 + SHIFT))
+        fine = _check(values, values, values)
+        _check_steady(_Checked(values, again, again, fine))
+        return values[fine], Origins(block.row.code, a[fine], b[fine], c[fine])
+
+    def _allowed(self, code: int, a: np.ndarray, b: Any = None, c: Any = None) -> tuple[np.ndarray, Any, Any]:
         """The combinations of an operator that may be made: here all."""
-        return a, b
+        return a, b, c
 
     def _keep(self, values: np.ndarray, origins: Origins, most: int) -> np.ndarray:
         """Append what is new; the numbers of all, -1 where there was no room."""
@@ -281,6 +303,8 @@ class Pool:
         span = slice(self._n, n)
         self._values[span], self.sizes[span] = values[new], self._size(origins)[new]
         self.made_by[span], self.left[span], self.right[span] = origins.code, origins.a[new], origins.b[new]
+        if origins.c is not None:
+            self.third[span] = origins.c[new]
         self.bounded[span] = self._is_bounded(origins, new)
         self._n = n
         return place
@@ -290,7 +314,10 @@ class Pool:
         if origins.code == LEAF:
             return np.ones(len(origins.a), np.uint8)
         tokens = self.sizes[origins.a] + 1 + (origins.code >= NEGATED)
-        return tokens + self.sizes[origins.b] if defined.known(origins.code % NEGATED).arity == 2 else tokens
+        arity = defined.known(origins.code % NEGATED).arity
+        for operand in (origins.b, origins.c)[: arity - 1]:
+            tokens = tokens + self.sizes[operand]
+        return tokens
 
     def _is_bounded(self, origins: Origins, new: np.ndarray) -> np.ndarray | bool:
         """Whether an operator that is no power stands somewhere inside."""
@@ -298,14 +325,19 @@ class Pool:
             return False
         row = defined.known(origins.code % NEGATED)
         inner = self.bounded[origins.a[new]]
-        return inner | self.bounded[origins.b[new]] if row.arity == 2 else inner | (row.code not in self._powers)
+        if row.arity == 1:
+            return inner | (row.code not in self._powers)
+        for operand in (origins.b, origins.c)[: row.arity - 1]:
+            inner = inner | self.bounded[operand[new]]
+        return inner
 
     def _room(self, n: int, n_points: int) -> None:
         if not hasattr(self, "_values"):
             self._values = np.empty((n, n_points))
             self.sizes, self.bounded = np.empty(n, np.uint8), np.empty(n, np.bool_)
             self.made_by, self.left, self.right = (np.empty(n, kind) for kind in (np.int16, np.int32, np.int32))
-        for name in ("_values", "sizes", "bounded", "made_by", "left", "right"):
+            self.third = np.empty(n, np.int32)  # where there are operators of three operands
+        for name in ("_values", "sizes", "bounded", "made_by", "left", "right", "third")[: 6 + bool(self._ternary)]:
             setattr(self, name, _with_room(getattr(self, name), n))
 
     @property
@@ -317,6 +349,7 @@ class Origins(NamedTuple):
     code: int  # of the operator
     a: np.ndarray  # operands
     b: np.ndarray
+    c: Any = None
 
 
 def without_multiples(values: np.ndarray, places: Iterable[int], most: int) -> list[int]:

@@ -36,6 +36,7 @@ What a size takes, plainly::
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ from exprkit.search.families import (
     CONE,
     FINE,
     FREE,
+    HELD,
     KIND,
     LIN,
     LOG,
@@ -217,20 +219,21 @@ class Enumeration:
         """The operands of all trees of a size, a chunk at a time."""
         one = Members(np.zeros(1, np.int64), np.ones(1), np.zeros(1, np.int64))
         blocks, members = self.grammar.blocks(size), self._members
-        pairs = [(members[block.left], members[block.right] if block.right else one) for block in blocks]
-        room = min(CHUNK, sum(len(left.functions) * len(right.functions) for left, right in pairs))
+        operands = [[members[size] if size else one for size in (block.left, block.right, block.third)]
+                    for block in blocks]  # fmt: skip
+        room = min(CHUNK, sum(math.prod(len(part.functions) for part in parts) for parts in operands))
         ruled = all(has_rule(block.operator.code) for block in blocks)
         every = zeros(Blocks, b=len(blocks), most_params=self.grammar.n_params)
         for b, block in enumerate(blocks):
             every.code[b], every.symbol[b] = block.operator.code, self.grammar.symbol(block.operator)
             every.commutative[b] = block.operator.commutative
-            every.left_size[b], every.right_size[b] = block.left, block.right
+            every.left_size[b], every.right_size[b], every.third_size[b] = block.left, block.right, block.third
         made, n = empty(Made, n=room, s=0 if ruled else room), 0
-        for number, (block, (left, right)) in enumerate(zip(blocks, pairs, strict=True)):
-            pair = 0
-            while pair >= 0:
-                choice = _PairChoice(pair, number, block.half, block.operator.commutative, self.grammar.n_params)
-                n, pair = _list(left, right, choice, made, n)
+        for number, (block, (left, right, third)) in enumerate(zip(blocks, operands, strict=True)):
+            begin = 0
+            while begin >= 0:
+                choice = _PairChoice(begin, number, block.half, block.operator.commutative, self.grammar.n_params)
+                n, begin = _list(left, right, third, choice, made, n)
                 if n == room > 0:
                     yield made, every
                     n = 0
@@ -343,7 +346,7 @@ class _OtherPoints:
 
 
 class _PairChoice(NamedTuple):
-    """Which pairs of two sizes' functions are wanted."""
+    """Which pairs (triples) of functions of two (three) sizes are wanted."""
 
     begin: int
     block: int
@@ -380,26 +383,34 @@ def _leaves(grammar: Grammar, salt: int) -> Stored:
 
 
 @compiled
-def _list(left, right, choice, made, n):
-    """Write pairs of two sizes' functions behind ``n`` others; gives how many there are then, and the next pair or
-    -1."""
-    width = len(right.functions)
-    j = choice.begin % width if width > 0 else 0
-    for i in range(choice.begin // width if width > 0 else 0, len(left.functions)):
+def _list(left, right, third, choice, made, n):
+    """Write pairs of two sizes' functions, or triples, behind ``n`` others; gives how many there are then, and the next
+    one or -1."""
+    width, depth = len(right.functions), len(third.functions)
+    if width * depth == 0:
+        return n, -1
+    t = choice.begin % depth
+    j = choice.begin // depth % width
+    for i in range(choice.begin // depth // width, len(left.functions)):
         if choice.half and j < i:
             j = i
         while j < width:
-            n_params = left.n_params[i] + right.n_params[j]
-            if n_params <= choice.most_params:
-                if n == len(made.keys):
-                    return n, i * width + j
-                made.blocks[n] = choice.block
-                made.operands[n, 0], made.operands[n, 1] = left.functions[i], right.functions[j]
-                made.n_params[n] = n_params
-                made.trees[n] = left.trees[i] * right.trees[j]
-                if choice.commutative and not (choice.half and i == j):
-                    made.trees[n] *= 2.0
-                n += 1
+            both = left.n_params[i] + right.n_params[j]
+            while t < depth:
+                n_params = both + third.n_params[t]
+                if n_params <= choice.most_params:
+                    if n == len(made.keys):
+                        return n, (i * width + j) * depth + t
+                    made.blocks[n] = choice.block
+                    made.operands[n, 0], made.operands[n, 1] = left.functions[i], right.functions[j]
+                    made.operands[n, 2] = third.functions[t]
+                    made.n_params[n] = n_params
+                    made.trees[n] = left.trees[i] * right.trees[j] * third.trees[t]
+                    if choice.commutative and not (choice.half and i == j):
+                        made.trees[n] *= 2.0
+                    n += 1
+                t += 1
+            t = 0
             j += 1
         j = 0
     return n, -1
@@ -416,12 +427,14 @@ def _load_operands(stored, arity, made, i, work, keys):
 @compiled
 def _operands_of(stored, blocks, made, begin, end):
     """Of an operator without rules: its operands' values, every number held; nan where there is no way to hold them."""
-    work, keys = working_slots(SLOTS), np.zeros((2, 2), np.uint64)
+    work, keys = working_slots(SLOTS), np.zeros((3, 2), np.uint64)
     for i in range(begin, end):
-        arity = 1 + (blocks.right_size[made.blocks[i]] > 0)
+        arity = 1 + (blocks.right_size[made.blocks[i]] > 0) + (blocks.third_size[made.blocks[i]] > 0)
         _load_operands(stored, arity, made, i, work, keys)
         if arity == 1:
             fine = formed(work, 0, FUNCTION_FORM, 0) == FINE
+        elif arity == 3:
+            fine = _are_fixed(work)
         else:
             fine = bring(work, FUNCTION_FORM, FUNCTION_FORM, keys) and hold_all_of(work, 0, 1)
         made.heads[i, KIND] = 0 if fine else -1
@@ -432,10 +445,19 @@ def _operands_of(stored, blocks, made, begin, end):
                 made.values[side, i, k] = work.rows[side, 0, k]
 
 
+@inline
+def _are_fixed(f):
+    """Whether slots 0 to 2 are functions without numbers that are free or held."""
+    for side in range(3):
+        if f.heads[side, KIND] != LIN or f.heads[side, M] != 0 or f.heads[side, HELD] != 0:
+            return False
+    return True
+
+
 @compiled
 def _make_all(stored, known, blocks, made, scratch, job, counter):
     """Make combinations' families: their keys and, where no function has these, what else there is to know of one."""
-    work, keys, piece = working_slots(SLOTS), np.zeros((2, 2), np.uint64), working_slots(PIECE)
+    work, keys, piece = working_slots(SLOTS), np.zeros((3, 2), np.uint64), working_slots(PIECE)
     while True:
         begin = take(counter) * PIECE
         n = min(PIECE, len(made.keys) - begin)
@@ -485,7 +507,7 @@ def _tell(made, i, piece, a, keep, work):
 def _make(stored, blocks, made, i, work, keys):
     """A combination's family in slot 0, and how many rows it has."""
     b = made.blocks[i]
-    code, arity = blocks.code[b], 1 + (blocks.right_size[b] > 0)
+    code, arity = blocks.code[b], 1 + (blocks.right_size[b] > 0) + (blocks.third_size[b] > 0)
     if has_rule(code):
         _load_operands(stored, arity, made, i, work, keys)
         ended = apply(work, code, keys)

@@ -402,11 +402,13 @@ def _as_numbers(f, a):
 
 @compiled
 def stand_alone(f, code, arity, commutative, keys):
-    """What an operator makes of slots 0 (and 1), of these keys, as an atom in slot 0: a function like no other."""
-    h, other = keys[0, 0], keys[1, 0] if arity == 2 else np.uint64(0)
+    """What an operator makes of slots 0 (1, 2), of these keys, as an atom in slot 0: a function like no other."""
+    h, other = keys[0, 0], keys[1, 0] if arity >= 2 else np.uint64(0)
     if commutative and other < h:
         h, other = other, h
     h = joined(joined(np.uint64(code), h), other)
+    if arity == 3:
+        h = joined(h, keys[2, 0])
     fixed = True
     for side in range(arity):
         fixed = fixed and f.heads[side, KIND] == LIN and f.heads[side, M] == 0 and f.heads[side, HELD] == 0

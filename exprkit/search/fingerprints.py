@@ -133,7 +133,8 @@ class FormFingerprints:
             missing = np.zeros(len(forms.size), np.bool_)
             over = found[-1][forms.code[found[-1]] != LEAF]
             missing[forms.left[over]] = True
-            missing[forms.right[over[forms.right[over] >= 0]]] = True
+            for operands in (forms.right, forms.third):
+                missing[operands[over[operands[over] >= 0]]] = True
             found.append(np.flatnonzero(missing & (self._numbers < 0)))
         return found[:0:-1]
 
@@ -170,7 +171,7 @@ class _FormJob(NamedTuple):
 
 @compiled
 def _make_forms(forms, stored, job, counter):
-    work, own = working_slots(SLOTS + 2), np.zeros((SLOTS + 2, 2), np.uint64)
+    work, own = working_slots(SLOTS + 3), np.zeros((SLOTS + 3, 2), np.uint64)
     piece = working_slots(PIECE)
     while True:
         begin = take(counter) * PIECE
@@ -200,9 +201,10 @@ def _make_forms(forms, stored, job, counter):
 def _made_of_operands(forms, stored, job, i, work, own):
     """A form's family in slot 0; False where it is undefined."""
     form, salt = job.chosen[i // job.n_salts], i % job.n_salts
-    code, arity = forms.code[form], 1 + (forms.right[form] >= 0)
+    code, arity = forms.code[form], 1 + (forms.right[form] >= 0) + (forms.third[form] >= 0)
     for side in range(arity):
-        operand = job.numbers[forms.right[form] if side else forms.left[form]] * job.n_salts + salt
+        operand = forms.left[form] if side == 0 else forms.right[form] if side == 1 else forms.third[form]
+        operand = job.numbers[operand] * job.n_salts + salt
         if stored.starts[operand] < 0:
             return False
         load(stored, operand, work, SLOTS + side)
@@ -222,7 +224,7 @@ class _WalkedTokens(NamedTuple):
 
 @compiled
 def _walk(tokens, longest, max_params, keys, begin, end):
-    room = SLOTS + longest // 2 + 2  # operands wait after the slots that operations need
+    room = SLOTS + 2 * longest // 3 + 3  # operands wait after the slots that operations need
     work = working_slots(room)
     own, times = np.zeros((room, 2), np.uint64), np.zeros(max_params, np.int64)
     for i in range(begin, end):
@@ -270,7 +272,7 @@ def _operator(work, code, arity, commutative, first, own):
     """What an operator makes of the operands from ``first`` on; False where that is undefined."""
     for side in range(arity):
         copy(work, first + side, work, side)
-    keys = own[first : first + 2]
+    keys = own[first : first + 3]
     ended = FINE - 1
     if has_rule(code):
         ended = apply(work, code, keys)

@@ -32,17 +32,19 @@ class Forms(NamedTuple):
     code: Annotated[np.ndarray, "int16[n]"]  # of the operator, or LEAF
     left: Annotated[np.ndarray, "int32[n]"]  # operands, as forms; of a leaf its symbol
     right: Annotated[np.ndarray, "int32[n]"]  # -1: there is none
+    third: Annotated[np.ndarray, "int32[n]"]
     next: Annotated[np.ndarray, "int32[n]"]  # the next form of the same function, or -1
 
 
 class Blocks(NamedTuple):
-    """What makes some trees, by number: an operator over the functions of two sizes."""
+    """What makes some trees, by number: an operator over the functions of some sizes."""
 
     code: Annotated[np.ndarray, "int64[b]"]
     symbol: Annotated[np.ndarray, "int64[b]"]
     commutative: Annotated[np.ndarray, "bool[b]"]
     left_size: Annotated[np.ndarray, "int64[b]"]
     right_size: Annotated[np.ndarray, "int64[b]"]  # 0: one operand
+    third_size: Annotated[np.ndarray, "int64[b]"]  # 0: one or two
     most_params: int
 
 
@@ -67,7 +69,7 @@ def add_leaf(forms, first, leaf, n_params):
     """Note a leaf, the function of its own number."""
     n = forms.n_forms[0]
     forms.size[n], forms.symbols[n], forms.n_params[n], forms.next[n] = 1, 1 << leaf, n_params, -1
-    forms.code[n], forms.left[n], forms.right[n] = LEAF, leaf, -1
+    forms.code[n], forms.left[n], forms.right[n], forms.third[n] = LEAF, leaf, -1, -1
     first[leaf], forms.n_forms[0] = n, n + 1
 
 
@@ -102,7 +104,8 @@ def add_forms(forms, first, blocks, made, begin):
         a = first[made.operands[i, 0]]
         while a >= 0:
             right = first[made.operands[i, 1]] if blocks.right_size[b] > 0 else -1
-            if forms.size[a] == blocks.left_size[b] and not _add_made(forms, first, blocks, b, a, right,
+            third = first[made.operands[i, 2]] if blocks.third_size[b] > 0 else -1
+            if forms.size[a] == blocks.left_size[b] and not _add_made(forms, first, blocks, b, (a, right, third),
                                                                        made.functions[i]):  # fmt: skip
                 return i
             a = forms.next[a]
@@ -110,21 +113,32 @@ def add_forms(forms, first, blocks, made, begin):
 
 
 @inline
-def _add_made(forms, first, c, block, a, b, function):
-    """Of an operand's form and all those of the other's function, from form ``b`` on; False where there is no room."""
-    size, alone = c.left_size[block] + c.right_size[block] + 1, c.right_size[block] == 0
-    while b >= 0 or alone:
-        n_params = forms.n_params[a] if alone else forms.n_params[a] + forms.n_params[b]
-        if alone or (forms.size[b] == c.right_size[block] and n_params <= c.most_params):
-            n = forms.n_forms[0]
-            if n == len(forms.size):
-                return False
+def _add_made(forms, first, c, block, operands, function):
+    """Of an operand's form and all those of the others' functions, from these on; False where there is no room."""
+    a, b, third = operands
+    two, three = c.right_size[block] > 0, c.third_size[block] > 0
+    size = c.left_size[block] + c.right_size[block] + c.third_size[block] + 1
+    while b >= 0 or not two:
+        t = third
+        while (not two or forms.size[b] == c.right_size[block]) and (t >= 0 or not three):
+            n_params = np.int64(forms.n_params[a])
             symbols = forms.symbols[a] | 1 << c.symbol[block]
-            if not alone:
+            if two:
+                n_params += forms.n_params[b]
                 symbols |= forms.symbols[b]
-            if _add(forms, first, function, size, symbols, n_params):
-                forms.code[n], forms.left[n], forms.right[n] = c.code[block], a, b
-        if alone:
+            if three:
+                n_params += forms.n_params[t]
+                symbols |= forms.symbols[t]
+            if n_params <= c.most_params and (not three or forms.size[t] == c.third_size[block]):
+                n = forms.n_forms[0]
+                if n == len(forms.size):
+                    return False
+                if _add(forms, first, function, size, symbols, n_params):
+                    forms.code[n], forms.left[n], forms.right[n], forms.third[n] = c.code[block], a, b, t
+            if not three:
+                break
+            t = forms.next[t]
+        if not two:
             return True
         b = forms.next[b]
     return True
@@ -159,7 +173,7 @@ def tokens_of(forms: Forms, chosen: np.ndarray, n_vars: int) -> tuple[NewTokens,
 
 @compiled
 def _write(forms, chosen, n_vars, offsets, tokens):
-    """Backwards: an operator is written where its tree ends, then its right operand."""
+    """Backwards: an operator is written where its tree ends, then its last operand."""
     kinds, values = tokens.kinds, tokens.values
     stack = np.empty(256, np.int64)
     for i in range(len(chosen)):
@@ -175,6 +189,9 @@ def _write(forms, chosen, n_vars, offsets, tokens):
                 depth += 1
                 if forms.right[form] >= 0:
                     stack[depth] = forms.right[form]
+                    depth += 1
+                if forms.third[form] >= 0:
+                    stack[depth] = forms.third[form]
                     depth += 1
             elif forms.left[form] == n_vars:
                 parameter -= 1

@@ -51,7 +51,7 @@ class Made(NamedTuple):
     """What some combinations are."""
 
     blocks: Annotated[np.ndarray, "int64[n]"]  # what makes them
-    operands: Annotated[np.ndarray, "int64[n, 2]"]
+    operands: Annotated[np.ndarray, "int64[n, 3]"]
     trees: Annotated[np.ndarray, "float64[n]"]
     n_params: Annotated[np.ndarray, "int64[n]"]
     n_rows: Annotated[np.ndarray, "int64[n]"]  # 0: undefined
@@ -60,7 +60,7 @@ class Made(NamedTuple):
     wider: Annotated[np.ndarray, "uint64[n, 2]"]  # of new ones with any factor; 0: theirs is not a positive one
     others: Annotated[np.ndarray, "uint64[n, 2, 2]"]  # of new ones with their numbers held; 0: none
     heads: Annotated[np.ndarray, "int64[s, 15]"]  # where the operator has no rule: what it holds ...
-    values: Annotated[np.ndarray, "float64[2, s, 32]"]  # ... its operands, then the result in the first
+    values: Annotated[np.ndarray, "float64[3, s, 32]"]  # ... its operands, then the result in the first
 
 
 class Known(NamedTuple):

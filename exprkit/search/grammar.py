@@ -19,7 +19,7 @@ import numpy as np
 from exprkit.errors import ArgumentError, whole
 from exprkit.expressions import arguments, generate
 from exprkit.expressions.arguments import Operators
-from exprkit.expressions.exhaustive import splits
+from exprkit.expressions.exhaustive import most_leaves, splits, triples
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
@@ -30,12 +30,13 @@ MOST_PARAMETERS = 6
 
 
 class Block(NamedTuple):
-    """All combinations of an operator with operands of two sizes; of one operand where ``right`` is 0."""
+    """All combinations of an operator with operands of these sizes; 0 where it has no such operand."""
 
     operator: defined.Written
     left: int
     right: int
     half: bool  # operands of the same size may be swapped: a pair counts once
+    third: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class Grammar:
         for row in self.operators:
             if row.arity == 1:
                 found.append(Block(row, size - 1, 0, False))
+            elif row.arity == 3:
+                found += [Block(row, a, b, False, c) for a, b, c in triples(size)]
             else:
                 found += [Block(row, *split) for split in splits(size, row)]
         return found
@@ -68,10 +71,11 @@ class Grammar:
     @functools.cached_property
     def _counts(self) -> list[int]:
         counts = [0, self.n_leaves]
-        unary = sum(row.arity == 1 for row in self.operators)
+        unary, binary, ternary = (sum(row.arity == n for row in self.operators) for n in (1, 2, 3))
         for size in range(2, self.max_nodes + 1):
             pairs = sum(counts[left] * counts[size - 1 - left] for left in range(1, size - 1))
-            counts.append(unary * counts[size - 1] + (len(self.operators) - unary) * pairs)
+            threes = sum(counts[a] * counts[b] * counts[c] for a, b, c in triples(size)) if ternary else 0
+            counts.append(unary * counts[size - 1] + binary * pairs + ternary * threes)
         return counts
 
     def count(self, size: int) -> int:
@@ -83,14 +87,18 @@ class Grammar:
 
         With ``n_random`` others, as long as any may be.
         """
-        unary, binary = ([row.code for row in self.operators if row.arity == n] for n in (1, 2))
-        most = min(self.n_params, (self.max_nodes + 1) // 2 if binary else 1)
+        unary, binary, ternary = ([row.code for row in self.operators if row.arity == n] for n in (1, 2, 3))
+        most = min(self.n_params, most_leaves(self.max_nodes, self.operators))
         texts: list[list[tuple[int, int]]] = []  # kinds and values
         for n in range(1, most + 1):
             leaves = [(PARAMETER, k) for k in range(n)]
             chains = [leaves] if n == 1 else [leaves + [(OPERATOR, code)] * (n - 1) for code in binary]
             if self.n_vars:
                 chains += [[(VARIABLE, 0), *leaves] + [(OPERATOR, code)] * n for code in binary]
+                odd = [(VARIABLE, 0)] * (1 + n % 2) + leaves
+                chains += [odd + [(OPERATOR, code)] * (len(odd) // 2) for code in ternary]
+            if n % 2 and n > 1:
+                chains += [leaves + [(OPERATOR, code)] * (n // 2) for code in ternary]
             texts += [chain + more for chain in chains for more in ([], *([(OPERATOR, code)] for code in unary))]
         texts = [text for text in texts if len(text) <= self.max_nodes]
         kinds, values = np.array([token for text in texts for token in text]).T
@@ -111,8 +119,6 @@ def grammar(max_nodes: int, operators: Operators = "esr", n_vars: int = 1, n_par
     max_nodes = whole("max_nodes", max_nodes, 1, MOST_NODES)
     n_vars, n_params = whole("n_vars", n_vars, 0), whole("n_params", n_params, 0, MOST_PARAMETERS)
     rows = tuple(arguments.rows(operators))
-    if long := [row.name for row in rows if row.arity > 2]:
-        raise ArgumentError(f"operator {long[0]!r} has 3 operands; a search takes operators of one or two")
     if n_vars + 1 + len(rows) > MOST_SYMBOLS:
         raise ArgumentError(f"{n_vars} variables and {len(rows)} operators are more than {MOST_SYMBOLS - 1} together")
     if n_vars + n_params == 0:

@@ -45,7 +45,7 @@ import numpy as np
 
 from exprkit.backends.cpu import callbacks
 from exprkit.errors import BackendError
-from exprkit.operators import defined, llvm_writer, ops, polynomials, simd_formulas, simd_values
+from exprkit.operators import defined, llvm_writer, ops, polynomials, simd_formulas, simd_values, traced, traced_vectors
 from exprkit.operators.llvm_writer import LEVELS, Code, Target
 from exprkit.operators.simd_values import SIZE, Vec
 from exprkit.runtime import disk_cache
@@ -133,20 +133,61 @@ def _kernel(target: Target, real: str, precision: str, operator: int, form: int)
     code.declarations.add(NONTEMPORAL)
     end = code.let(f"mul i64 %n, {width}")
     first: str | int = 0
-    as_it_is = row.traced is not None and (precision == "fast" or real == "double")  # else in twice as many registers
-    for step in ((UNROLL_TRACED if as_it_is else UNROLL) * width, width):
+    plan = None
+    if row.traced is not None:
+        plan = traced_vectors.stages(row.traced, precision == "fast", real == "double", lambda row: _is_long(code, row))
+    for step in (_unroll(row, real, precision) * width, width):
         code.lanes = step
         scalars = _scalars(code, row, {VS: (1,), SV: (0,)}.get(form, ()))
         last = code.let(f"and i64 {end}, {-step}")
 
-        def body(i: str, scalars: list[Operand | None] = scalars) -> None:
-            operands = [scalars[k] or _vector(code, row, k, i) for k in range(row.arity)]
-            _write(code, formula(*operands), i, form, how)
+        def operands(i: str, scalars: list[Operand | None] = scalars) -> list[Operand]:
+            return [scalars[k] or _vector(code, row, k, i) for k in range(row.arity)]
 
-        code.loop(first, last, step, body)
+        if plan is None:
+            code.loop(first, last, step, lambda i, of=operands: _write(code, formula(*of(i)), i, form, how))  # type: ignore[misc]
+        else:
+            _in_stages(code, plan, operands, (first, last, step), lambda y, i: _write(code, y, i, form, how))
         first = last
     code.line("ret void")
     return code
+
+
+def _unroll(row: ops.Operator, real: str, precision: str) -> int:
+    """How many vectors are side by side: of a function that is computed in float64, those take twice the registers."""
+    if row.traced is None or not (precision == "fast" or real == "double" or row.traced.in_floats):
+        return UNROLL
+    return UNROLL_TRACED
+
+
+def _is_long(code: Code, row: ops.Operator) -> bool:
+    """Whether an operator's code is worth a loop of its own."""
+    alone = Code(code.target, code.real, code.lanes)
+    row.simd(*[alone.vec(base) for base in BASES[: row.arity]])
+    return len(alone.lines) > traced_vectors.LONG
+
+
+def _in_stages(
+    code: Code, plan: traced_vectors.Stages, operands: Callable[[str], list[Operand]],
+    span: tuple[str | int, str, int], write: Callable[[Vec, str], None],
+) -> None:  # fmt: skip
+    """Loops one after the other, with what later ones need of a tile in memory."""
+    rooms: dict[int, str] = {}
+    for stage in plan.stages:
+
+        def body(i: str, stage: traced_vectors.Stage = stage, taken: tuple[int, ...] = tuple(rooms)) -> None:
+            values = dict(enumerate(traced_vectors.flat(operands(i))))
+            values |= {place: code.load(code.place(rooms[place], i)) for place in taken}
+            stage.compute(values)
+            if stage is plan.stages[-1]:
+                write(plan.result(values), i)
+            for place in stage.kept:
+                if place not in rooms:
+                    rooms[place] = code.room(f"[{TILE} x {code.real}]")
+                if place not in taken or place == traced_vectors.UNSURE:
+                    code.store(values[place], code.place(rooms[place], i))
+
+        code.loop(*span, body)
 
 
 def _parts(row: ops.Operator, k: int) -> int:
@@ -154,7 +195,7 @@ def _parts(row: ops.Operator, k: int) -> int:
     return 2 if k == 0 and (row.name in PAIR_OPERAND or row.packed) else 1
 
 
-def _is_called(row: ops.Operator) -> bool:
+def is_called(row: ops.Operator) -> bool:
     """Whether it is a function of the user's, and none that is known as the table's operators."""
     return row.traced is None and row in defined.functions()
 
@@ -237,7 +278,7 @@ class Kernels:
         """Addresses by operator code and form, int64 (256, 8); 0 where nothing was asked for so far."""
         with _compiling:
             missing = sorted({request for request in requests if not self._addresses[request]})
-            for request in [one for one in missing if _is_called(ops.BY_CODE[one[0]])]:
+            for request in [one for one in missing if is_called(ops.BY_CODE[one[0]])]:
                 missing.remove(request)
                 self._callbacks.append(made := self._callback(*request))
                 self._addresses[request] = callbacks.address(made)
@@ -350,5 +391,7 @@ def llvm_version() -> str:
 @cache
 def _source() -> str:
     """The text of everything that writes code: kernels on disk are used while it is unchanged."""
-    files = (module.__file__ for module in (simd_values, llvm_writer, polynomials, simd_formulas, ops))
+    files = (module.__file__ for module in (
+        simd_values, llvm_writer, polynomials, simd_formulas, ops, traced, traced_vectors,
+    ))  # fmt: skip
     return "".join(Path(file or "").read_text("utf-8") for file in (*files, __file__))

@@ -18,7 +18,8 @@ Powers by whole numbers, halves and quarters up to MOST_POWER are products and r
 is added to something in one step, which rounds once.
 
 What is a loss in ``operators.ops.LOSS_FORMULAS`` and has a formula of its own in ``simd_formulas`` is that; every other
-operator is its formula there, and a user's is written out.
+operator is its formula there; a user's is written out, or, of a function, what is known of it
+(``operators.traced``).
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from hashlib import sha256
 from pathlib import Path
 
 from exprkit.backends import loss_tokens
-from exprkit.backends.cpu.kernels import REAL, Kernels, module_text
+from exprkit.backends.cpu.kernels import REAL, Kernels, is_called, module_text
 from exprkit.backends.cpu.reductions import in_whole_vectors, load, sure_or_again
-from exprkit.backends.loss_tokens import Sums, Tokens, power_of, written
+from exprkit.backends.loss_tokens import Sums, Tokens, power_of, rows_in, written
 from exprkit.operators import defined, ops, simd_formulas
 from exprkit.operators.llvm_writer import Code, Target
 from exprkit.operators.simd_values import SIZE, Vec, literal, unless, unless_both, where
@@ -45,11 +46,8 @@ SMALL = 1e-30  # what is not larger may have vanished in float32
 
 
 def can_sum(tokens: Tokens) -> bool:
-    """Whether all operators have formulas: those that are functions of the user's have none."""
-    kinds, values = tokens
-    own = [defined.row(code) for code in defined.codes_in(kinds, values, OPERATOR)]
-    inner = [row for row in own if isinstance(row, defined.Definition)]
-    return len(inner) == len(own) and all(can_sum((row.kinds, row.values)) for row in inner)
+    """Whether all operators have formulas: of the user's functions those have that are known as operators."""
+    return not any(is_called(row) for row in rows_in(tokens))
 
 
 @functools.cache
@@ -64,7 +62,8 @@ def sum_of(kernels: Kernels, tokens: Tokens, counted: bool) -> int:
     ``counted``: the last column says how much a point counts; where it is 0 the loss there is not looked at.
     """
     kinds, values = tokens
-    made_of = f"{kinds.tobytes()!r} {values.tobytes()!r} {counted} {_own_text()}"
+    traces = [row.traced for row in rows_in(tokens)]
+    made_of = f"{kinds.tobytes()!r} {values.tobytes()!r} {traces!r} {counted} {_own_text()}"
     name = f"loss_{sha256(made_of.encode()).hexdigest()[:16]}"
     arguments = "ptr %f, ptr %y, ptr %next, i64 %n"
 

@@ -28,7 +28,7 @@ from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.tasks import TokenSlice, on_device
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.parser import parse
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.regression.discovery import Discovery
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
@@ -84,7 +84,7 @@ def _island(
 def _bred(data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice) -> tuple[TokenSlice, int]:
     words = dict(words)
     sample = Sample.of_arrays(data, words.pop("columns"))
-    operators = tuple(ops.BY_NAME[name] for name in words["operators"])
+    operators = tuple(filter(None, map(defined.spelled, words["operators"])))
     budget = Budget()
     search = Discovery(sample, SearchSettings(**{**words, "operators": operators, "threads": 1}), budget)
     search.offer(front.population())

@@ -39,14 +39,14 @@ from exprkit.errors import (
     whole_number,
 )
 from exprkit.evaluate.loss_text import is_loss_text
-from exprkit.expressions import arguments, population_file
+from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
-from exprkit.operators import defined, ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
+from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.estimator.refusals import checked_data, checked_rows, refuse_target
 from exprkit.regression.goal import NAMED, Goal, sample_for
@@ -54,7 +54,7 @@ from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings, default_operators
+from exprkit.regression.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.names import QUOTE, Names
 
@@ -97,9 +97,12 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         Largest number of tokens of a formula.
     binary_operators, unary_operators : list of str, optional
         Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``, and ``ops.OUTERMOST``
-        around a whole formula.  On the CPU operators of ``ek.operator`` too, or a text that defines one, as
+        around a whole formula.  Operators of ``ek.operator`` too, or a text that defines one, as
         ``"swish(x) = x / (1 + exp(-x))"``.  Products, quotients and sums of functions, and what shortens a formula
         (``1 - x``, ``x^3``), may come in any case.
+    operators : dict of lists, optional
+        The same by the number of operands, ``{3: ["fma(a, b, c) = a * b + c"]}``: operators of three, which have no
+        parameter of their own, and others in place of ``binary_operators`` (2) and ``unary_operators`` (1).
     constraints : dict, optional
         By operator the most tokens of each operand, -1 for any, as ``{"^": (-1, 1)}``; or a dictionary of ``sizes``,
         ``numbers`` (low, high) that the last operand is between, and ``variables`` that alone may stand inside.
@@ -195,6 +198,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         maxsize: int = 30,
         binary_operators: Sequence[str] | None = None,
         unary_operators: Sequence[str] | None = None,
+        operators: Mapping[int, Sequence[str]] | None = None,
         constraints: Mapping[str, Any] | None = None,
         nested_constraints: Mapping[str, Mapping[str, int]] | None = None,
         dimensionless_constants_only: bool = True,
@@ -224,6 +228,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.maxsize = maxsize
         self.binary_operators = binary_operators
         self.unary_operators = unary_operators
+        self.operators = operators
         self.constraints = constraints
         self.nested_constraints = nested_constraints
         self.dimensionless_constants_only = dimensionless_constants_only
@@ -479,10 +484,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
         for name in ("dimensionless_constants_only", "warm_start"):
             flag(name, getattr(self, name))
-        operators = self._operators()
+        operators, outermost = chosen_operators(self.binary_operators, self.unary_operators, self.operators)
         if self.backend not in ON_HOST:
-            _refuse_without_cuda(operators)
-        outermost = tuple(ops.BY_NAME[name] for name in ops.OUTERMOST if self.unary_operators is None)
+            refuse_without_cuda(operators)
+        if self.client is not None:
+            refuse_elsewhere(operators)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
@@ -501,22 +507,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             return
         besides = 'a text over f, y and w as "huber(f - y, 0.5)"'
         one_of("elementwise_loss", loss, NAMED, other_words=OTHER_WORDS, besides=besides)
-
-    def _operators(self) -> tuple[defined.Written, ...]:
-        usual = default_operators()
-        chosen: list[defined.Written] = []
-        for arity, name in ((2, "binary_operators"), (1, "unary_operators")):
-            given = getattr(self, name)
-            try:
-                rows = usual if given is None else arguments.rows(given)
-            except ArgumentError as error:
-                raise ArgumentError(f"{name}: {error}") from None
-            for row in rows:
-                if row.arity == arity:
-                    chosen.append(row)
-                elif given is not None:
-                    raise ArgumentError(f"{name}: {row.name!r} takes {number_of(row.arity, 'operand')}")
-        return tuple(chosen)
 
     def _rules(self, X_units: Sequence[Any] | None, y_units: Any) -> FormulaRules | None:
         """What a formula may be, if anything is said of it."""
@@ -634,15 +624,3 @@ def _free_name(name: str) -> str:
     except ParseError:
         return f"{shown}_"
     return shown
-
-
-def _refuse_without_cuda(operators: tuple[defined.Written, ...]) -> None:
-    """An error for an operator whose code no kernel of a search on a GPU can hold."""
-    for row in operators:
-        codes = [row.code] if isinstance(row, ops.Operator) else row.values[row.kinds == defined.OPERATOR].tolist()
-        for name in defined.without_cuda(codes):
-            uses = "" if name == row.name else f", which {row.name!r} uses,"
-            raise ArgumentError(
-                f"{name!r}{uses} has no CUDA text, so that no search on a GPU can use it; take backend='cpu', or "
-                "define it with code: ek.operator(name, numpy=…, cuda=…, derivative=…)"
-            )

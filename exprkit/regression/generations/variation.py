@@ -63,6 +63,7 @@ class Means(NamedTuple):
 
     unary: np.ndarray  # codes
     binary: np.ndarray
+    ternary: np.ndarray
     arity: np.ndarray  # by code
     share: np.ndarray  # of the kinds of variation, summed up; the last is 1
     numbers: np.ndarray  # bits of the numbers that leaves are drawn from
@@ -117,11 +118,13 @@ def means(
     """Shares: ``crossover``, the rest evenly among the others, half of it for blocks."""
     rest = 1 - crossover
     share = np.array([crossover, rest * 0.3, *[rest * 0.7 / (KINDS - 2)] * (KINDS - 2)])
-    unary, binary = (np.array([row.code for row in operators if row.arity == n], np.int64) for n in (1, 2))
+    unary, binary, ternary = (
+        np.array([row.code for row in operators if row.arity == arity], np.int64) for arity in (1, 2, 3)
+    )
     numbers, factors = _tables()
     return Means(
-        unary, binary, defined.arity(), np.cumsum(share) / share.sum(), numbers.view(np.uint64), factors, n_vars, width,
-        tournament, islands, n,
+        unary, binary, ternary, defined.arity(), np.cumsum(share) / share.sum(), numbers.view(np.uint64), factors,
+        n_vars, width, tournament, islands, n,
     )  # fmt: skip
 
 
@@ -221,6 +224,8 @@ def _child(trees, mother, father, blocks, how, draws, made, i):
         end = last - 1
         if _next(draws, i) >= 0.5:
             end = _first(trees, mother, last - 1, how.arity) - 1
+            if how.arity[np.int64(trees.values[mother, last])] == 3 and _next(draws, i) >= 0.5:
+                end = _first(trees, mother, end, how.arity) - 1
         if end < first:
             return False
         begin = _first(trees, mother, end, how.arity)
@@ -270,23 +275,34 @@ def _replaced(trees, row, first, last, others, other, begin, stop, how, made, i)
 
 @compiled
 def _inserted(trees, row, first, last, how, draws, made, i):
-    """An operator above a subtree, its other operand a leaf."""
-    unary = len(how.unary) > 0 and _next(draws, i) < 0.3
-    n = trees.length[row] + (1 if unary else 2)
-    if n > how.width or (not unary and len(how.binary) == 0):
+    """An operator above a subtree, its other operands leaves."""
+    arity = 2
+    if len(how.unary) > 0 and _next(draws, i) < 0.3:
+        arity = 1
+    elif len(how.ternary) > 0 and (len(how.binary) == 0 or _next(draws, i) < 0.3):
+        arity = 3
+    n = trees.length[row] + arity
+    if n > how.width or (arity == 2 and len(how.binary) == 0):
         return False
     at = _copy(made, i, 0, trees, row, 0, first)
-    before = _next(draws, i) < 0.5
-    if not unary and before:
+    before = 0
+    drawn = _next(draws, i)
+    if arity == 2 and drawn < 0.5:
+        before = 1
+    elif arity == 3:
+        before = int(drawn * 3)
+    for _ in range(before):
         at = _leaf(made, i, at, how, draws)
     at = _copy(made, i, at, trees, row, first, last + 1)
-    if not unary and not before:
+    for _ in range(before + 1, arity):
         at = _leaf(made, i, at, how, draws)
     made.kinds[i, at] = OPERATOR
-    if unary:
+    if arity == 1:
         made.values[i, at] = np.uint64(how.unary[_below(draws, i, len(how.unary))])
-    else:
+    elif arity == 2:
         made.values[i, at] = np.uint64(how.binary[_below(draws, i, len(how.binary))])
+    else:
+        made.values[i, at] = np.uint64(how.ternary[_below(draws, i, len(how.ternary))])
     _copy(made, i, at + 1, trees, row, last + 1, trees.length[row])
     made.length[i] = n
     return True
@@ -294,8 +310,8 @@ def _inserted(trees, row, first, last, how, draws, made, i):
 
 @compiled
 def _swapped(trees, row, first, last, how, made, i):
-    """The operands of an operator the other way round."""
-    if how.arity[np.int64(trees.values[row, last])] != 2:
+    """The operands of an operator the other way round; of three, the last one first."""
+    if how.arity[np.int64(trees.values[row, last])] < 2:
         return False
     middle = _first(trees, row, last - 1, how.arity)
     at = _copy(made, i, 0, trees, row, 0, first)
@@ -334,10 +350,16 @@ def _changed(made, i, place, kind, how, draws):
     if made.kinds[i, at] != OPERATOR:
         _leaf(made, i, at, how, draws)
         return True
-    if how.arity[np.int64(made.values[i, at])] == 2:
+    arity = how.arity[np.int64(made.values[i, at])]
+    if arity == 2:
         if len(how.binary) == 0:
             return False
         made.values[i, at] = np.uint64(how.binary[_below(draws, i, len(how.binary))])
+        return True
+    if arity == 3:
+        if len(how.ternary) == 0:
+            return False
+        made.values[i, at] = np.uint64(how.ternary[_below(draws, i, len(how.ternary))])
         return True
     if len(how.unary) == 0:
         return False

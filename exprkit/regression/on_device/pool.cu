@@ -26,7 +26,7 @@ struct RowBits {
 
 //{translated}
 
-INLINE double applied(int operation, double a, double b)
+INLINE double applied(int operation, double a, double b, double c = 0.0)
 {
     switch (operation) {
     //{cases}
@@ -45,10 +45,29 @@ INLINE bool make_unary(const PoolArguments &args, const Row inner, double *value
     return is_steady(row, Row{again});
 }
 
+INLINE bool make_of_three(const PoolArguments &args, const Row a, const Row b, const Row c, double *values)
+{
+    double again[POOL_POINTS];
+    const double up = args.shifted, down = 2.0 - args.shifted;
+    for (int k = 0; k < POOL_POINTS; ++k) values[k] = applied(args.operation, a.at[k], b.at[k], c.at[k]);
+    const Row row{values};
+    if (!is_function(row, row, row)) return false;
+    for (int k = 0; k < POOL_POINTS; ++k)
+        again[k] = applied(args.operation, a.at[k] * up, b.at[k] * down, c.at[k] * up);
+    return is_steady(row, Row{again});
+}
+
 // The values of combination i of a launch and the numbers of its operands; whether they are a function.
-INLINE bool make(const PoolArguments &args, Long i, double *values, Long &a, Long &b)
+INLINE bool make(const PoolArguments &args, Long i, double *values, Long &a, Long &b, Long &c)
 {
     i += args.begin;
+    c = 0;
+    if (args.n_c) {
+        c = args.c[i % args.n_c];
+        i /= args.n_c;
+    } else if (args.c) {
+        c = args.c[i];
+    }
     const Long in_a = args.n_b ? i / args.n_b : i, in_b = args.n_b ? i % args.n_b : i;
     if (args.once && in_a + (args.once == 2) > in_b) return false;
     a = args.a[in_a], b = args.b ? args.b[in_b] : 0;
@@ -57,6 +76,7 @@ INLINE bool make(const PoolArguments &args, Long i, double *values, Long &a, Lon
         return true;
     }
     const Row left{args.values + a * POOL_POINTS}, right{args.values + b * POOL_POINTS};
+    if (args.arity == 3) return make_of_three(args, left, right, Row{args.values + c * POOL_POINTS}, values);
     if (args.arity == 1) return (args.is_power || !args.bounded[a]) && make_unary(args, left, values);
     for (int k = 0; k < POOL_POINTS; ++k) values[k] = applied(args.operation, left.at[k], right.at[k]);
     return is_function(Row{values}, left, right);
@@ -84,8 +104,8 @@ extern "C" __global__ void claim_slots(const PoolArguments args)
     const Long i = own_number();
     if (i >= args.n) return;
     double values[POOL_POINTS];
-    Long a, b;
-    args.slots[i] = make(args, i, values, a, b) ? claim(args, values, int(args.n_functions + i)) : -1;
+    Long a, b, c;
+    args.slots[i] = make(args, i, values, a, b, c) ? claim(args, values, int(args.n_functions + i)) : -1;
 }
 
 extern "C" __global__ void mark_new(const PoolArguments args)
@@ -105,16 +125,18 @@ extern "C" __global__ void place_functions(const PoolArguments args)
     args.owners[args.slots[i]] = has_room ? int(number) : NONE;
     if (!has_room) return;
     double values[POOL_POINTS];
-    Long a, b;
-    make(args, i, values, a, b);
+    Long a, b, c;
+    make(args, i, values, a, b, c);
     for (int k = 0; k < POOL_POINTS; ++k) args.values[number * POOL_POINTS + k] = values[k];
     args.made_by[number] = short(args.made_of), args.left[number] = int(a), args.right[number] = int(b);
-    const bool is_binary = args.arity == 2;
+    const bool is_binary = args.arity >= 2, is_ternary = args.arity == 3;
+    if (is_ternary) args.third[number] = int(c);
     if (args.arity == 0) {
         args.sizes[number] = 1, args.bounded[number] = false;
     } else {
         args.sizes[number] = 1 + args.sizes[a] + (args.negated ? 1 : 0) + (is_binary ? args.sizes[b] : 0);
         args.bounded[number] = args.bounded[a] || (is_binary ? args.bounded[b] : !args.is_power);
+        if (is_ternary) args.sizes[number] += args.sizes[c], args.bounded[number] = args.bounded[number] || args.bounded[c];
     }
 }
 

@@ -58,7 +58,8 @@ class DevicePool(Pool):
         constants: Sequence[float] = (1.0, 2.0), go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
     ) -> None:  # fmt: skip
         self.programs, self.xp = programs, programs.device.xp
-        self._known: dict[int, tuple[int, int, int]] = {}
+        self._known: dict[int, tuple[int, int, int, int]] = {}
+        self._arrays = [*ARRAYS, *[("third", np.int32)] * any(row.arity == 3 for row in operators)]
         super().__init__(points, operators, constants, go_on=go_on, anywhere=anywhere)
 
     def grow(self, size: int, most: int) -> None:
@@ -76,7 +77,7 @@ class DevicePool(Pool):
         self._bring(np.asarray(numbers))
         return super().expressions(numbers)
 
-    def _origin(self, i: int) -> tuple[int, int, int]:
+    def _origin(self, i: int) -> tuple[int, int, int, int]:
         if i not in self._known:
             self._bring(np.array([i]))
         return self._known[i]
@@ -85,17 +86,18 @@ class DevicePool(Pool):
         """To the host: how functions are made, and all that they are made of, one level at a time."""
         while len(numbers := np.setdiff1d(numbers, [*self._known])):
             there = self.xp.asarray(numbers)
-            made_by, left, right = (fetched(array[there]) for array in (self.made_by, self.left, self.right))
-            columns = np.stack([numbers, made_by, left, right], axis=1)
-            self._known |= {i: (code, a, b) for i, code, a, b in columns.tolist()}
-            binary = defined.arity()[made_by % NEGATED] == 2
-            numbers = np.concatenate([left[made_by != LEAF], right[(made_by != LEAF) & binary]])
+            parts = self.made_by, self.left, self.right, self.third if self._ternary else self.right
+            made_by, *operands = (fetched(array[there]) for array in parts)
+            columns = np.stack([numbers, made_by, *operands], axis=1)
+            self._known |= {i: (code, a, b, c) for i, code, a, b, c in columns.tolist()}
+            arity = np.where(made_by == LEAF, 0, defined.arity()[made_by % NEGATED])
+            numbers = np.concatenate([one[arity > k] for k, one in enumerate(operands)])
 
     # ── memory ──
 
     def _begin(self) -> None:
         self._values = self.xp.empty((0, len(self._points)))
-        for name, dtype in ARRAYS:
+        for name, dtype in self._arrays:
             setattr(self, name, self.xp.empty(0, dtype))
         self._reserve(1024)
 
@@ -103,7 +105,7 @@ class DevicePool(Pool):
         """Room for so many functions, and a table for them and those that a launch may add at most."""
         if most <= len(self._values):
             return
-        for name in ("_values", *(name for name, _ in ARRAYS)):
+        for name in ("_values", *(name for name, _ in self._arrays)):
             old = getattr(self, name)
             new = self.xp.empty((most, *old.shape[1:]), old.dtype)
             new[: self._n] = old[: self._n]
@@ -130,8 +132,9 @@ class DevicePool(Pool):
             self._go_on()
             n = min(self._chunk, block.n - begin)
             once = 0 if not block.once else 1 if row.commutative else 2
-            n_b = 0 if block.b is None else len(block.b)
-            self._insert(Origins(code, block.a, block.a), n, most, begin=begin, b=block.b, n_b=n_b, once=once)
+            n_b, n_c = (0 if operands is None else len(operands) for operands in (block.b, block.c))
+            how = {"begin": begin, "b": block.b, "n_b": n_b, "c": block.c, "n_c": n_c, "once": once}
+            self._insert(Origins(code, block.a, block.a), n, most, **how)
             self.tried += n
 
     def _keep(self, values: Any, origins: Origins, most: int) -> Any:
@@ -166,5 +169,5 @@ class DevicePool(Pool):
             "values": self._values, "keys": self._keys, "owners": self._owners, "mask": len(self._keys) - 1,
             "slots": self._slots, "n_functions": self._n,
         }  # fmt: skip
-        arrays = {name: getattr(self, name) for name, _ in ARRAYS}
+        arrays = {name: getattr(self, name) for name, _ in self._arrays}
         self.programs.launch(KERNELS, name, n, **own, **arrays, **fields)

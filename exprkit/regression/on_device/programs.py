@@ -114,7 +114,7 @@ def _source(kernels: KernelFile, codes: tuple[int, ...]) -> str:
 
 
 def _case(row: defined.Written) -> str:
-    """CUDA C that returns an operator of a and b; of a formula, one operator of the table after the other."""
+    """CUDA C that returns an operator of a, b and c; of a formula, one operator of the table after the other."""
     if isinstance(row, ops.Operator):
         return f"return {row.cuda.formula};"
     lines: list[str] = []
@@ -124,5 +124,5 @@ def _case(row: defined.Written) -> str:
         return f"v{len(lines) - 1}"
 
     tokens = np.array([VARIABLE] * row.arity + [OPERATOR]), np.array([*range(row.arity), row.code])
-    result = written(tokens, "ab", number, applied)
+    result = written(tokens, "abc", number, applied)
     return f"{{ {' '.join(lines)} return {result}; }}"

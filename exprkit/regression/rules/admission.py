@@ -31,7 +31,7 @@ import numpy as np
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.regression.rules.constraints import MOST_VARIABLES, Limit
-from exprkit.regression.rules.dimensions import ALIKE, NEAR, POWER, SCALES, behind, dimension, law_of
+from exprkit.regression.rules.dimensions import ALIKE, FREE, NEAR, POWER, SCALES, behind, dimension, law_of
 from exprkit.regression.rules.groups import Measures, NaturalConstant, all_measures
 from exprkit.runtime import bags
 from exprkit.runtime.jit import compiled, inline
@@ -49,8 +49,10 @@ class _RuleTable(NamedTuple):
     law: Annotated[np.ndarray, "int64[codes]"]
     p: Annotated[np.ndarray, "float64[codes]"]
     q: Annotated[np.ndarray, "float64[codes]"]
+    r: Annotated[np.ndarray, "float64[codes]"]
+    both: Annotated[np.ndarray, "float64[codes]"]
     arity: Annotated[np.ndarray, "int64[codes]"]
-    most: Annotated[np.ndarray, "int64[codes, 2]"]  # tokens of an operand
+    most: Annotated[np.ndarray, "int64[codes, 3]"]  # tokens of an operand
     low: Annotated[np.ndarray, "float64[codes]"]  # of a last operand that has to be a number; nan: it need not
     high: Annotated[np.ndarray, "float64[codes]"]
     variables: Annotated[np.ndarray, "int64[codes]"]  # that may stand inside, by bits
@@ -96,8 +98,8 @@ class FormulaRules:
         of.of[:] = np.nan if units is None else [dimension(unit) for unit in units]
         of.of_number[0] = np.nan if self.free_numbers else 0.0
         for code in range(CODES):
-            if of.arity[code] in (1, 2) and not defined.is_packed(code):
-                of.law[code], of.p[code], of.q[code] = law_of(code)
+            if of.arity[code] and not defined.is_packed(code):
+                of.law[code], of.p[code], of.q[code], of.r[code], of.both[code] = law_of(code)
         for code, limit in limits.items():
             _set(of, code, limit)
         self._of = of
@@ -126,12 +128,12 @@ class FormulaRules:
         return states
 
     def combined(
-        self, code: int, states: np.ndarray, a: np.ndarray, b: np.ndarray | None
+        self, code: int, states: np.ndarray, a: np.ndarray, b: np.ndarray | None = None, c: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         """Which combinations of an operator may be made, and their states."""
         out, fits = np.empty((len(a), self.width)), np.empty(len(a), np.bool_)
-        second = np.full(len(a), -1) if b is None else b
-        _combine_all(self._of, code, states, np.ascontiguousarray(a), np.ascontiguousarray(second), out, fits)
+        operands = [np.ascontiguousarray(np.full(len(a), -1) if one is None else one, np.int64) for one in (a, b, c)]
+        _combine_all(self._of, code, states, operands[0], operands[1], operands[2], out, fits)
         return fits, out
 
     def behind(self, outer: defined.Written | None) -> float | None:
@@ -169,13 +171,13 @@ class _RuledTokens(NamedTuple):
 
 
 @compiled
-def _combine_all(of, code, states, a, b, out, fits):
+def _combine_all(of, code, states, a, b, c, out, fits):
     for k in range(len(a)):
         if code >= NEGATED:
-            fits[k] = _combine(of, ops.NEG, states, (a[k], -1), out, k)
-            fits[k] = fits[k] and _combine(of, code - NEGATED, out, (k, -1), out, k)
+            fits[k] = _combine(of, ops.NEG, states, (a[k], -1, -1), out, k)
+            fits[k] = fits[k] and _combine(of, code - NEGATED, out, (k, -1, -1), out, k)
         else:
-            fits[k] = _combine(of, code, states, (a[k], b[k]), out, k)
+            fits[k] = _combine(of, code, states, (a[k], b[k], c[k]), out, k)
 
 
 @compiled
@@ -198,7 +200,8 @@ def _walk(of, tokens, begin, end, stack):
             continue
         code = np.int64(value)
         first = top - of.arity[code] + 1
-        if not _combine(of, code, stack, (first, top if first < top else -1), stack, first):
+        second = first + 1 if first < top else -1
+        if not _combine(of, code, stack, (first, second, first + 2 if first + 1 < top else -1), stack, first):
             return False
         top = first
     return True
@@ -225,20 +228,24 @@ def _leaf(of, kind, value, stack, top):
 
 @compiled
 def _combine(of, code, states, operands, out, k):
-    """State k of ``out``: of an operator over two of the states; False where it may not be."""
-    i, j = operands
+    """State k of ``out``: of an operator over up to three of the states; False where it may not be."""
+    i, j, h = operands
     two = j >= 0
-    size = states[i, SIZE] + 1 + (states[j, SIZE] if two else 0.0)
+    three = h >= 0
+    size = states[i, SIZE] + 1 + (states[j, SIZE] if two else 0.0) + (states[h, SIZE] if three else 0.0)
     inside = np.int64(states[i, VARIABLES]) | (np.int64(states[j, VARIABLES]) if two else np.int64(0))
+    inside |= np.int64(states[h, VARIABLES]) if three else np.int64(0)
     fits = states[i, SIZE] <= of.most[code, 0] and (not two or states[j, SIZE] <= of.most[code, 1])
+    fits = fits and (not three or states[h, SIZE] <= of.most[code, 2])
     fits = fits and inside & ~of.variables[code] == 0
     if two and of.low[code] == of.low[code]:
         number = states[j, NUMBER]
         fits = fits and of.low[code] <= number and number <= of.high[code]
-    dimension_ = _dimension(of, code, states, i, j)
+    dimension_ = _dimension_of_three(of, code, states, operands) if three else _dimension(of, code, states, i, j)
     number = -states[i, NUMBER] if code == ops.NEG else np.nan
     for m in range(len(of.counted)):
         depth = max(states[i, COUNTS + m], states[j, COUNTS + m] if two else 0.0)
+        depth = max(depth, states[h, COUNTS + m] if three else 0.0)
         fits = fits and depth <= of.depth[code, m]
         out[k, COUNTS + m] = depth + (1.0 if of.counted[m] == code else 0.0)
     out[k, DIMENSION], out[k, SIZE], out[k, NUMBER], out[k, VARIABLES] = dimension_, size, number, float(inside)
@@ -259,3 +266,26 @@ def _dimension(of, code, states, i, j):
     if law == POWER and states[j, NUMBER] == states[j, NUMBER]:
         return a * states[j, NUMBER] if not abs(b) > NEAR else np.inf
     return np.inf if abs(a) > NEAR or abs(b) > NEAR else 0.0
+
+
+@inline
+def _dimension_of_three(of, code, states, operands):
+    """Those that scale the result each on their own, and what the others have, which must be alike."""
+    law, total, alike, free = of.law[code], 0.0, np.nan, False
+    for k in range(3):
+        one = states[operands[k], DIMENSION]
+        power = of.p[code] if k == 0 else of.q[code] if k == 1 else of.r[code]
+        if law == FREE:
+            if abs(one) > NEAR:
+                return np.inf
+        elif power == power:
+            total += power * one if power != 0.0 else 0.0
+        elif one != one:
+            free = True
+        elif abs(alike - one) > NEAR:
+            return np.inf
+        else:
+            alike = one
+    if law == FREE or of.both[code] == 0.0 or (alike != alike and not free):
+        return total
+    return total + of.both[code] * alike

@@ -4,7 +4,7 @@ In: an operator; exponents of units.  Out: a ``Law``; a dimension as one number.
 
     >>> from exprkit.operators import defined, ops
     >>> from exprkit.regression.rules.dimensions import ALIKE, SCALES, dimension, law_of
-    >>> law_of(ops.MUL) == (SCALES, 1, 1), law_of(ops.ADD) == (ALIKE, 1, 0)
+    >>> law_of(ops.MUL)[:3] == (SCALES, 1, 1), law_of(ops.ADD)[:3] == (ALIKE, 1, 0)
     (True, True)
     >>> dimension((1, 0, -2)) == dimension((1, 0, 0)) + dimension((0, 0, -2))
     True
@@ -31,15 +31,21 @@ _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 MOST_UNITS = len(_PRIMES)
 NEAR = 1e-9  # two dimensions that are as good as the same
 _AT = np.array([0.13, 0.37, 0.52, 0.71, 0.83, 0.97])
+_ORDERS = [0, 1, 2, 3, 4, 5], [3, 0, 5, 4, 1, 2], [1, 5, 3, 2, 0, 4]
 _FACTORS = (0.2, 0.7, 1.9)
 
 
 class Law(NamedTuple):
-    """What an operator takes, and of the units of its operands the powers that its result has."""
+    """What an operator takes, and of the units of its operands the powers that its result has.
+
+    Of three operands those with the power nan are to be of one unit, of which the result has the power ``both``.
+    """
 
     kind: int
     p: float
     q: float
+    r: float = 0.0
+    both: float = 0.0
 
 
 def dimension(exponents: Sequence[Fraction | float]) -> float:
@@ -54,6 +60,8 @@ def law_of(code: int) -> Law:
     if row.arity == 1:
         p = _grows(lambda k: row.numpy(k * _AT))
         return Law(FREE, 0, 0) if p is None else Law(SCALES, p, 0)
+    if row.arity == 3:
+        return _law_of_three(row)
     a, b = _AT, _AT[[3, 0, 5, 4, 1, 2]]
     p, q = _grows(lambda k: row.numpy(k * a, b)), _grows(lambda k: row.numpy(a, k * b))
     if p is not None and q is not None:
@@ -62,6 +70,26 @@ def law_of(code: int) -> Law:
         return Law(POWER, 0, 0)
     both = _grows(lambda k: row.numpy(k * a, k * b))
     return Law(FREE, 0, 0) if both is None else Law(ALIKE, both, 0)
+
+
+def _law_of_three(row: defined.Written) -> Law:
+    """As it is at numbers of either sign: one may say which of the others counts."""
+    signs = [1, 1, -1, -1, 1, -1], [1, -1, 1, -1, -1, 1], [-1, 1, 1, 1, -1, -1]
+    operands = [_AT[order] * sign for order, sign in zip(_ORDERS, signs, strict=True)]
+    with np.errstate(all="ignore"):
+        there = np.isfinite(row.numpy(*operands))
+    operands = [a[there] for a in operands] if there.any() else [*map(np.abs, operands)]
+
+    def grows(which: Sequence[int]) -> float | None:
+        return _grows(lambda k: row.numpy(*(k * a if n in which else a for n, a in enumerate(operands))))
+
+    powers = [grows([n]) for n in range(3)]
+    alike = [n for n, power in enumerate(powers) if power is None]
+    both = grows(alike) if alike else 0.0
+    if both is None:
+        return Law(FREE, 0, 0)
+    p, q, r = (np.nan if power is None else power for power in powers)
+    return Law(SCALES, p, q, r, both)
 
 
 def _power(row: defined.Written, exponent: float, k: float) -> Any:
@@ -81,7 +109,7 @@ def _grows(values: Callable[[float], Any]) -> float | None:
 
 def behind(row: defined.Written, dimension: float) -> float | None:
     """The dimension that an operator makes this one of; None where it can not."""
-    kind, p, _ = law_of(row.code)
+    kind, p = law_of(row.code)[:2]
     if kind == FREE or not p:
         return 0.0 if np.isnan(dimension) or abs(dimension) < NEAR else None
     return dimension / p

@@ -33,7 +33,7 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
 from exprkit.regression.polish import Tree, expression_of, nodes, simplified, tree_of
-from exprkit.regression.rules.dimensions import ALIKE, POWER, SCALES, law_of
+from exprkit.regression.rules.dimensions import ALIKE, FREE, POWER, SCALES, law_of
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 MOST_VARIABLES = 12
@@ -80,8 +80,10 @@ class Measures(NamedTuple):
             return tree, none
         if tree[0] == VARIABLE:
             return (VARIABLE, self.others[tree[1]]), self.powers[tree[1]]
-        code, (kind, p, q) = tree[1], law_of(tree[1])
+        code, (kind, p, q, *_) = tree[1], law_of(tree[1])
         trees, powers = zip(*map(self._with_units, tree[2:]), strict=True)
+        if len(trees) == 3:  # of numbers without units it is one
+            kind, p = FREE, 0.0
         if kind == POWER and trees[1][0] == CONSTANT:
             kind, p = SCALES, trees[1][1]
         if kind == SCALES:

@@ -52,9 +52,9 @@ class RuledPool(Pool):
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
         return RuledPool(self._rules, self._points, rows, (), self.threads, self._go_on, anywhere=False)
 
-    def _allowed(self, code: int, a: np.ndarray, b: Any) -> tuple[np.ndarray, Any]:
-        fits, _ = self._rules.combined(code, self._states, a, b)
-        return a[fits], None if b is None else b[fits]
+    def _allowed(self, code: int, a: np.ndarray, b: Any = None, c: Any = None) -> tuple[np.ndarray, Any, Any]:
+        fits, _ = self._rules.combined(code, self._states, a, b, c)
+        return a[fits], None if b is None else b[fits], None if c is None else c[fits]
 
     def _keep(self, values: np.ndarray, origins: Any, most: int) -> np.ndarray:
         before = self._n
@@ -67,6 +67,7 @@ class RuledPool(Pool):
         if origins.code == LEAF:
             self._states[new] = self._rules.leaves(self._n_vars, len(self._constants))[self.left[new]]
         else:
-            second = self.right[new] if defined.known(origins.code % NEGATED).arity == 2 else None
-            _, self._states[new] = self._rules.combined(origins.code, self._states, self.left[new], second)
+            arity = defined.known(origins.code % NEGATED).arity
+            operands = [part[new] for part in (self.left, self.right, self.third)[:arity]]
+            _, self._states[new] = self._rules.combined(origins.code, self._states, *operands)
         return place

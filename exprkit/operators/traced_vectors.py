@@ -1,0 +1,310 @@
+"""Vector code of traced functions, in float32 where that is close enough.
+
+In: a ``TracedFunction``.  Out: a formula as ``simd_formulas`` has it, or the same in stages, each a loop of its own.
+
+    >>> import numba, numpy as np
+    >>> from exprkit.operators.traced import trace_of
+    >>> from exprkit.operators.traced_vectors import is_close_in_floats
+    >>> softplus = trace_of(numba.njit(lambda a: np.log1p(np.exp(a))), 1)
+    >>> is_close_in_floats(softplus, lambda a: np.log1p(np.exp(a)), [(-10.0, 10.0)])
+    True
+    >>> hidden = trace_of(numba.njit(lambda a: (np.exp(a) - 1) / a), 1)
+    >>> is_close_in_floats(hidden, lambda a: np.expm1(a) / a, [(-10.0, 10.0)])
+    False
+
+What is computed of float32 with precision="ieee", plainly:
+
+    1. Everything in float64, as Numba does, unless on the numbers of ``is_close_in_floats`` float32 gives the result
+       to UNITS of the last place, of operands that are off by as many, and what jumps is asked of exact numbers only.
+    2. Else in float32, and a number again in float64 where the result, or what it does not show, is inf or nan.
+
+A result that is computed again is no matter of its neighbours: they keep theirs.
+
+A loss over such a function of float32, in times of the same formula as text, ieee, AVX-512, one thread, medians of
+calls that take turns (the least times differ by 0.05)::
+
+                          log1p(exp(a))   a / (1 + exp(-a))   1 / (1 + a a)   sin(a) exp(-|a|)
+    all in float64              2.9              1.8                1.4              1.7
+    float32, one loop           1.22             0.80               0.80             0.75    may overflow unseen
+    all results looked at       1.25             1.05               0.85             0.90    in every line
+    the same, where hidden      1.24             0.88               0.80             0.79
+    and long ones apart         1.07             0.95               0.84             0.77
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.operators import ops
+from exprkit.operators.simd_values import Vec, nan_unless_finite, unless_finite, where
+from exprkit.operators.traced import CHOICE, Line, TracedFunction
+
+UNITS = 16  # of the last place of float32
+TRIED = 256  # numbers of each operand, as many of every size
+LAST_PLACE, LARGEST = 2.0**-23, 3e38
+STEP = 2.0**-12  # relative, to see how a result changes with an operand
+SOME = (0.0, 1.0, -1.0, 0.5, 3.0, 1e30, -1e30, math.inf, -math.inf, math.nan)
+GRID, BESIDE, USUAL = np.arange(-2.0, 2.25, 0.25), 1e-12, 10.0  # where jumps are looked for; no poles
+LONG = 10  # lines of an operator's code that is worth a loop of its own
+MOST_KEPT = 4  # numbers of a point that go from a loop to the next
+UNSURE = -1  # the place of what is nan where a hidden number is not finite
+
+Values = dict[int, Vec]
+
+
+def formula(trace: TracedFunction, fast: bool) -> Callable[..., Vec]:
+    """As ``simd_formulas`` has it of an operator; of three operands the first two may be a pair."""
+
+    def made(*given: Any) -> Vec:
+        operands = flat(given)
+        if not (operands[0].double or fast or trace.in_floats):
+            return _in_float64(trace, operands)
+        work = _LineWriter(trace, fast, operands[0].double)
+        values = dict(enumerate(operands))
+        work.compute(range(len(trace.lines)), values)
+        return work.result(values)
+
+    return made
+
+
+def flat(operands: Sequence[Any]) -> list[Vec]:
+    """Operands, the first two of which may be a pair."""
+    return [*operands[0], *operands[1:]] if isinstance(operands[0], tuple) else list(operands)
+
+
+class Stage(NamedTuple):
+    """One loop over the points."""
+
+    compute: Callable[[Values], None]
+    kept: tuple[int, ...]  # places that later ones read
+
+
+class Stages(NamedTuple):
+    """Loops one after the other: an operator that waits for another, both long, is in a later one."""
+
+    stages: tuple[Stage, ...]
+    result: Callable[[Values], Vec]
+
+
+def stages(trace: TracedFunction, fast: bool, double: bool, is_long: Callable[[ops.Operator], bool]) -> Stages | None:
+    """None where one loop is best."""
+    if not (double or fast or trace.in_floats):
+        return None
+    stage_of, first = _stage_of_lines(trace, is_long), trace.arity
+    last = max(stage_of, default=0)
+    last_use = list(stage_of)
+    for line, at in zip(trace.lines, stage_of, strict=True):
+        for k in [place - first for place in line.places if place >= first]:
+            last_use[k] = max(last_use[k], at)
+    if isinstance(trace.result, int) and trace.result >= first:
+        last_use[trace.result - first] = last
+    work, loops = _LineWriter(trace, fast, double), []
+    for stage in range(last + 1):
+        so_far = [k for k, at in enumerate(stage_of) if at <= stage]
+        kept = [first + k for k in so_far if last_use[k] > stage]
+        if stage < last and any(first + k in work.watched for k in so_far):
+            kept.append(UNSURE)
+        own = [k for k in so_far if stage_of[k] == stage]
+        loops.append(Stage(functools.partial(work.compute, own), tuple(kept)))
+    if last == 0 or any(len(one.kept) > MOST_KEPT for one in loops):
+        return None
+    return Stages(tuple(loops), work.result)
+
+
+def _stage_of_lines(trace: TracedFunction, is_long: Callable[[ops.Operator], bool]) -> list[int]:
+    found: list[int] = []
+    long: list[int] = []  # how many long ones are below a line and in it, one waiting for the other
+    for line in trace.lines:
+        inner = [place - trace.arity for place in line.places if place >= trace.arity]
+        below = max((long[k] for k in inner), default=0)
+        is_one = line.code != CHOICE and is_long(ops.BY_CODE[line.code])
+        found.append(max([below - (not is_one), *(found[k] for k in inner)], default=0) if below else 0)
+        long.append(below + is_one)
+    return found
+
+
+# ── the code ─────────────────────────────────────────────────────────────────────────
+
+
+def _in_float64(trace: TracedFunction, operands: Sequence[Vec]) -> Vec:
+    wide = dict(enumerate(a.widen() for a in operands))
+    work = _LineWriter(trace, False, True)
+    work.compute(range(len(trace.lines)), wide)
+    return work.result(wide).narrow()
+
+
+class _LineWriter:
+    """What writes the code of lines."""
+
+    def __init__(self, trace: TracedFunction, fast: bool, double: bool) -> None:
+        self._trace, self._fast = trace, fast
+        self._is_sure = fast or double
+        self._lines = trace.lines if self._is_sure else _for_floats(trace.lines)
+        self.watched = frozenset() if self._is_sure else _hidden(trace)
+
+    def compute(self, lines: Iterable[int], values: Values) -> None:
+        """Put what lines come to among the values."""
+        element = values[0].element
+        for k in lines:
+            place = self._trace.arity + k
+            made = self._lines[k].applied(values, functools.partial(_number, values[0]), self._applied, _chosen)
+            values[place] = made if isinstance(made, Vec) else values[0].code.constant(made, element)
+            if place in self.watched:
+                values[UNSURE] = nan_unless_finite(values[place], values.get(UNSURE))
+
+    def _applied(self, row: ops.Operator, operands: list[Vec]) -> Vec:
+        return ((row.simd_fast if self._fast else None) or row.simd)(*operands)
+
+    def result(self, values: Values) -> Vec:
+        place = self._trace.result
+        y = values[place] if isinstance(place, int) else _number(values[0], place)
+        if self._is_sure or (UNSURE not in values and not isinstance(place, int)):
+            return y
+        operands = [values[k] for k in range(self._trace.arity)]
+        hidden = [values[UNSURE]] if UNSURE in values else []
+        return unless_finite(y, hidden, lambda: _in_float64(self._trace, operands))
+
+
+def _number(a: Vec, value: float) -> Vec:
+    return a.code.constant(value, a.element)
+
+
+def _chosen(condition: Vec, a: Vec, b: Vec) -> Vec:
+    return where(condition != 0.0, a, b)
+
+
+# ── what float32 can do ──────────────────────────────────────────────────────────────
+
+
+def is_close_in_floats(
+    trace: TracedFunction, definition: Callable[..., np.ndarray], domain: Sequence[tuple[float, float]]
+) -> bool:
+    """Whether a computation in float32 is as good as the one in float64."""
+    numbers = [one for line in trace.lines for one in line.operands if isinstance(one, float)]
+    if any(LARGEST < abs(one) < math.inf for one in numbers):
+        return False
+    exact = _exact(trace)
+    for line in trace.lines:
+        jumps = line.operands[0] if line.code == CHOICE else None
+        inexact = [place for place in line.places if place not in exact]
+        if jumps in inexact or (line.code != CHOICE and inexact and _jumps(line.code)):
+            return False
+    random = np.random.default_rng(0)
+    operands = [_tried(random, low, high) for low, high in domain[: trace.arity]]
+    with np.errstate(all="ignore"):
+        try:
+            y = definition(*operands)
+            size = np.abs(y)
+            for k, a in enumerate(operands):
+                ends = [definition(*operands[:k], a * (1 + step), *operands[k + 1 :]) for step in (STEP, -STEP)]
+                size = size + np.abs(ends[0] - ends[1]) / (2 * STEP)
+        except Exception:  # as for a division by zero
+            return False
+        found, sure = _computed_in_floats(trace, operands, random)
+        off = np.abs(found - y)
+    counts = sure & np.isfinite(y) & (np.abs(y) < LARGEST)
+    return bool(np.any(counts) and np.all(off[counts] <= UNITS * LAST_PLACE * size[counts] + 2.0**-149))
+
+
+def _tried(random: np.random.Generator, low: float, high: float) -> np.ndarray:
+    """Numbers of an interval that float32 has: evenly, and near 0."""
+    evenly = random.uniform(low, high, TRIED)
+    sizes = 10.0 ** random.uniform(-6, 1, TRIED) * random.choice([-1, 1], TRIED)
+    near = sizes[(sizes > low) & (sizes < high)]
+    return random.permuted(np.resize(np.concatenate([evenly, near]), 2 * TRIED)).astype(np.float32).astype(np.float64)
+
+
+def _computed_in_floats(
+    trace: TracedFunction, operands: list[np.ndarray], random: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Results with errors as large as the table has them, and where all that is looked at was finite."""
+    values, sure, hidden = list(operands), np.ones(operands[0].shape, bool), _hidden(trace)
+
+    def rounded(a: Any) -> np.ndarray:
+        return np.asarray(a, np.float32).astype(np.float64)
+
+    def applied(row: ops.Operator, given: list[Any]) -> np.ndarray:
+        error = max(row.ulp[0] - 0.5, 0) * LAST_PLACE
+        return rounded(row.numpy(*given) * (1 + error * random.uniform(-1, 1, sure.shape)))
+
+    for place, line in enumerate(_for_floats(trace.lines), trace.arity):
+        values.append(line.applied(values, rounded, applied, lambda c, a, b: np.where(np.not_equal(c, 0), a, b)))
+        sure &= np.isfinite(values[-1]) | (place not in hidden)
+    y = values[trace.result] if isinstance(trace.result, int) else rounded(trace.result)
+    return np.broadcast_to(y, sure.shape), sure & np.isfinite(y)
+
+
+def _for_floats(lines: Sequence[Line]) -> tuple[Line, ...]:
+    """Lines whose comparisons with a number mean of float32 what they mean of float64."""
+    return tuple(_compared(line) if line.code in COMPARISONS else line for line in lines)
+
+
+COMPARISONS = (ops.GREATER, ops.LESS, ops.GREATEREQUAL, ops.LESSEQUAL)
+
+
+def _compared(line: Line) -> Line:
+    operands = list(line.operands)
+    for k, number in enumerate(operands):
+        if isinstance(number, float) and math.isfinite(number) and abs(number) < LARGEST:
+            below = (line.code in (ops.GREATER, ops.LESSEQUAL)) == (k == 1)  # the largest float32 that is not larger
+            nearest = np.float32(number)
+            if float(nearest) > number if below else float(nearest) < number:
+                nearest = np.nextafter(nearest, np.float32(-math.inf if below else math.inf))
+            operands[k] = float(nearest)
+    return line._replace(operands=tuple(operands))
+
+
+def _exact(trace: TracedFunction) -> set[int]:
+    """Places of what float32 holds as float64 does: operands, and what rounds nothing of them."""
+    exact = set(range(trace.arity))
+    for place, line in enumerate(trace.lines, trace.arity):
+        numbers = [one for one in line.operands if isinstance(one, float)]
+        held = line.code in COMPARISONS or all(math.isnan(one) or float(np.float32(one)) == one for one in numbers)
+        if held and exact.issuperset(line.places) and (line.code == CHOICE or ops.BY_CODE[line.code].ulp[0] == 0):
+            exact.add(place)
+    return exact
+
+
+def _hidden(trace: TracedFunction) -> frozenset[int]:
+    """Places of what may be inf or nan while the result, and all else that is looked at, is finite."""
+    exact, hidden = _exact(trace), set()
+    shown = {trace.result}
+    for place in range(trace.arity + len(trace.lines) - 1, trace.arity - 1, -1):
+        if place not in shown and place not in exact:
+            hidden.add(place)
+        line = trace.lines[place - trace.arity]
+        if line.code != CHOICE:
+            shown |= {one for k, one in enumerate(line.operands) if isinstance(one, int) and _shows(line.code, k)}
+    return frozenset(hidden)
+
+
+@functools.cache
+def _shows(code: int, k: int) -> bool:
+    """Whether an operator's result is inf or nan where operand k is."""
+    row = ops.BY_CODE[code]
+    bad = np.array([math.inf, -math.inf, math.nan])
+    with np.errstate(all="ignore"):
+        for other in SOME if row.arity == 2 else (0.0,):
+            operands = [bad, np.full(3, other)][: row.arity]
+            if np.isfinite(row.numpy(*(operands[::-1] if k else operands))).any():
+                return False
+    return True
+
+
+@functools.cache
+def _jumps(code: int) -> bool:
+    """Whether an operator's result jumps somewhere, as that of rounding does."""
+    row = ops.BY_CODE[code]
+    grid = [a.ravel() for a in np.meshgrid(*[GRID] * row.arity)]
+    with np.errstate(all="ignore"):
+        for k in range(row.arity):
+            ends = [row.numpy(*grid[:k], grid[k] + step, *grid[k + 1 :]) for step in (BESIDE, -BESIDE)]
+            usual = (np.abs(ends[0]) < USUAL) & (np.abs(ends[1]) < USUAL)
+            if np.any(np.abs(ends[0] - ends[1])[usual] > 0.2):
+                return True
+    return False

@@ -1,0 +1,97 @@
+"""The operators of a search as a user gives them: by the number of their operands.
+
+In: ``binary_operators``, ``unary_operators`` and ``operators`` of a ``SymbolicRegressor``.  Out: rows.
+
+    >>> from exprkit.regression.estimator.chosen_operators import chosen_operators
+    >>> rows, _ = chosen_operators(["+", "*"], None, {1: ["sin"], 3: ["fma(a, b, c) = a * b + c"]})
+    >>> [row.name for row in rows]
+    ['fma', 'add', 'mul', 'sin']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from exprkit.errors import ArgumentError, brief, number_of, whole_number
+from exprkit.expressions import arguments
+from exprkit.operators import defined, ops
+from exprkit.operators.defined import MOST_OPERANDS
+from exprkit.regression.settings import default_operators
+
+PARAMETERS = {2: "binary_operators", 1: "unary_operators"}
+
+
+def chosen_operators(
+    binary: Any, unary: Any, by_operands: Any
+) -> tuple[tuple[defined.Written, ...], tuple[defined.Written, ...]]:
+    """The operators, those of most operands first; and those that may stand around a whole formula only.
+
+    Raises
+    ------
+    ArgumentError
+        For a name that none has, or one of another number of operands, or where two parameters give the same.
+    """
+    given = {2: binary, 1: unary}
+    more = _by_operands(by_operands)
+    for arity, name in PARAMETERS.items():
+        if arity in more and given[arity] is not None:
+            raise ArgumentError(f"operators[{arity}] and {name} are the same: give one of the two")
+    chosen: list[defined.Written] = []
+    for arity in range(MOST_OPERANDS, 0, -1):
+        what = f"operators[{arity}]" if arity in more else PARAMETERS.get(arity, "")
+        names = more.get(arity, given.get(arity))
+        if names is None:
+            chosen += [row for row in default_operators() if row.arity == arity]
+            continue
+        try:
+            rows = arguments.rows(names)
+        except ArgumentError as error:
+            raise ArgumentError(f"{what}: {error}") from None
+        for row in rows:
+            if row.arity != arity:
+                other = PARAMETERS.get(row.arity, "")
+                where = other and f", which go into {other}" if arity == MOST_OPERANDS else _hint(row)
+                raise ArgumentError(f"{what}: {row.name!r} takes {number_of(row.arity, 'operand')}{where}")
+        chosen += rows
+    outermost = tuple(ops.BY_NAME[name] for name in ops.OUTERMOST if unary is None and 1 not in more)
+    return tuple(chosen), outermost
+
+
+def _hint(row: defined.Written) -> str:
+    return f"; give it as operators={{{row.arity}: [{row.name!r}]}}" if row.arity == MOST_OPERANDS else ""
+
+
+def _by_operands(given: Any) -> Mapping[int, Any]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise ArgumentError(
+            f"operators must be a dictionary by the number of operands, as {{3: ['fma']}}, not {brief(given)}"
+        )
+    for arity in given:
+        if whole_number(arity) is None or not 1 <= arity <= MOST_OPERANDS:
+            raise ArgumentError(f"operators: operators have 1 to {MOST_OPERANDS} operands, not {brief(arity)}")
+    return given
+
+
+def refuse_elsewhere(operators: tuple[defined.Written, ...]) -> None:
+    """An error for an operator that processes elsewhere do not know."""
+    for row in operators:
+        if defined.FIRST_CODE <= row.code < defined.END_CODE:
+            raise ArgumentError(
+                f"{row.name!r} is an operator of this process, which a client's workers do not know; leave client= out "
+                "(devices= is of this process)"
+            )
+
+
+def refuse_without_cuda(operators: tuple[defined.Written, ...]) -> None:
+    """An error for an operator whose code no kernel of a search on a GPU can hold."""
+    for row in operators:
+        codes = [row.code] if isinstance(row, ops.Operator) else row.values[row.kinds == defined.OPERATOR].tolist()
+        for name in defined.without_cuda(codes):
+            uses = "" if name == row.name else f", which {row.name!r} uses,"
+            raise ArgumentError(
+                f"{name!r}{uses} has no CUDA text, so that no search on a GPU can use it; take backend='cpu', or "
+                "define it with code: ek.operator(name, numpy=…, cuda=…, derivative=…)"
+            )
