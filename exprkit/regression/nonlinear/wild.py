@@ -42,6 +42,6 @@ def _rows_beside(X: np.ndarray) -> np.ndarray:
     random = np.random.Generator(np.random.Philox(len(X)))
     a, b = X[random.integers(0, len(X), (2, ROWS))]
     t = random.uniform(-BEYOND, 1 + BEYOND, (ROWS, 1))
-    whole = (X == np.round(X)).all(axis=0)
+    whole = (np.round(X) == X).all(axis=0)
     rows = np.where(whole, np.where(t < 0.5, a, b), a + t * (b - a))
     return np.clip(rows, X.min(axis=0), X.max(axis=0))
