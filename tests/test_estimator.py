@@ -27,7 +27,7 @@ import exprkit as ek
 from exprkit.errors import ArgumentError, BackendError, DataError, FileError, PopulationError
 from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import checkpoint, equations, progress
-from exprkit.regression.estimator.equations import selected
+from exprkit.regression.estimator.equations import DescribedFront, selected
 from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings, default_operators
@@ -265,12 +265,25 @@ def test_names_that_are_no_words_are_kept_and_taken_ones_marked():
     assert again.get_best().equation == found.get_best().equation
 
 
+def front_of(entries, lengths, expected, exact):
+    nothing = np.empty((len(entries), 0))
+    return DescribedFront(entries, None, *map(np.array, (lengths, expected, exact)), nothing, nothing, 1e-26)
+
+
 def test_an_exact_formula_is_selected_only_where_its_numbers_are_fewer_than_the_rows():
     """Eight numbers give any eight rows, so that a formula with them says nothing."""
     entries = [Entry(ek.parse(text)[0], loss, size) for text, loss, size in (("x1", 1.0, 1), ("2 * x1", 1e-30, 3))]
     for lengths, chosen in (([-10.0, 79.0], 0), ([-10.0, -90.0], 1)):
-        assert selected(entries, lengths, "best", 0.0, [False, True], 1e-26) == chosen
-    assert selected(entries, [-10.0, -90.0], "best", 50.0, [False, True], 1e-26) == 0
+        front = front_of(entries, lengths, [0.0, -100.0], [False, True])
+        assert selected(front, "best", 0.0) == selected(front, "mdl", 0.0) == chosen
+    assert selected(front, "best", 50.0) == 0
+
+
+def test_where_no_formula_is_exact_the_one_expected_to_err_least_is_selected():
+    entries = [Entry(ek.parse(text)[0], loss, size) for text, loss, size in (("x1", 1.0, 1), ("2 * x1", 0.5, 3))]
+    front = front_of(entries, [-9.0, -8.0], [-8.0, -9.0], [False, False])
+    assert [selected(front, how, 0.0) for how in ("best", "mdl")] == [1, 0]
+    assert selected(front, "best", 1.0) == 0
 
 
 # ── what is shown ──

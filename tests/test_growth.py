@@ -5,7 +5,8 @@ import numpy as np
 import exprkit as ek
 from exprkit.regression.constants import as_parameters
 from exprkit.regression.discovery import Discovery
-from exprkit.regression.nonlinear.growth import Functions, grown, left_out_errors, unlike
+from exprkit.regression.front import Front
+from exprkit.regression.nonlinear.growth import Functions, Growing, grown, left_out_errors, unlike
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.runtime.budget import Budget
@@ -84,3 +85,18 @@ def test_noise_is_not_described():
     sample = Sample(random.uniform(0, 1, (300, 4)), random.standard_normal(300))
     front = search(sample)
     assert front.least > 0.8 * np.var(sample.y), [str(one.expression) for one in front.entries()]
+
+
+def test_what_is_longer_by_more_has_to_gain_more():
+    """Ten nats are no accident for a variable and its number, but for one of the very many functions of that size."""
+    random = np.random.default_rng(0)
+    columns, n = np.linalg.qr(random.standard_normal((200, 5)))[0], 200
+    noise, gain = columns[:, 4], 10.0
+    c = float(np.sqrt(np.exp(2 * gain / n) - 1))
+    X = columns[:, :4]
+    sample = Sample(X, X[:, 0] + c * X[:, 1] + noise)
+    short, added, long = ek.parse(["x1", f"x1 + {c} * x2", f"x1 + {c} * x2 * x3 * x4 / x4 / x3"])
+    front = Front(30, rows=n)
+    front.offer(short, float(np.mean((short(sample.X) - sample.y) ** 2)))
+    growing = Growing(front, variables(sample))
+    assert growing.better([added, long], sample, 1) == [added]

@@ -133,6 +133,32 @@ def test_a_formula_that_one_row_decides_is_not_chosen():
     assert entries[1].loss < 0.8 * entries[0].loss and short < long
 
 
+def expected(texts, X, y):
+    pop = ek.parse(texts)
+    entries = [Entry(one, float(np.mean((one(X) - y) ** 2)), one.n_tokens) for one in pop]
+    return equations.described(entries, Goal("squares", Sample(X, y)), None, 0.0).expected
+
+
+def test_a_formula_that_is_undefined_between_rows_is_expected_to_err():
+    random = np.random.default_rng(0)
+    X = np.sort(random.uniform(0, 1, (60, 1)), axis=0)
+    y = X[:, 0] + 0.3 * random.standard_normal(60)
+    pole = float(X[20:22, 0].mean())
+    plain, with_pole = expected([f"x1 + 1e-9 / (x1 + {pole})", f"x1 + 1e-3 / (x1 - {pole})"], X, y)
+    assert with_pole > plain + 0.1
+
+
+def test_a_formula_that_has_gained_what_the_best_of_many_gains_by_accident_is_not_expected_to_err_less():
+    random = np.random.default_rng(0)
+    X = random.uniform(0, 1, (200, 40))
+    y = X[:, 0] + 0.3 * random.standard_normal(200)
+    best = max(range(1, 40), key=lambda k: abs(np.corrcoef(X[:, k], y - X[:, 0])[0, 1]))
+    design = np.column_stack([X[:, 0], X[:, best]])
+    a, b = np.linalg.lstsq(design, y, rcond=None)[0].tolist()
+    one, two = expected(["x1", f"{a!r} * x1 + {b!r} * x{best + 1}"], X, y)
+    assert one < two
+
+
 def test_sums_of_many_terms_are_grown_in_noise():
     random = np.random.default_rng(0)
     X = random.uniform(0, 1, (300, 7))

@@ -25,9 +25,11 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import function_length
 from exprkit.regression.confirm import values_of
-from exprkit.regression.constants import as_constants, as_parameters
+from exprkit.regression.constants import as_constants, as_parameters, count
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
+from exprkit.regression.nonlinear.growth import OF_A_NUMBER, OF_A_TOKEN
+from exprkit.regression.nonlinear.wild import WILD, wild_shares
 from exprkit.regression.polish import simplified
 from exprkit.text.printer import booktabs
 
@@ -58,6 +60,7 @@ class DescribedFront:
     ``entries``     formulas, losses and sizes
     ``names``       of the variables; None: x1, x2, …
     ``lengths``     float64 (n,), of descriptions, in nats
+    ``expected``    float64 (n,), nats of errors at other rows: ``_expected``
     ``exact``       bool (n,): exact but for rounding
     ``numbers``     float64 (n, most numbers) in the formulas; nan where there are fewer
     ``errors``      their standard errors, the same shape
@@ -68,6 +71,7 @@ class DescribedFront:
     entries: list[Entry]
     names: tuple[str, ...] | None
     lengths: np.ndarray
+    expected: np.ndarray
     exact: np.ndarray
     numbers: np.ndarray
     errors: np.ndarray
@@ -130,7 +134,19 @@ def described(entries: list[Entry], goal: Goal, names: tuple[str, ...] | None, f
     of_numbers = np.where(np.isnan(params), 0.0, _number_lengths(params, nats, goal.total)).sum(axis=1)
     lengths = found.nats + function_length(pop) + of_numbers
     exact = goal.sample.is_exact(values_of(expressions, goal.sample.X))
-    return DescribedFront(entries, names, lengths, exact, params, found.errors, floor)
+    expected = _expected(expressions, found.nats + pop.n_params, goal)
+    return DescribedFront(entries, names, lengths, expected, exact, params, found.errors, floor)
+
+
+def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.ndarray:
+    """Nats of the errors that are to be expected at rows that formulas were not fitted to.
+
+    ``nats`` is what H. Akaike (IEEE Trans. Automatic Control 19, 1974) expects of a single formula.  A search takes the
+    best of very many, which gains by accident: so much as growth asks for is taken off.
+    """
+    numbers, tokens = np.array([(count(one), one.n_tokens) for one in formulas], np.float64).T
+    wild = WILD * wild_shares(formulas, goal.sample)
+    return nats + OF_A_NUMBER * numbers + OF_A_TOKEN * tokens + goal.total / 2 * np.log1p(wild)
 
 
 def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:
@@ -238,22 +254,21 @@ def _is_simple(params: np.ndarray) -> np.ndarray:
         return (params == np.round(2 * params) / 2) & (np.abs(params) <= 100) & (params != 0)
 
 
-def selected(
-    entries: Sequence[Entry], lengths: Any, how: str, parsimony: float, exact: Any, floor: float
-) -> int:
+def selected(front: DescribedFront, how: str, parsimony: float) -> int:
     """The number of the formula that ``model_selection`` means."""
-    sizes = np.array([entry.size for entry in entries])
-    total = np.asarray(lengths) + parsimony * sizes
-    if how == "best" and any(exact):
-        shortest = list(exact).index(True)
-        others = total.min(initial=np.inf, where=~np.asarray(exact))
-        if total[shortest] <= others:  # else it has about as many numbers as there are rows
+    entries, exact = front.entries, front.exact
+    more = parsimony * np.array([entry.size for entry in entries])
+    lengths, expected = front.lengths + more, front.expected + more
+    if how == "best" and exact.any():
+        shortest = int(np.argmax(exact))
+        if lengths[shortest] <= lengths.min(initial=np.inf, where=~exact):
             return shortest
+        return int(np.argmin(lengths))  # it has about as many numbers as there are rows
     if how == "accuracy":
         return int(np.argmin([entry.loss for entry in entries]))
     if how == "score":
-        return int(np.argmax(scores(entries, floor) - parsimony))
-    return int(np.argmin(total))
+        return int(np.argmax(scores(entries, front.floor) - parsimony))
+    return int(np.argmin(lengths if how == "mdl" else expected))
 
 
 def scores(entries: Sequence[Entry], floor: float) -> np.ndarray:

@@ -118,8 +118,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     model_selection : {"best", "mdl", "score", "accuracy"}
         Which formula predicts: "mdl", of least description length (D. J. Bartlett, H. Desmond, P. G. Ferreira,
         arXiv 2211.11461); "accuracy", of least loss; "score", where the logarithm of the loss falls most for a token;
-        "best": the shortest of those that are exact but for rounding, if the description of all others is longer, else
-        "mdl".
+        "best": the shortest of those that are exact but for rounding, if the description of all others is longer; where
+        none is exact, of least error expected at other rows, by rows left out and by how many formulas were tried.
     parsimony : float
         Additional cost of a token in nats when a formula is selected.
     pool_size : int, optional
@@ -555,8 +555,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "_front")
         front, n = self._front, len(self._front.entries)
         if index is None:
-            return equations.selected(front.entries, front.lengths, self.model_selection, float(self.parsimony),
-                                      front.exact, front.floor)  # fmt: skip
+            return equations.selected(front, self.model_selection, float(self.parsimony))
         number = whole_number(index)
         if number is None or not -n <= number < n:
             raise ArgumentError(f"index must be a whole number below {n}, not {brief(index)}")

@@ -39,6 +39,7 @@ from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_parameters
 from exprkit.regression.front import Front
+from exprkit.regression.nonlinear.wild import WILD, wild_shares
 from exprkit.regression.polish import Tree, expression_of, nodes, tree_of
 from exprkit.regression.sample import Sample
 from exprkit.runtime.jit import compiled
@@ -51,6 +52,7 @@ UNLIKE = 0.98  # cosine above which two functions do the same
 ALONG = 1e-4  # share of a change that has to be left beside the derivatives by the formula's numbers
 AT_ONCE = 256  # functions that are compared with those before them
 DIRECTION = 7  # digits that tell derivatives apart
+OF_A_NUMBER, OF_A_TOKEN = 2.0, 1.25  # nats that the best of very many formulas gains by accident
 
 Path = tuple[int, ...]  # operands from the root down
 
@@ -143,7 +145,8 @@ def grown(
 def left_out_errors(formulas: list[Expression], sample: Sample, threads: int | None = None) -> np.ndarray:
     """The mean squared error of every formula when each row is predicted by numbers fitted to the others.
 
-    To first order, by the rows' leverages; inf where a value or derivative is no number.
+    To first order, by the rows' leverages; larger for a formula that is wild between rows, and inf where a value or
+    derivative is no number.
     """
     pop, params = as_parameters(parse(formulas))
     ev = Evaluator(pop, sample.X, "cpu", dtype="float64", threads=threads)
@@ -158,7 +161,7 @@ def left_out_errors(formulas: list[Expression], sample: Sample, threads: int | N
             if np.isfinite(columns).all() and np.isfinite(rest[i]).all():
                 left = np.maximum(1 - (_orthonormal(columns) ** 2).sum(axis=1), LEAST_LEFT)
                 errors[i] = ((rest[i] / left) ** 2).sum()
-    return errors
+    return errors * (1 + WILD * wild_shares(formulas, sample, threads))
 
 
 class Growing:
@@ -184,19 +187,19 @@ class Growing:
             yield [formula for some in found for formula in some]
 
     def better(self, formulas: list[Expression], sample: Sample, threads: int | None) -> list[Expression]:
-        """Those that predict rows left out better than all that is shorter, by more than an accident would."""
+        """Those that predict rows left out better than every shorter one, by more than tokens gain by accident."""
         if not formulas:
             return []
         entries = self._front.entries()
         new = [one for one in (*formulas, *(entry.expression for entry in entries)) if one not in self._left_out]
         errors = left_out_errors(new, sample, threads) if new else ()
         self._left_out.update(zip(new, errors, strict=True))
-        chosen_from = np.array([one.n_tokens * len(self._functions.trees) for one in formulas])
-        share = np.exp(-2 / self._front.rows * np.log(chosen_from))  # what the best of so many gains by accident
-        least = np.minimum.accumulate([np.inf, *(self._left_out[entry.expression] for entry in entries)])
-        place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas])
-        return [one for one, k, s in zip(formulas, place.tolist(), share.tolist(), strict=True)
-                if self._left_out[one] < s * least[k]]
+        with np.errstate(all="ignore"):
+            nats, least = (self._front.rows / 2 * np.log([self._left_out[one] for one in some])
+                           for some in (formulas, [entry.expression for entry in entries]))  # fmt: skip
+            more = np.subtract.outer([one.n_tokens for one in formulas], [entry.size for entry in entries])
+            is_better = nats[:, None] + OF_A_NUMBER + OF_A_TOKEN * more < least
+        return [formulas[k] for k in np.flatnonzero((is_better | (more <= 0)).all(axis=1) & np.isfinite(nats))]
 
 
 # ── what is known of a formula ──
