@@ -20,8 +20,8 @@ What is computed of float32 with precision="ieee", plainly:
 
 A result that is computed again is no matter of its neighbours: they keep theirs.
 
-A loss over such a function of float32, in times of the same formula as text, ieee, AVX-512, one thread, medians of
-calls that take turns (the least times differ by 0.05)::
+A loss over such a function of float32, in times of the same formula as text, ieee, AVX-512, one thread; calls took
+turns, in several runs on a machine with other work, which are 0.05 apart::
 
                           log1p(exp(a))   a / (1 + exp(-a))   1 / (1 + a a)   sin(a) exp(-|a|)
     all in float64              2.9              1.8                1.4              1.7
