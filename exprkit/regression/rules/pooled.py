@@ -65,7 +65,7 @@ class RuledPool(Pool):
             room[:before] = self._states[:before]
             self._states = room
         if origins.code == LEAF:
-            self._states[new] = self._rules.leaves(self._n_vars, len(self._constants))[self.left[new]]
+            self._states[new] = self._rules.leaves(self.n_vars, len(self._constants))[self.left[new]]
         else:
             second = self.right[new] if defined.known(origins.code % NEGATED).arity == 2 else None
             _, self._states[new] = self._rules.combined(origins.code, self._states, self.left[new], second)
