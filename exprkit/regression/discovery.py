@@ -20,7 +20,9 @@ stage                   what it does
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
 ``group``               with units: the same and the next stage in units that some of the variables make
+``factor``              these stages and ``curve`` without variables of which y is a power, whatever the others are
 ``join_three``          three functions that make y exactly; of very many, on a GPU
+``sum_exactly``         sums of a few simple functions that make y exactly, also within an operator
 ``curve``               shapes with several numbers inside, fitted from several starts
 ``single``              functions of a large pool, by least squares
 ``grow``                what has been found with one function more, again and again, for data without a law; after
@@ -161,8 +163,9 @@ class Discovery:
             return self._run()
 
     def _run(self) -> str:
-        stages = [self.begin, self.join, self.group, self.factor, self.join_three, self.sum_exactly, self.curve, self.single, self.sum, self.nest,
-                  self.join_more, self.sum_within, self.nest_more, self.regress, self.evolve]  # fmt: skip
+        stages = [self.begin, self.join, self.group, self.factor, self.join_three, self.sum_exactly, self.curve,
+                  self.single, self.sum, self.nest, self.join_more, self.sum_within, self.nest_more, self.regress,
+                  self.evolve]  # fmt: skip
         # a GPU has seconds' worth of pools that the host has not
         stages.insert(stages.index(self.sum if self._device is None else self.sum_within), self.grow)
         if self._device is not None:
@@ -283,7 +286,7 @@ class Discovery:
         with_memory(self._device, min(effort.STAGES_ON_DEVICE[0], self._most), len(few), work)
 
     def sum_exactly(self) -> None:
-        """Sums of a few simple functions that make y exactly, also within an operator or beside a factor."""
+        """Sums of a few simple functions that make y exactly, also within an operator, in a part of the time."""
         few = self.sample.few(min(effort.SUMMED_ROWS, len(self.sample)), self.settings.seed)
         if not self._most or len(few) < effort.SUMMED_ROWS:
             return

@@ -14,9 +14,10 @@ In: a ``Sample``, operators.  Out: formulas with their numbers, the best of each
     >>> bool(sample.is_exact(np.array([one(X) for one in found])).any())
     True
 
-h is a variable, or two of them under a binary operator.  An inner function has one or two numbers, those that its
+h is a variable, or two of them under a binary operator.  An inner function has one to three numbers, those that its
 operator does not make a factor or a summand of the result: ``exp(c * h)`` has no summand inside, ``log(h + c)`` no
-factor.  A shape is a number and a factor around one, a product of two, or a sum of two.  Very many shapes are fitted
+factor.  With three it is a power of what another one makes with a 1.  A shape is a number and a factor around one, also
+times a line of a variable or of another one; a product of two, or a sum of two.  Very many shapes are fitted
 roughly, at few rows, from few starts and for few steps; the best of them in earnest.  A start is drawn by what its
 number does: a rate from the spread of h, a place from its range.
 """
@@ -111,7 +112,7 @@ def curves(
 def _order(
     levels: list[list[_Kind]], operators: Sequence[defined.Written]
 ) -> Iterator[tuple[Around, list[_Kind]]]:  # fmt: skip
-    """Shapes of variables alone first, the simplest ones also below a 1; then of pairs of them; then within operators."""
+    """Shapes of variables alone first, the simplest also below a 1; then of pairs of them; then within operators."""
     places = _places(operators)
     for kinds in levels:
         for some in (kinds[:SIMPLEST], kinds[SIMPLEST:WITHIN]):

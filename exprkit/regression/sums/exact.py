@@ -25,8 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
-
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
 from exprkit.regression.links import inverse
