@@ -189,7 +189,8 @@ def _kinds(
     yield [_line(one) for one in alone[:MOST]]
     of_variables = [one for some in inner[:n_vars] for one in some]
     yield [_beside(g, one) for g in factors for one in of_variables][:MOST]
-    pairs = list(itertools.combinations_with_replacement(every[: int((2 * MOST) ** 0.5)], 2))
+    few = sorted(every, key=lambda one: len(one.roles))[: int((2 * MOST) ** 0.5)]  # of all functions h the simplest
+    pairs = list(itertools.combinations_with_replacement(few, 2))
     yield [_line(_product(one, other)) for one, other in pairs]
     terms = of_variables + [_product(InnerFunction(g, ()), one) for g in functions for one in of_variables]
     yield list(itertools.islice((_line(one, other) for some in plain for one in some for other in terms), MOST))
