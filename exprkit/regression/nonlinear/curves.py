@@ -60,7 +60,7 @@ class Effort(NamedTuple):
     max_iter: int
 
 
-ROUGH, EARNEST = Effort(48, 4, 10), Effort(200, 16, 100)
+ROUGH, EARNEST = Effort(48, 4, 20), Effort(200, 16, 100)
 Role = tuple[int, int]  # what a number is, and of which h
 
 
