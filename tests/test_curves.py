@@ -27,6 +27,10 @@ LAWS = [
     "1 / (1 + exp((x1 - 1.9) / (0.3 * x2)))",
     "7.3 * exp(-5.2 / (x1 + 1.7))",
     "4.4 - 2.1 * tanh(1.3 * (x1 - 2.6))",
+    "(2.6 * x1 - 3.1) / ((x1 - 2.2)^2 + 0.4) + 1.1",
+    "0.08 + 3.5 / (1 + (0.9 * x1)^1.9)^0.47",
+    "0.7 + 5.9 * exp(-3.3 * exp(-0.9 * x1))",
+    "x1 / (x1 + 4.2 * exp(-3.1 / x2))",
 ]
 
 
@@ -76,7 +80,7 @@ def test_variables_that_say_nothing_are_left_out():
 def test_a_column_that_has_nothing_to_do_with_it_costs_little():
     """Shapes of variables alone come before those of pairs of them."""
     sample = Sample(X, of(LAWS[3]))
-    some = [next(made) for made in [curves(sample, default_operators(), 0)] for _ in range(4)]
+    some = [next(made) for made in [curves(sample, default_operators(), 0)] for _ in range(5)]
     assert any(sample.is_exact(values_of(list(one), sample.X, None)).any() for one in some if one)
 
 

@@ -31,11 +31,12 @@ from exprkit.regression.discovery import Discovery
 from exprkit.regression.goal import Goal
 from exprkit.regression.join import Partners
 from exprkit.regression.pool import Pool
+from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.regression.sums import selection
 from exprkit.runtime import slices
-from exprkit.runtime.budget import Budget
+from exprkit.runtime.budget import Budget, Ended
 
 QUICK = {
     "niterations": 2, "population_size": 30, "pool_size": 300, "maxsize": 12, "random_state": 0,
@@ -431,6 +432,10 @@ SHORTEST = {
     "x1 + x1 * (x2 / x3 + 1) / (343 / x3 - 1)": "x1 * (x2 + 343) / (343 - x3)",
     "1 / (1 / x1 + 1 / x2)": "x1 * x2 / (x2 + x1)",
     "x1 / (x1 + x2) + x2 / (x1 + x2)": "1",
+    "x1 ^ 0.3 * x2 ^ 0.3 * x3 ^ -0.3": "(x2 * x1 / x3) ^ 0.3",
+    "sqr(x1 - 1) ^ 0.19 / sqr(x2 + 1) ^ 0.19": "sqr((x1 - 1) / (x2 + 1)) ^ 0.19",
+    "0.5 * (log(4 * x1) - log(x2)) - 0.6931471805599453": "0.5 * log(x1 / x2)",
+    "1 - log(x1) - log(x2)": "1 - log(x1 * x2)",
 }
 
 
@@ -439,6 +444,15 @@ def test_powers_and_quotients_are_brought_together(text):
     (short,) = polish.as_quotient(ek.parse(text)[0])
     assert str(short) == SHORTEST[text]
     assert values([short], drawn(20, 3))[0] == pytest.approx(values([text], drawn(20, 3))[0], rel=1e-12)
+
+
+def test_squares_are_multiplied_out_where_that_is_shorter():
+    before = ek.parse("sqr(0.5 * (sqrt(x1 + x2) - sqrt(x1 - x2))) + x3")[0]
+    (short,) = polish.expanded(before)
+    assert str(short) == "0.5 * x1 + x3 - 0.5 * sqrt(sqr(x1) - sqr(x2))"
+    X = drawn(20, 3)
+    X[:, 0] += 3
+    assert values([short], X)[0] == pytest.approx(values([before], X)[0], rel=1e-12)
 
 
 def test_quotients_of_sums_have_the_values_that_they_had():
@@ -453,6 +467,30 @@ def test_quotients_of_sums_have_the_values_that_they_had():
     assert (np.abs(ours - theirs) <= 1e-9 * np.abs(theirs) + 1e-12).mean() > 0.99  # the rest is rounding
     assert all(a.n_tokens <= b.n_tokens for a, b in zip(after, before, strict=True))
     assert sum(a.n_tokens < polish.simplified(b).n_tokens for a, b in zip(after, before, strict=True)) > 5
+
+
+def test_variables_of_which_y_is_a_power_are_recognised():
+    X, random = drawn(300, 4), np.random.default_rng(3)
+    rest = 1 / np.sqrt(X[:, 2] ** 2 + X[:, 3])
+    for noise in (0.0, 0.02):
+        y = X[:, 0] / X[:, 1] ** 2 * rest * (1 + noise * random.standard_normal(300))
+        first = power_factors(Sample(X, y))[0]
+        assert (first.chosen, first.of_y) == ((0, 1), (1.0, -2.0))
+        inner, unit = first.columns(X)
+        assert np.array_equal(inner, X[:, 2:]) and np.allclose(unit, X[:, 0] / X[:, 1] ** 2)
+    for other in (X[:, 0] / (X[:, 0] + X[:, 1]), X[:, 0] * X[:, 1] + X[:, 2], np.exp(X[:, 0] * X[:, 3])):
+        assert power_factors(Sample(X, other)) == []
+
+
+@pytest.mark.parametrize("stage, law", [
+    ("factor", lambda x: 3 * x[1] / x[0] / np.sqrt(x[2] ** 2 + 0.7 * x[3] * x[4] + 2.3)),
+    ("sum_exactly", lambda x: np.exp(3 - 0.7 / x[0] - 2.6 * np.log(x[1]) + 0.3 * x[2])),
+])  # fmt: skip
+def test_sums_within_operators_are_found_at_once(stage, law):
+    X = drawn(300, 5)
+    search = Discovery(Sample(X, law(X.T)), SearchSettings(pool_size=3_000), Budget())
+    with pytest.raises(Ended, match="a formula is exact"):
+        getattr(search, stage)()
 
 
 def test_numbers_of_a_noisy_law_become_simple_in_the_end():

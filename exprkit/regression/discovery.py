@@ -20,7 +20,9 @@ stage                   what it does
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
 ``group``               with units: the same and the next stage in units that some of the variables make
+``factor``              these stages and ``curve`` without variables of which y is a power, whatever the others are
 ``join_three``          three functions that make y exactly; of very many, on a GPU
+``sum_exactly``         sums of a few simple functions that make y exactly, also within an operator
 ``curve``               shapes with several numbers inside, fitted from several starts
 ``single``              functions of a large pool, by least squares
 ``grow``                what has been found with one function more, again and again, for data without a law; after
@@ -75,11 +77,13 @@ from exprkit.regression.on_device.programs import Programs, device_of, with_memo
 from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.polish import CLOSE, nodes, simple_number, simplified
 from exprkit.regression.pool import Pool, is_power
+from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import Measures
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.regression.simpler import Simpler
+from exprkit.regression.sums.exact import exact_sums
 from exprkit.regression.sums.formulas import Around, arounds, sums, terms_of
 from exprkit.regression.sums.inside import InnerTerms, is_logarithm, terms_inside
 from exprkit.regression.sums.regress import best_pairs
@@ -159,8 +163,9 @@ class Discovery:
             return self._run()
 
     def _run(self) -> str:
-        stages = [self.begin, self.join, self.group, self.join_three, self.curve, self.single, self.sum, self.nest,
-                  self.join_more, self.sum_within, self.nest_more, self.regress, self.evolve]  # fmt: skip
+        stages = [self.begin, self.join, self.group, self.factor, self.join_three, self.sum_exactly, self.curve,
+                  self.single, self.sum, self.nest, self.join_more, self.sum_within, self.nest_more, self.regress,
+                  self.evolve]  # fmt: skip
         # a GPU has seconds' worth of pools that the host has not
         stages.insert(stages.index(self.sum if self._device is None else self.sum_within), self.grow)
         if self._device is not None:
@@ -234,6 +239,16 @@ class Discovery:
                 self._in_units(measures, stage, most)
                 self._look()
 
+    def factor(self) -> None:
+        """Formulas of fewer variables, times powers of the others that y has whatever they are."""
+        is_over = self.budget.part(effort.FACTORED)
+        for measures in power_factors(self.sample) if self._most else []:
+            for stage in (Discovery.join, Discovery.sum_exactly, Discovery.join_three, Discovery.curve):
+                if is_over():
+                    return
+                self._in_units(measures, stage, None)
+                self._look()
+
     def _in_units(self, measures: Measures, stage: Callable[[Discovery], None], most: int | None) -> None:
         """A stage with data in units that variables and constants of nature make, and pools of some size."""
         X, unit = measures.columns(self.sample.X)
@@ -281,6 +296,19 @@ class Discovery:
             self._offer_some(triples.formulas(pool, few.y, self.sample, forms, self.budget.check))
 
         with_memory(self._device, min(effort.STAGES_ON_DEVICE[0], self._most), len(few), work)
+
+    def sum_exactly(self) -> None:
+        """Sums of a few simple functions that make y exactly, also within an operator, in a part of the time."""
+        few = self.sample.few(min(effort.SUMMED_ROWS, len(self.sample)), self.settings.seed)
+        if not self._most or len(few) < effort.SUMMED_ROWS:
+            return
+        pool = self._pool(few, min(effort.SIMPLE, self._most))
+        pool.multiply_operators(2 * len(pool))
+        settings = self.settings
+        self._offer_some(exact_sums(
+            pool, few, settings.operators, settings.maxsize, settings.rules, settings.threads, self.budget.check
+        ), effort.EXACT_SUMS)  # fmt: skip
+        self._look()
 
     def _offer_some(self, found: Iterable[list[Expression]], share: float = effort.THREE) -> None:
         """Until one is exact, or for a share of the time."""

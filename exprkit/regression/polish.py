@@ -16,6 +16,7 @@ Products and sums are taken apart into their factors and terms, whose numbers ar
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -147,6 +148,29 @@ def as_quotient(expression: Expression) -> list[Expression]:
     return [simplified(expression_of(_as_quotients(tree_of(expression))))]
 
 
+def expanded(expression: Expression) -> list[Expression]:
+    """The formula with one of the squares of sums in it multiplied out, and all that follows from it."""
+    return [as_quotient(plain_numbers(expression_of(tree)))[0] for tree in _expanded(tree_of(expression))]
+
+
+def _expanded(tree: Tree) -> list[Tree]:
+    if tree[0] != OPERATOR:
+        return []
+    made: list[Tree] = []
+    if tree[1] == _SQUARES.code:
+        factors = _product(tree[2])
+        sums = [base for base, exponent in factors.powers if exponent == 1 and _is_sum(base)]
+        terms = _terms(sums[0], 1.0) if len(sums) == 1 else []
+        if 1 < len(terms) <= 3:
+            rest = _Factors(factors.number, tuple(power for power in factors.powers if power[0] != sums[0])).to(2.0)
+            every = [one.times(one) for one in terms]
+            every += [a.times(b)._replace(number=2 * a.number * b.number) for a, b in itertools.combinations(terms, 2)]
+            made.append(functools.reduce(_plus, (rest.times(one).tree() for one in every)))
+    for k in range(2, len(tree)):
+        made += [(*tree[:k], other, *tree[k + 1 :]) for other in _expanded(tree[k])]
+    return made
+
+
 def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:
     """With simple numbers where they are close."""
     values = expression.values.copy()
@@ -213,6 +237,8 @@ class _Factors(NamedTuple):
         for base, exponent in self.powers:
             if base[:2] == (OPERATOR, _ROOTS.code) and abs(exponent) == 1:
                 base, exponent = base[2], exponent / 2
+            elif base[:2] == (OPERATOR, ops.POW) and base[3][0] == CONSTANT and abs(exponent) == 1:
+                base, exponent = base[2], exponent * base[3][1]
             key = 0.0 if base[:2] == (OPERATOR, _EXP.code) else abs(exponent)
             raised.setdefault(key, []).append((base, exponent))
         return _Factors(self.number, tuple(power for key, some in raised.items() for power in _as_one(key, some)))
@@ -249,8 +275,9 @@ def _as_one(key: float, powers: list[tuple[Tree, float]]) -> list[tuple[Tree, fl
         exponent = functools.reduce(_plus, ((OPERATOR, ops.MUL, (CONSTANT, e), base[2]) for base, e in powers))
         return [((OPERATOR, _EXP.code, _sum(exponent)), 1.0)]
     sign = 1.0 if any(exponent > 0 for _, exponent in powers) else -1.0
-    inner = _Factors(1.0, tuple((base, sign * exponent / key) for base, exponent in powers))
-    return [(inner._written(), sign * key)]
+    parts = (_product(base).to(sign * exponent / key) for base, exponent in powers)
+    inner = functools.reduce(_Factors.times, parts, _NO_POWER)
+    return [(inner.tree(), sign * key)]
 
 
 def _power(base: Tree, exponent: float) -> Tree:
@@ -398,6 +425,28 @@ def _is_sum(tree: Tree) -> bool:
     return tree[0] == OPERATOR and tree[1] in (ops.ADD, ops.SUB)
 
 
+def _logarithms(terms: list[_Factors]) -> list[_Factors]:
+    """Logarithms with the same before them as one, numbers within them as summands: log(2 a) - log(b) + 3."""
+    inner: dict[tuple[float, frozenset[tuple[Tree, float]]], _Factors] = {}
+    found = []
+    for term in terms:
+        logs = [base for base, exponent in term.powers if exponent == 1 and base[:2] == (OPERATOR, _LOG.code)]
+        of = _product(logs[0][2]) if len(logs) == 1 else _NO_POWER
+        if not of.powers or not 0 < of.number < math.inf:
+            found.append(term)
+            continue
+        rest = term.times(_Factors(1.0, ((logs[0], -1.0),)))
+        found.append(rest._replace(number=rest.number * math.log(of.number)))
+        key = abs(rest.number), frozenset(rest.powers)
+        of = of._replace(number=1.0).to(math.copysign(1.0, rest.number))
+        inner[key] = inner[key].times(of) if key in inner else of
+    for (number, powers), of in inner.items():
+        sign = 1.0 if any(exponent > 0 for _, exponent in of.powers) else -1.0
+        log: Tree = (OPERATOR, _LOG.code, of.to(sign).tree())
+        found.append(_Factors(sign * number, tuple(powers)).times(_Factors(1.0, ((log, 1.0),))))
+    return [term for term in found if term.number]
+
+
 def _terms(tree: Tree, sign: float) -> list[_Factors]:
     code = tree[1] if tree[0] == OPERATOR else None
     if code in (ops.ADD, ops.SUB):
@@ -412,7 +461,7 @@ def _terms(tree: Tree, sign: float) -> list[_Factors]:
 def _sum(tree: Tree) -> Tree:
     """Numbers together, like terms together, and what is common to all before them, if that is shorter."""
     terms = _terms(tree, 1.0)
-    best = _sum_of(terms)
+    best = min(_sum_of(terms), _sum_of(_logarithms(terms)), key=nodes)
     for base, exponent in terms[0].powers:
         if all(dict(term.powers).get(base) == exponent for term in terms):
             common = _Factors(1.0, ((base, exponent),))

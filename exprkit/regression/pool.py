@@ -92,7 +92,7 @@ class Pool:
         threads: int | None = None, go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
     ) -> None:  # fmt: skip
         self._anywhere, self._points = anywhere, points
-        self._n_vars, self._constants = points.shape[1], tuple(constants)
+        self.n_vars, self._constants = points.shape[1], tuple(constants)
         self._unary = [row for row in operators if row.arity == 1]
         self._binary = [row for row in operators if row.arity == 2]
         self._ternary = [row for row in operators if row.arity == 3]
@@ -139,12 +139,12 @@ class Pool:
             return
         room, old = most - self._n, self._n
         monomials = self._other(rows)
-        monomials.grow(4 * MONOMIAL * self._n_vars, room // 2)
+        monomials.grow(4 * MONOMIAL * self.n_vars, room // 2)
         self.monomials = place = self._take_in(monomials)
         is_monomial = self.xp.zeros(self._n, np.bool_)
         is_monomial[place] = True
         others = self.xp.flatnonzero(~is_monomial[:old])
-        others = others[others >= self._n_vars + len(self._constants)]
+        others = others[others >= self.n_vars + len(self._constants)]
         by_size = [{size: some[self.sizes[some] == size] for size in self.xp.unique(self.sizes[some]).tolist()}
                    for some in (place, others)]  # fmt: skip
         left = PRODUCTS * room
@@ -156,6 +156,14 @@ class Pool:
                     self._add(block, most)
                     left -= block.n
         self.tried += monomials.tried
+
+    def multiply_operators(self, most: int) -> None:
+        """Add products and quotients of variables and operators of them, as ``x1 * x2 * cos(x3)``, in no order."""
+        products = [row for row in self._binary if row.code in (ops.MUL, ops.DIV)]
+        other = self._other([*products, *self._unary])
+        other.grow(4 * MONOMIAL * self.n_vars, most - self._n)
+        self._take_in(other)
+        self.tried += other.tried
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
         """A pool of the variables alone."""
@@ -176,7 +184,7 @@ class Pool:
         """Function ``i`` as nested tuples."""
         made_by, a, b, c = self._origin(i)
         if made_by == LEAF:
-            return (VARIABLE, a) if a < self._n_vars else (CONSTANT, self._constants[a - self._n_vars])
+            return (VARIABLE, a) if a < self.n_vars else (CONSTANT, self._constants[a - self.n_vars])
         row = defined.known(made_by % NEGATED)
         if row.arity > 1:
             return OPERATOR, row.code, *map(self.tree, (a, b, c)[: row.arity])

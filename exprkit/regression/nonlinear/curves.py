@@ -14,9 +14,10 @@ In: a ``Sample``, operators.  Out: formulas with their numbers, the best of each
     >>> bool(sample.is_exact(np.array([one(X) for one in found])).any())
     True
 
-h is a variable, or two of them under a binary operator.  An inner function has one or two numbers, those that its
+h is a variable, or two of them under a binary operator.  An inner function has one to three numbers, those that its
 operator does not make a factor or a summand of the result: ``exp(c * h)`` has no summand inside, ``log(h + c)`` no
-factor.  A shape is a number and a factor around one, a product of two, or a sum of two.  Very many shapes are fitted
+factor.  With three it is a power of what another one makes with a 1.  A shape is a number and a factor around one, also
+times a line of a variable or of another one; a product of two, or a sum of two.  Very many shapes are fitted
 roughly, at few rows, from few starts and for few steps; the best of them in earnest.  A start is drawn by what its
 number does: a rate from the spread of h, a place from its range.
 """
@@ -46,8 +47,8 @@ from exprkit.regression.sums.inside import is_logarithm
 
 KEPT = 200  # shapes that are fitted in earnest
 MOST_ARGUMENTS, MOST = 18, 3_000  # functions h (variables first), and shapes of a kind
-WITHIN = 2  # kinds that are tried within operators as well
-LINEAR, RATE, OVER, ANGLE, WIDTH, PHASE, PLACE, SHIFT, POWER, FACTOR = range(10)  # what a number does
+SIMPLEST, WITHIN = 2, 3  # kinds that are tried below a 1 at once, and within operators as well
+LINEAR, RATE, OVER, ANGLE, WIDTH, PHASE, PLACE, SHIFT, POWER, FACTOR, SIGNED, SQUARE = range(12)  # what a number does
 _AT = np.array([0.11, 0.37, 0.52, 0.83])
 
 
@@ -59,7 +60,7 @@ class Effort(NamedTuple):
     max_iter: int
 
 
-ROUGH, EARNEST = Effort(48, 4, 10), Effort(200, 16, 100)
+ROUGH, EARNEST = Effort(48, 4, 20), Effort(200, 16, 100)
 Role = tuple[int, int]  # what a number is, and of which h
 
 
@@ -71,6 +72,7 @@ class InnerFunction(NamedTuple):
 
 
 Shape = InnerFunction  # the same of a whole formula, whose linear numbers belong to no h
+_Kind = tuple[list[Shape], np.ndarray]  # and the values of all h
 
 
 def curves(
@@ -91,23 +93,34 @@ def curves(
     names = [f"x{k + 1}" for k in np.flatnonzero(np.ptp(sample.X, axis=0) > 0)[:MOST_ARGUMENTS]]
     if not names or not {ops.ADD, ops.MUL} <= {row.code for row in operators}:
         return
-    alone: list[tuple[list[Shape], np.ndarray]] = []
-    within: list[tuple[list[Shape], np.ndarray]] = []
+    levels: list[list[_Kind]] = []
     for functions in dict.fromkeys([(*names,), (*_arguments(names, operators),)]):
         h = values_of(list(parse(functions)), sample.X, threads)
         usable = np.isfinite(h).all(axis=1) & (h != h[:, :1]).any(axis=1)
         chosen, h = [text for text, use in zip(functions, usable, strict=True) if use], h[usable]
-        kinds = [(shapes, h) for shapes in _kinds(chosen, h, len(names), operators) if shapes]
-        alone += kinds
-        within += kinds[:WITHIN]
-    for place in _places(operators):
+        levels.append([(shapes, h) for shapes in _kinds(chosen, h, len(names), operators) if shapes])
+    for place, kinds in _order(levels, operators):
         if (inside := weighted(place, sample)) is None:
             continue
         part = sample.of(inside[0]).weighing(inside[1])
-        for shapes, h in alone if place == Around(None, False) else within:
+        for shapes, h in kinds:
             count(len(shapes))
             made = _fitted(shapes, h, part, seed, threads, go_on)
             yield [simplified(place.expression(one)) for one in made]
+
+
+def _order(
+    levels: list[list[_Kind]], operators: Sequence[defined.Written]
+) -> Iterator[tuple[Around, list[_Kind]]]:  # fmt: skip
+    """Shapes of variables alone first, the simplest also below a 1; then of pairs of them; then within operators."""
+    places = _places(operators)
+    for kinds in levels:
+        for some in (kinds[:SIMPLEST], kinds[SIMPLEST:WITHIN]):
+            yield from ((place, some) for place in places if place.outer is None)
+        yield Around(None, False), kinds[WITHIN:]
+    for place in places:
+        if place.outer is not None:
+            yield place, [kind for kinds in levels for kind in kinds[:WITHIN]]
 
 
 def _places(operators: Sequence[defined.Written]) -> list[Around]:
@@ -165,18 +178,25 @@ def _arguments(names: list[str], operators: Sequence[defined.Written]) -> list[s
 def _kinds(
     functions: Sequence[str], h: np.ndarray, n_vars: int, operators: Sequence[defined.Written]
 ) -> Iterator[list[Shape]]:
-    """Lists of shapes: ``g * inner``, products of two, sums with a variable, sums of two."""
+    """Lists of shapes: ``g * inner``, ``(a + b * g) * inner``, products of two, sums with a variable, sums of two."""
     inner = [list(_inners(f"({name})", k, bool((h[k] >= 0).all()), operators)) for k, name in enumerate(functions)]
     every = [one for some in inner for one in some]
-    alone = every + [_product(InnerFunction(g, ()), one) for g in functions for one in every]
+    plain = [[InnerFunction(form, ()) for form in _plain(x, operators)] for x in functions[:n_vars]]
+    factors = [InnerFunction(g, ()) for g in functions]
+    if any(row.code == ops.DIV for row in operators):
+        factors += [InnerFunction(f"1 / {x}", ()) for x in functions[:n_vars]]
+    alone = every + [_product(g, one) for g in factors for one in every]
     yield [_line(one) for one in alone[:MOST]]
-    pairs = list(itertools.combinations_with_replacement(every[: int((2 * MOST) ** 0.5)], 2))
-    yield [_line(_product(one, other)) for one, other in pairs]
     of_variables = [one for some in inner[:n_vars] for one in some]
+    yield [_beside(g, one) for g in factors for one in of_variables][:MOST]
+    few = sorted(every, key=lambda one: len(one.roles))[: int((2 * MOST) ** 0.5)]  # of all functions h the simplest
+    pairs = list(itertools.combinations_with_replacement(few, 2))
+    yield [_line(_product(one, other)) for one, other in pairs]
     terms = of_variables + [_product(InnerFunction(g, ()), one) for g in functions for one in of_variables]
-    plain = [InnerFunction(form, ()) for x in functions[:n_vars] for form in _plain(x, operators)]
-    yield list(itertools.islice((_line(one, other) for one in plain for other in terms), MOST))
+    yield list(itertools.islice((_line(one, other) for some in plain for one in some for other in terms), MOST))
     yield [_line(one, other) for one, other in pairs]
+    of_two = [one for one in itertools.permutations(of_variables, 2) if one[0].roles[0][1] != one[1].roles[0][1]]
+    yield [_beside(one, other) for one, other in of_two[:MOST]]
 
 
 def _plain(x: str, operators: Sequence[defined.Written]) -> list[str]:
@@ -191,7 +211,8 @@ def _inners(h: str, k: int, is_positive: bool, operators: Sequence[defined.Writt
     codes = {row.code for row in operators}
     unary = [row for row in operators if row.arity == 1]
     logarithms = [row for row in unary if is_logarithm(row)]
-    has_powers = is_positive and (ops.POW in codes or any(inverse(row) in unary for row in logarithms))
+    has_logarithms = any(inverse(row) in unary for row in logarithms)
+    has_powers = is_positive and (ops.POW in codes or has_logarithms)
     waves: list[defined.Written] = []
     for row in (row for row in unary if not is_power(row)):
         name = row.name
@@ -205,6 +226,11 @@ def _inners(h: str, k: int, is_positive: bool, operators: Sequence[defined.Writt
                 yield InnerFunction(f"{name}({{}} * ({h} - {{}}) ^ 2)", ((WIDTH, k), (PLACE, k)))
             if has_powers:
                 yield InnerFunction(f"{name}({{}} * {h} ^ {{}})", ((RATE, k), (POWER, k)))
+            yield InnerFunction(f"{name}({{}} * {name}({{}} * {h}))", ((SIGNED, k), (RATE, k)))
+            if ops.DIV in codes:
+                yield InnerFunction(f"1 / ({name}({{}} * {h}) + {{}})", ((RATE, k), (SIGNED, k)))
+            if ops.POW in codes or has_logarithms:
+                yield InnerFunction(f"({{}} * {name}({{}} * {h}) + 1) ^ {{}}", ((FACTOR, k), (RATE, k), (POWER, k)))
         elif _is_periodic(row):
             if not waves:
                 yield InnerFunction(f"{name}({{}} * {h} + {{}})", ((ANGLE, k), (PHASE, k)))
@@ -213,11 +239,14 @@ def _inners(h: str, k: int, is_positive: bool, operators: Sequence[defined.Writt
             yield InnerFunction(f"{name}({{}} * ({h} - {{}}))", ((RATE, k), (PLACE, k)))
     if ops.DIV in codes:
         yield InnerFunction(f"1 / ({h} - {{}})", ((PLACE, k),))
+        if any(map(_is_square, operators)):
+            yield InnerFunction(f"1 / (({h} - {{}}) ^ 2 + {{}})", ((PLACE, k), (SQUARE, k)))
         if has_powers:
             yield InnerFunction(f"1 / ({h} ^ {{}} + {{}})", ((POWER, k), (FACTOR, k)))
     if has_powers:
         yield InnerFunction(f"{h} ^ {{}}", ((POWER, k),))
         yield InnerFunction(f"({h} + {{}}) ^ {{}}", ((SHIFT, k), (POWER, k)))
+        yield InnerFunction(f"(({{}} * {h}) ^ {{}} + 1) ^ {{}}", ((ANGLE, k), (POWER, k), (POWER, k)))
 
 
 def _is_exponential(row: defined.Written) -> bool:
@@ -248,6 +277,12 @@ def _line(*terms: InnerFunction) -> Shape:
     return Shape(text, tuple(roles))
 
 
+def _beside(one: InnerFunction, other: InnerFunction) -> Shape:
+    """A number, and the other times a line of the one."""
+    linear = (LINEAR, 0)
+    return Shape(f"{{}} + ({{}} + {{}} * ({one.text})) * ({other.text})", (linear,) * 3 + one.roles + other.roles)
+
+
 def _with_parameters(text: str) -> str:
     return text.format(*(f"p{k + 1}" for k in range(text.count("{}"))))
 
@@ -275,7 +310,8 @@ def _starts(roles: np.ndarray, h: np.ndarray, n_starts: int, seed: int) -> np.nd
         RATE: sign * 10 ** (2.7 * u - 1.5) / spread, ANGLE: 10 ** (1.8 * u - 0.5) / spread,
         OVER: sign * 10 ** (2.7 * u - 1.5) * np.maximum(np.abs(low), np.abs(high)),
         WIDTH: -(10 ** (2.2 * u - 1)) / spread**2, PHASE: np.pi * (2 * u - 1), PLACE: inside, SHIFT: beyond - low,
-        POWER: sign * 10 ** (1.5 * u - 0.7), FACTOR: 10 ** (4 * u - 2),
+        POWER: sign * 10 ** (1.5 * u - 0.7), FACTOR: 10 ** (4 * u - 2), SIGNED: sign * 10 ** (3 * u - 1.5),
+        SQUARE: spread**2 * 10 ** (3 * u - 2.5),
     }  # fmt: skip
     return np.select([roles[..., 0] == role for role in drawn], list(drawn.values()), 1.0)
 

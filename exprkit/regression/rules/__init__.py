@@ -8,6 +8,7 @@ makes a formula.
 ``dimensions``   what an operator does to units, found by its values
 ``constraints``  what the user says of operators, checked
 ``groups``       units that some of the variables make
+``factors``      variables of which y is a power, as units of the rest
 ``admission``    both together: which combinations, trees and formulas may be
 ===============  ==============================================================
 """

@@ -65,7 +65,7 @@ class RuledPool(Pool):
             room[:before] = self._states[:before]
             self._states = room
         if origins.code == LEAF:
-            self._states[new] = self._rules.leaves(self._n_vars, len(self._constants))[self.left[new]]
+            self._states[new] = self._rules.leaves(self.n_vars, len(self._constants))[self.left[new]]
         else:
             arity = defined.known(origins.code % NEGATED).arity
             operands = [part[new] for part in (self.left, self.right, self.third)[:arity]]

@@ -92,6 +92,7 @@ def arounds(unary: Sequence[defined.Written]) -> list[Around]:
 def sums(
     pool: Pool, sample: Sample, around: Around, most_size: int, inside: InnerTerms | None = None,
     rules: FormulaRules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+    breadth: Breadth | None = None, most_error: float = np.inf,
 ) -> list[Expression]:  # fmt: skip
     """The best sums, the smallest first, with the numbers of least error.
 
@@ -99,20 +100,24 @@ def sums(
     ----------
     inside : InnerTerms, optional
         More terms, with a number inside, for sums with nothing around.
+    breadth : Breadth, optional
+        By default as much as there is time for.
+    most_error : float
+        Squared error, as a share of that of what the sum has to be.
     """
     found = weighted(around, sample)
     if found is None:
         return []
     v, weight = found
     usable = np.arange(len(pool))
-    constant = around.outer is None and not around.over
+    constant = breadth is not None or (around.outer is None and not around.over)
     if rules is not None and rules.have_units and not rules.free_numbers and isinstance(pool, RuledPool):
         dimension = around.dimension(rules)
         if dimension is None:
             return []
         usable = np.flatnonzero(are_alike(pool.dimensions, dimension))
         constant = constant and abs(dimension) < 1e-9
-    breadth = ALONE if around == Around(None, False) else WITHIN
+    breadth = breadth or (ALONE if around == Around(None, False) else WITHIN)
     terms = terms_of(pool, usable, breadth.functions)
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
     more = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])
@@ -123,7 +128,7 @@ def sums(
         threads=threads, go_on=go_on,
     )  # fmt: skip
     room = most_size - around.over * 2 - (around.outer is not None)
-    chosen = select(most_size=room - 2 * constant, constant=constant)
+    chosen = [one for one in select(most_size=room - 2 * constant, constant=constant) if one.error <= most_error]
     used = {k for one in chosen for k in one.functions}
     trees = {k: pool.tree(int(terms[k])) if k < len(terms) else more.trees[k - len(terms)] for k in used}
     made = (_formula(one, values, trees, v, weight, around, constant) for one in chosen)

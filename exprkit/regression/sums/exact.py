@@ -1,0 +1,62 @@
+"""Sums of a few simple functions that are y but for rounding, also within operators, in a moment.
+
+In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
+
+    >>> import numpy as np
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.sums.exact import exact_sums
+    >>> from exprkit.regression.sums.formulas import arounds
+    >>> from exprkit.regression.sample import Sample
+    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
+    >>> sample = Sample(X, 1 / np.sqrt(3 * X[:, 0] ** 2 + 5 * X[:, 1] - 2 * X[:, 2]))
+    >>> operators = rows(["*", "/", "sqr", "sqrt"])
+    >>> pool = Pool(sample.X, operators, constants=[1.0])
+    >>> pool.grow(3, most=100)
+    >>> found = [one for some in exact_sums(pool, sample, operators, 20) for one in some]
+    >>> bool(sample.is_exact(np.array([one(sample.X) for one in found])).any())
+    True
+
+Sums of many functions take seconds, because noise leaves much to choose from.  Whether a sum is exact, few functions
+and rows tell at once; so all places where one may stand are tried before anything that takes long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from exprkit.expressions.expression import Expression
+from exprkit.operators import defined
+from exprkit.regression.links import inverse
+from exprkit.regression.pool import Pool, is_power
+from exprkit.regression.rules.admission import FormulaRules
+from exprkit.regression.sample import Sample
+from exprkit.regression.sums.formulas import Breadth, arounds, sums
+from exprkit.regression.sums.inside import is_logarithm
+
+EXACT = 1e-17  # squared error as a share of v's
+BREADTH = Breadth(5, 2_000, (60, 60), 8)
+
+
+def exact_sums(
+    pool: Pool, sample: Sample, operators: Sequence[defined.Written], most_size: int,
+    rules: FormulaRules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+) -> Iterator[list[Expression]]:  # fmt: skip
+    """What is exact at these rows, one place after the other.
+
+    Parameters
+    ----------
+    pool : Pool
+        Of these rows.
+    most_size : int
+        In tokens.
+    """
+    unary = [row for row in operators if row.arity == 1]
+    places = [place for place in arounds(unary) if place.outer is None or not _is_bounded(place.outer)]
+    for place in places:
+        yield sums(pool, sample, place, most_size, None, rules, threads, go_on, BREADTH, EXACT)
+
+
+def _is_bounded(row: defined.Written) -> bool:
+    """Whether it is none of those that products and powers are made with."""
+    return not (is_power(row) or is_logarithm(row) or is_logarithm(inverse(row) or row))
