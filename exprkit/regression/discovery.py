@@ -75,10 +75,10 @@ from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of, with_memory
 from exprkit.regression.on_device.regress import regressed
-from exprkit.regression.polish import CLOSE, nodes, simple_number, simplified
+from exprkit.regression.polish import nodes, simplified
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.rules.factors import power_factors
-from exprkit.regression.rules.groups import Measures
+from exprkit.regression.rules.groups import Measures, in_unit
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
@@ -205,19 +205,8 @@ class Discovery:
         mean = float(self.sample.w @ self.sample.y / self.sample.total)
         self.offer([*self.refitted([*parse([repr(mean)]), *self.settings.guesses]), *self.settings.guesses])
         if not self.front.entries():  # a number has no units, but 0 has all
-            self.offer([*parse(["0"]), *self._in_y_s_unit()])
-
-    def _in_y_s_unit(self) -> list[Expression]:
-        """Powers of variables that make y's unit, each product times a number."""
-        y, w, found = self.sample.y, self.sample.w, []
-        every = [] if self.settings.rules is None else self.settings.rules.measures
-        for measures in [one for one in every if not one.known][: effort.MEASURES]:
-            unit = measures.columns(self.sample.X)[1]
-            with np.errstate(all="ignore"):
-                share = float((w * y) @ unit / ((w * unit) @ unit))
-            if np.isfinite(share):
-                found += [measures.restored(one) for one in parse([repr(simple_number(share, CLOSE))])]
-        return found
+            every = [] if self.settings.rules is None else self.settings.rules.measures
+            self.offer([*parse(["0"]), *in_unit(self.sample, every, effort.MEASURES)])
 
     def join(self) -> None:
         """Exact pairs of small pools; the first that has some is the last."""

@@ -24,16 +24,18 @@ of light is 1, say.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
 from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.polish import Tree, expression_of, nodes, simplified, tree_of
+from exprkit.regression.polish import CLOSE, Tree, expression_of, nodes, simple_number, simplified, tree_of
 from exprkit.regression.rules.dimensions import ALIKE, FREE, POWER, SCALES, law_of
+from exprkit.regression.sample import Sample
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 MOST_VARIABLES = 12
@@ -164,3 +166,15 @@ def _powers(of: np.ndarray, wanted: np.ndarray) -> Powers | None:
 def _cost(one: Measures) -> float:
     every = np.array([*one.powers, one.of_y])
     return float(np.abs(every).sum() + (every % 1 != 0).sum())
+
+
+def in_unit(sample: Sample, every: Iterable[Measures], most: int) -> list[Expression]:
+    """Powers of variables that make y's unit, each product times the number that comes nearest to y."""
+    found: list[Expression] = []
+    for measures in itertools.islice((one for one in every if not one.known), most):
+        unit = measures.columns(sample.X)[1]
+        with np.errstate(all="ignore"):
+            share = float((sample.w * sample.y) @ unit / ((sample.w * unit) @ unit))
+        if np.isfinite(share):
+            found += [measures.restored(one) for one in parse([repr(simple_number(share, CLOSE))])]
+    return found
