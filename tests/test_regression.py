@@ -113,7 +113,7 @@ def test_a_law_is_found_in_noise():
     law = "2 * x1 / (1 + x2)"
     noise = np.random.default_rng(5).standard_normal(300)
     y = values([law], X)[0]
-    model = search(X, y + 0.01 * np.sqrt(np.mean(y**2)) * noise, pool_size=500, niterations=3)
+    model = search(X, y + 0.01 * np.sqrt(np.mean(y**2)) * noise, pool_size=60, niterations=3)
     assert model.predict(fresh) == pytest.approx(values([law], fresh)[0], rel=0.01)
     assert model.get_best().complexity <= 9
 

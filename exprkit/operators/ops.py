@@ -41,7 +41,7 @@ class Cuda:
     formula: str
     fast: str = ""  # under precision="fast", where it differs
     fast_ulp: float | None = None  # its largest float32 error over ``domain``, of max(|y|, 1)'s last place
-    fast_path: str = ""  # shorter, for operands in the usual range; makes ``in_range`` false for others
+    fast_path: str = ""  # shorter, for operands in the usual range; makes ``in_range`` false for others, if there are any
     inline: bool = False  # few instructions; a kernel holds longer ones once, out of line, and loops over them
     body: str = ""  # of the user's function that the formula calls
     heavy: bool = False  # out of line, it alone decides how many registers a kernel needs
@@ -248,7 +248,8 @@ _row(10, "cube", 1, "a * a * a",
     python="a * a * a")
 _row(11, "sqrt", 1, "square root; sqrt(-0) = -0, nan for a < 0",
     numpy=np.sqrt, domain=(POSITIVE,), ulp=(0.5, 0.5),
-    cuda=Cuda("exact_root(a)", fast="root(a)", fast_ulp=4), ptx=Ptx("sqrt{root}{f}.{t}", fast="sqrt{root}{f}.{t}"),
+    cuda=Cuda("sqrt(a)", fast="root(a)", fast_ulp=4, fast_path="exact_root(a)"),
+    ptx=Ptx("sqrt{root}{f}.{t}", fast="sqrt{root}{f}.{t}"),
     derivative=("0.5 / y",), rewrite=Rewrite(inner={"abs": "sqrtabs"}),
     latex=r"\sqrt{{{a}}}", sympy=lambda s, a: s.sqrt(a), sympy_class=("Sqrt",))
 _row(12, "cbrt", 1, "real cube root, odd: cbrt(-8) = -2",
@@ -459,7 +460,7 @@ _row(47, "logabs", 1, "log |a|; logabs(+-0) = -inf",
     python="np.log(np.abs(a))")
 _row(48, "sqrtabs", 1, "sqrt |a|",
     numpy=lambda a: np.sqrt(np.abs(a)), ulp=(0.5, 0.5),
-    cuda=Cuda("exact_root(fabs(a))", fast="root(fabs(a))", fast_ulp=4, code_bytes=1024),
+    cuda=Cuda("sqrt(fabs(a))", fast="root(fabs(a))", fast_ulp=4, fast_path="exact_root(fabs(a))", code_bytes=1024),
     derivative=("0.5 * sign(a) / y",),
     latex=r"\sqrt{{\left|{a}\right|}}", sympy=lambda s, a: s.sqrt(s.Abs(a)), sympy_class=("sqrtabs",),
     python="np.sqrt(np.abs(a))")

@@ -205,8 +205,8 @@ class Discovery:
         mean = float(self.sample.w @ self.sample.y / self.sample.total)
         self.offer([*self.refitted([*parse([repr(mean)]), *self.settings.guesses]), *self.settings.guesses])
         if not self.front.entries():  # a number has no units, but 0 has all
-            every = [] if self.settings.rules is None else self.settings.rules.measures
-            self.offer([*parse(["0"]), *in_unit(self.sample, every, effort.MEASURES)])
+            rules = self.settings.rules
+            self.offer([*parse(["0"]), *in_unit(self.sample, rules.measures if rules else [], effort.MEASURES)])
 
     def join(self) -> None:
         """Exact pairs of small pools; the first that has some is the last."""
@@ -231,8 +231,9 @@ class Discovery:
     def factor(self) -> None:
         """Formulas of fewer variables, times powers of the others that y has whatever they are."""
         is_over = self.budget.part(effort.FACTORED)
-        for measures in power_factors(self.sample) if self._most else []:
-            for stage in (Discovery.join, Discovery.sum_exactly, Discovery.join_three, Discovery.curve):
+        stages = [Discovery.join, Discovery.sum_exactly, Discovery.join_three]
+        for k, measures in enumerate(power_factors(self.sample) if self._most else []):
+            for stage in [*stages, Discovery.curve] if k == 0 else stages:
                 if is_over():
                     return
                 self._in_units(measures, stage, None)
@@ -255,7 +256,7 @@ class Discovery:
         """Shapes with several numbers inside, the simplest kinds first, in a part of the time."""
         found = curves(
             self._for_squares(self._rows), self.settings.operators, self.settings.seed, self.settings.threads,
-            self.budget.check, self.budget.count,
+            self.budget.check, self.budget.count, effort.SHAPES * self._most,
         )  # fmt: skip
         self._offer_some(map(self.refitted, found) if self._most else [], effort.CURVES)
         self._look()
@@ -266,8 +267,7 @@ class Discovery:
         if self._most < effort.STAGES[0] or n_points < effort.FEWEST_POINTS + 2:
             return
         few, check = self.sample.few(n_points, self.settings.seed), self.budget.check
-        pool = self._pool(few, min(effort.STAGES[-1], self._most))
-        pool.multiply(len(pool) + len(pool) // 2)
+        (pool := self._pool(few, min(effort.STAGES[-1], self._most))).multiply(len(pool) + len(pool) // 2)
         partners, rules = Partners(pool, self.settings.threads, check), self.settings.rules
         self._offer_some(rests.formulas(
             pool, partners, few.y, self.sample, self._unary, np.nan if rules is None else rules.target, check,
@@ -291,9 +291,8 @@ class Discovery:
         few = self.sample.few(min(effort.SUMMED_ROWS, len(self.sample)), self.settings.seed)
         if not self._most or len(few) < effort.SUMMED_ROWS:
             return
-        pool = self._pool(few, min(effort.SIMPLE, self._most))
+        settings, pool = self.settings, self._pool(few, min(effort.SIMPLE, self._most))
         pool.multiply_operators(2 * len(pool))
-        settings = self.settings
         self._offer_some(exact_sums(
             pool, few, settings.operators, settings.maxsize, settings.rules, settings.threads, self.budget.check
         ), effort.EXACT_SUMS)  # fmt: skip

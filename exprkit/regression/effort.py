@@ -18,6 +18,7 @@ FITTED_AT_ONCE = 64  # of which so many are fitted between two looks at the cloc
 THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
 CURVES = 0.35  # the same for curves
 GROUPED, MEASURES = 0.6, 8  # and for data in units of their own, of which there may be several,
+SHAPES = 3  # of a kind of curves for a function of the pool: a small search looks at fewer
 FACTORED = 0.35  # and for those without variables of which y is a power
 FITTED, IN_GROUPS = 2, 300  # of which so many are fitted to, with pools of so many functions: there are fewer variables
 NESTED = 1_500  # functions that templates choose from

@@ -97,9 +97,12 @@ def function(tokens: Tokens, operators: str) -> str | None:
 
 
 def call(row: ops.Operator, operators: str, operands: Sequence[str]) -> str:
-    """CUDA C of an operator with operands."""
-    parameters = ", ".join(f"T {x}" for x in row.letters)
-    return f"[]({parameters}) -> T {{ return {opcodes.formula(row, operators)}; }}({', '.join(operands)})"
+    """CUDA C of an operator with operands; its fast path, where it has one that holds for all of them."""
+    parameters, formula = ", ".join(f"T {x}" for x in row.letters), opcodes.formula(row, operators)
+    short = row.cuda.fast_path
+    if opcodes.is_long(row, operators) and short and "in_range" not in short:
+        formula = short
+    return f"[]({parameters}) -> T {{ return {formula}; }}({', '.join(operands)})"
 
 
 def number(value: float) -> str:

@@ -65,7 +65,7 @@ MOST_ROW_BYTES = 1 << 31  # 32 bits hold the length of a row
 How = tuple[str, int, bool, bool, LossCode | None]  # task, store, masked, weighted and loss of a ``Kind``
 
 
-class TextLoss(NamedTuple):
+class PtxLoss(NamedTuple):
     """A loss that is a text, made ready."""
 
     columns: np.ndarray  # what it reads beside f, as it was asked for
@@ -149,7 +149,7 @@ class Engine(DeviceEngine, contract.Compiling):
         self._parts: dict[str, list[tuple[Transpiled, Any]]] = {}
         self._codes: dict[tuple[int, Kind], ModuleCache] = {}
         self._adding: dict[tuple[Any, ...], Launch] = {}
-        self._text_loss: TextLoss | None = None  # the last one
+        self._text_loss: PtxLoss | None = None  # the last one
         self._grouping: dict[int, Launch] = {}  # what takes numbers of points into chunks, by their pitch
 
     def _make_columns(self, X: Any) -> None:
@@ -296,10 +296,10 @@ class Engine(DeviceEngine, contract.Compiling):
         counts if it is ``counted``.  ``there``: those that are what arrays of the device hold now.
         """
         if self._text_loss is None or self._text_loss.columns is not columns:
-            self._text_loss = TextLoss(columns, counted, *self._text_loss_of(loss, columns, counted))
+            self._text_loss = PtxLoss(columns, counted, *self._text_loss_of(loss, columns, counted))
         return self._sums_of_text(self._text_loss, params, there or {})
 
-    def _sums_of_text(self, text: TextLoss, params: Any, there: dict[int, Any]) -> Any | None:
+    def _sums_of_text(self, text: PtxLoss, params: Any, there: dict[int, Any]) -> Any | None:
         if text.code is None:
             return None
         for k, array in there.items():

@@ -77,7 +77,7 @@ _Kind = tuple[list[Shape], np.ndarray]  # and the values of all h
 
 def curves(
     sample: Sample, operators: Sequence[defined.Written], seed: int, threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None,
+    go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None, most: int = MOST,
 ) -> Iterator[list[Expression]]:  # fmt: skip
     """The best formulas of one kind of shapes after the other, at last within an operator or below a 1.
 
@@ -89,6 +89,8 @@ def curves(
         Whose weighted squared errors are to be small.
     go_on, count
         Called before every fit, and with the number of shapes.
+    most : int
+        Shapes of a kind.
     """
     names = [f"x{k + 1}" for k in np.flatnonzero(np.ptp(sample.X, axis=0) > 0)[:MOST_ARGUMENTS]]
     if not names or not {ops.ADD, ops.MUL} <= {row.code for row in operators}:
@@ -98,7 +100,7 @@ def curves(
         h = values_of(list(parse(functions)), sample.X, threads)
         usable = np.isfinite(h).all(axis=1) & (h != h[:, :1]).any(axis=1)
         chosen, h = [text for text, use in zip(functions, usable, strict=True) if use], h[usable]
-        levels.append([(shapes, h) for shapes in _kinds(chosen, h, len(names), operators) if shapes])
+        levels.append([(shapes[:most], h) for shapes in _kinds(chosen, h, len(names), operators) if shapes])
     for place, kinds in _order(levels, operators):
         if (inside := weighted(place, sample)) is None:
             continue
