@@ -102,8 +102,8 @@ def test_a_pool_holds_them_and_a_device_the_same_ones(emulated):
 
 
 def test_a_pool_leaves_out_what_magnifies_rounding():
-    hard = ek.operator("hard(a, b, c) = sin(1e12 * a) * b + c").__name__
-    pool = Pool(X[:16], rows([hard]))
+    steeper = ek.operator("steeper(a, b, c) = sin(1e12 * a) * b + c").__name__
+    pool = Pool(X[:16], rows([steeper]))
     pool.grow(4, 1000)
     assert len(pool) == pool.n_leaves
 
