@@ -101,6 +101,17 @@ def emulated():
     return EmulatedDevice()
 
 
+@pytest.fixture
+def on_a_gpu(emulated, monkeypatch):
+    """The device of a search: small pools, as kernels run on the CPU."""
+    monkeypatch.setattr(gpu, "current", lambda: emulated)
+    monkeypatch.setattr(gpu, "missing", lambda: None)
+    monkeypatch.setattr("exprkit.regression.effort.STAGES_ON_DEVICE", (2_000,))
+    monkeypatch.setattr("exprkit.regression.effort.LAST_ON_DEVICE", 4_000)
+    monkeypatch.setattr("exprkit.regression.effort.PAIRED_ON_DEVICE", (300, 100))
+    monkeypatch.setattr("exprkit.regression.on_device.programs.FEWEST", 500)
+
+
 @pytest.fixture(scope="module", params=map(on_gpu, ["emulated", "cuda"]))
 def device(request):
     """A GPU that is not there, and the one that is."""

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device import fetched
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
-from exprkit.regression import effort
 from exprkit.regression.on_device import programs
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.pool import Pool
@@ -206,17 +204,6 @@ def test_an_exhaustive_search_finds_a_law(name):
                                   backend="cpu")  # fmt: skip
     assert search.texts()[0] in (f"{name}(x1, p1, x2) * x2", f"x2 * {name}(x1, p1, x2)")
     assert search.params[0, 0] == pytest.approx(2.5, abs=1e-2)
-
-
-@pytest.fixture
-def on_a_gpu(emulated, monkeypatch):
-    """The device of a search: small pools, as kernels run on the CPU."""
-    monkeypatch.setattr(gpu, "current", lambda: emulated)
-    monkeypatch.setattr(gpu, "missing", lambda: None)
-    monkeypatch.setattr(effort, "STAGES_ON_DEVICE", (2_000,))
-    monkeypatch.setattr(effort, "LAST_ON_DEVICE", 4_000)
-    monkeypatch.setattr(effort, "PAIRED_ON_DEVICE", (300, 100))
-    monkeypatch.setattr(programs, "FEWEST", 500)
 
 
 def test_a_search_on_a_device_finds_one(on_a_gpu):

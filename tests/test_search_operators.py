@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device import fetched
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows as expression_rows
-from exprkit.regression import effort
 from exprkit.regression.on_device import programs
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.pool import Pool
@@ -112,17 +110,6 @@ def test_rules_hold_for_them():
 def test_what_a_search_refuses(chosen, message):
     with pytest.raises(ArgumentError, match=message):
         found(X[:, 0], **chosen)
-
-
-@pytest.fixture
-def on_a_gpu(emulated, monkeypatch):
-    """The device of a search: small pools, as kernels run on the CPU."""
-    monkeypatch.setattr(gpu, "current", lambda: emulated)
-    monkeypatch.setattr(gpu, "missing", lambda: None)
-    monkeypatch.setattr(effort, "STAGES_ON_DEVICE", (2_000,))
-    monkeypatch.setattr(effort, "LAST_ON_DEVICE", 4_000)
-    monkeypatch.setattr(effort, "PAIRED_ON_DEVICE", (300, 100))
-    monkeypatch.setattr(programs, "FEWEST", 500)
 
 
 @pytest.mark.parametrize("name", ["swish", "soft", "hill"])

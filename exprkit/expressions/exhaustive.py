@@ -30,7 +30,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, zeros
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
 from exprkit.runtime.progress import Progress, shown
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NewTokens, Words
 
@@ -268,12 +268,20 @@ def _apply(operand: _Size, symbol: int, out: _Size, position: int) -> int:
     return end
 
 
+@inline
+def _copied(row, start, symbols, i):
+    """Write an operand from ``start`` on; return where it ends."""
+    width = symbols.shape[1]
+    for k in range(width):
+        row[start + k] = symbols[i, k]
+    return start + width
+
+
 @compiled
 def _pair(a, b, half, symbol, most_params, out, position):
     """Write one binary operator over every pair of operands; return the next free row."""
     symbols_a, symbols_b, symbols = a.symbols, b.symbols, out.symbols
     params_a, params_b, n_params = a.n_params, b.n_params, out.n_params
-    width_a, width_b = symbols_a.shape[1], symbols_b.shape[1]
     for i in range(len(symbols_a)):
         for j in range(i if half else 0, len(symbols_b)):
             if position == len(symbols):
@@ -282,11 +290,7 @@ def _pair(a, b, half, symbol, most_params, out, position):
             if count > most_params:
                 continue
             row = symbols[position]
-            for k in range(width_a):
-                row[k] = symbols_a[i, k]
-            for k in range(width_b):
-                row[width_a + k] = symbols_b[j, k]
-            row[width_a + width_b] = symbol
+            row[_copied(row, _copied(row, 0, symbols_a, i), symbols_b, j)] = symbol
             n_params[position] = count
             position += 1
     return position
@@ -297,7 +301,6 @@ def _triple(a, b, c, symbol, most_params, out, position):
     """The same of an operator of three operands."""
     symbols_a, symbols_b, symbols_c, symbols = a.symbols, b.symbols, c.symbols, out.symbols
     params_a, params_b, params_c, n_params = a.n_params, b.n_params, c.n_params, out.n_params
-    width_a, width_b, width_c = symbols_a.shape[1], symbols_b.shape[1], symbols_c.shape[1]
     for i in range(len(symbols_a)):
         for j in range(len(symbols_b)):
             for m in range(len(symbols_c)):
@@ -307,13 +310,7 @@ def _triple(a, b, c, symbol, most_params, out, position):
                 if count > most_params:
                     continue
                 row = symbols[position]
-                for k in range(width_a):
-                    row[k] = symbols_a[i, k]
-                for k in range(width_b):
-                    row[width_a + k] = symbols_b[j, k]
-                for k in range(width_c):
-                    row[width_a + width_b + k] = symbols_c[m, k]
-                row[width_a + width_b + width_c] = symbol
+                row[_copied(row, _copied(row, _copied(row, 0, symbols_a, i), symbols_b, j), symbols_c, m)] = symbol
                 n_params[position] = count
                 position += 1
     return position
