@@ -388,6 +388,16 @@ def test_products_of_monomials_are_few_tries_for_each_that_is_kept(n_vars):
     assert len(pool) == 10_000 and pool.tried - tried < 25 * (len(pool) - n)
 
 
+def test_a_pair_is_found_where_its_summand_hides_most_of_small_values():
+    X = np.random.default_rng(0).uniform(0.5, 3.0, (40, 2))
+    u = np.exp(np.random.default_rng(1).uniform(-7, 2, 40))
+    sample = Sample(np.column_stack([X, u]), np.expm1(u))
+    search = Discovery(sample, SearchSettings(), Budget())
+    with pytest.raises(Ended):
+        search.join()
+    assert str(search.front.entries()[-1].expression) == "exp(x3) - 1"
+
+
 @pytest.mark.parametrize("form", links.forms(rows("search")), ids=lambda form: form.text)
 def test_a_form_is_taken_apart_as_it_is_put_together(form):
     X = drawn(20, 2, low=0.2, high=0.6) * [0.1, 1.0]

@@ -559,8 +559,8 @@ class Discovery:
         values = values_of(listed, self.sample.X, self.settings.threads)
         losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
-            if (front or self.front).offer(formula, loss) and is_exact:
-                self.is_exact |= constants.count(formula) + effort.SPARE <= len(self.sample)
+            is_law = is_exact and constants.count(formula) + effort.SPARE <= len(self.sample)
+            self.is_exact |= (front or self.front).offer(formula, loss, is_law) and is_law
 
     def _promising(self, formulas: list[Expression]) -> list[Expression]:
         """Those that are no worse than the front at some rows, where there are very many."""
