@@ -34,6 +34,8 @@ from exprkit.regression.pool import Pool
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
+from exprkit.regression.stages import exact
+from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums import selection
 from exprkit.runtime import slices
 from exprkit.runtime.budget import Budget, Ended
@@ -392,9 +394,9 @@ def test_a_pair_is_found_where_its_summand_hides_most_of_small_values():
     X = np.random.default_rng(0).uniform(0.5, 3.0, (40, 2))
     u = np.exp(np.random.default_rng(1).uniform(-7, 2, 40))
     sample = Sample(np.column_stack([X, u]), np.expm1(u))
-    search = Discovery(sample, SearchSettings(), Budget())
+    search = FormulaSearch(sample, SearchSettings(), Budget())
     with pytest.raises(Ended):
-        search.join()
+        exact.join(search)
     assert str(search.front.entries()[-1].expression) == "exp(x3) - 1"
 
 
