@@ -165,6 +165,15 @@ class Pool:
         self._take_in(other)
         self.tried += other.tried
 
+    def operate(self, most: int) -> None:
+        """Add operators that are no powers of products and quotients of two variables, and of those with a minus."""
+        made_by, n = self.made_by[: self._n], self.n_vars
+        two = np.flatnonzero(np.isin(made_by, [ops.MUL, ops.DIV]) & (self.sizes[: self._n] == 3))
+        two = two[(self.left[two] < n) & (self.right[two] < n)]
+        for row in (row for row in self._unary if row.code not in self._powers):
+            for negated in (False, True):
+                self._add(Combinations(row, two, negated=negated), most)
+
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
         """A pool of the variables alone."""
         return Pool(self._points, rows, (), self.threads, self._go_on, anywhere=False)

@@ -1,4 +1,4 @@
-"""Sums of a few simple functions that are y but for rounding, also within operators, in a moment.
+"""Sums of a few simple functions that are y but for rounding, also within operators, in a moment; and their quotients.
 
 In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
 
@@ -31,6 +31,7 @@ from exprkit.regression.links import inverse
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
+from exprkit.regression.sums.dependent import dependent
 from exprkit.regression.sums.formulas import Breadth, arounds, sums
 from exprkit.regression.sums.inside import is_logarithm
 
@@ -55,6 +56,7 @@ def exact_sums(
     places = [place for place in arounds(unary) if place.outer is None or not _is_bounded(place.outer)]
     for place in places:
         yield sums(pool, sample, place, most_size, None, rules, threads, go_on, BREADTH, EXACT)
+    yield from dependent(pool, sample, operators, threads, go_on)
 
 
 def _is_bounded(row: defined.Written) -> bool:
