@@ -71,10 +71,10 @@ class _Columns(NamedTuple):
 
 
 def dependent(
-    pool: Pool, sample: Sample, operators: Sequence[defined.Written], threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
+    pool: Pool, sample: Sample, operators: Sequence[defined.Written], within: bool = False,
+    threads: int | None = None, go_on: Callable[[], None] = lambda: None,
 ) -> Iterator[list[Expression]]:  # fmt: skip
-    """What is exact at these rows, one place after the other; quadratic equations after the quotient alone.
+    """What is exact at these rows: a quotient and a root of a quadratic equation, or quotients within operators.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def dependent(
     places = np.append(one, without_multiples(beside, order.tolist(), EVERY)).astype(np.int64)
     root = next((row for row in unary if is_power(row) and _undoes_squares(row)), None)
     for place in arounds(unary):
-        if place.over or (place.outer is not None and not _is_simple(place.outer)):
+        if place.over or within is (place.outer is None) or (place.outer is not None and not _is_simple(place.outer)):
             continue
         v = place.behind(sample.y)
         if v is None or not np.isfinite(v).all() or (v == 0).any():
@@ -146,7 +146,7 @@ def _formulas(
         if not kept or (key := tuple(k for k, _ in kept)) in seen:
             continue
         seen.add(key)
-        terms = [(a, None) if k < 0 else (a / float(length[k]), pool.tree(int(places[k % len(f)]))) for k, a in kept]
+        terms: list[_Term] = [(a, None) if k < 0 else (a / float(length[k]), pool.tree(int(places[k % len(f)]))) for k, a in kept]
         above = [term for term, (k, _) in zip(terms, kept, strict=True) if k < len(f)]
         beside = [term for term, (k, _) in zip(terms, kept, strict=True) if k >= len(f)]
         for total in _solved(above, beside, power, root):
@@ -262,7 +262,7 @@ def _regressed(values: np.ndarray, v: np.ndarray, one: np.ndarray) -> list[float
 
 
 def _solved(
-    above: list[_Term], beside: list[_Term], power: int, root: defined.Written | None
+    above: Sequence[_Term], beside: Sequence[_Term], power: int, root: defined.Written | None
 ) -> Iterator[Tree]:
     """v = above + v * beside, or the two v of v^2 = above + v * beside."""
     if not above:

@@ -23,6 +23,7 @@ and rows tell at once; so all places where one may stand are tried before anythi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from exprkit.expressions.expression import Expression
@@ -54,9 +55,11 @@ def exact_sums(
     """
     unary = [row for row in operators if row.arity == 1]
     places = [place for place in arounds(unary) if place.outer is None or not _is_bounded(place.outer)]
+    some = functools.partial(dependent, pool, sample, operators, threads=threads, go_on=go_on)
+    yield from some(within=False)
     for place in places:
         yield sums(pool, sample, place, most_size, None, rules, threads, go_on, BREADTH, EXACT)
-    yield from dependent(pool, sample, operators, threads, go_on)
+    yield from some(within=True)
 
 
 def _is_bounded(row: defined.Written) -> bool:
