@@ -208,6 +208,18 @@ class Pool:
         """Several of them."""
         return [self.expression(i) for i in numbers]
 
+    def costs(self) -> np.ndarray:
+        """How far from simple they are, (n_functions,): products are simpler than sums, and those than towers."""
+        cost, rise = np.ones(self._n), {ops.MUL: 0.5, ops.DIV: 0.5}
+        for i in range(self.n_leaves, self._n):
+            made_by, a, b, c = self._origin(i)
+            row = defined.known(made_by % NEGATED)
+            if row.arity == 1:
+                cost[i] = cost[a] + 1.5 + (cost[a] > (1 if row.code in self._powers else 2.5))
+            else:
+                cost[i] = cost[[a, b, c][: row.arity]].sum() + rise.get(row.code, 1.5)
+        return cost
+
     def _origin(self, i: int) -> tuple[int, int, int, int]:
         """Operator and operands."""
         third = int(self.third[i]) if self._ternary else 0

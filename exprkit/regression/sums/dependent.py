@@ -41,7 +41,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.links import inverse
 from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
-from exprkit.regression.pool import NEGATED, Pool, is_power, without_multiples
+from exprkit.regression.pool import Pool, is_power, without_multiples
 from exprkit.regression.sample import Sample
 from exprkit.regression.sums.formulas import Around, arounds
 from exprkit.regression.sums.inside import is_logarithm
@@ -85,7 +85,7 @@ def dependent(
         return
     unary = [row for row in operators if row.arity == 1]
     pool.operate(2 * len(pool))
-    order = np.argsort(_costs(pool), kind="stable")
+    order = np.argsort(pool.costs(), kind="stable")
     order = order[np.ptp(pool.values[order], axis=1) > 0]
     beside = pool.values[:, 1:] - pool.values[:, :1]  # what differs by a number is one column beside 1
     one = np.flatnonzero((pool.values == 1).all(axis=1))[:1]
@@ -100,20 +100,6 @@ def dependent(
         for power in (1, 2) if place.outer is None and root is not None else (1,):
             found = itertools.islice(_formulas(pool, places, v, power, place, root, threads, go_on), MOST_GIVEN)
             yield sorted(found, key=lambda formula: formula.n_tokens)
-
-
-def _costs(pool: Pool) -> np.ndarray:
-    """How far from simple functions are: products are simpler than sums, and those than operators of the whole."""
-    rise = {ops.MUL: 0.5, ops.DIV: 0.5}
-    cost = np.ones(len(pool))
-    for i, (code, a, b) in enumerate(zip(pool.made_by.tolist(), pool.left.tolist(), pool.right.tolist(), strict=False)):
-        if i >= pool.n_leaves and i < len(pool):
-            row = defined.known(code % NEGATED)
-            if row.arity == 2:
-                cost[i] = cost[a] + cost[b] + rise.get(code, 1.5)
-            else:
-                cost[i] = cost[a] + 1.5 + (cost[a] > (1 if is_power(row) else 2.5))
-    return cost
 
 
 def _is_simple(row: defined.Written) -> bool:
@@ -146,7 +132,9 @@ def _formulas(
         if not kept or (key := tuple(k for k, _ in kept)) in seen:
             continue
         seen.add(key)
-        terms: list[_Term] = [(a, None) if k < 0 else (a / float(length[k]), pool.tree(int(places[k % len(f)]))) for k, a in kept]
+        terms: list[_Term] = [
+            (a, None) if k < 0 else (a / float(length[k]), pool.tree(int(places[k % len(f)]))) for k, a in kept
+        ]
         above = [term for term, (k, _) in zip(terms, kept, strict=True) if k < len(f)]
         beside = [term for term, (k, _) in zip(terms, kept, strict=True) if k >= len(f)]
         for total in _solved(above, beside, power, root):
