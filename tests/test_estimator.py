@@ -287,6 +287,14 @@ def test_where_no_formula_is_exact_the_one_expected_to_err_least_is_selected():
     assert selected(front, "best", 1.0) == 0
 
 
+def test_where_rounding_is_all_that_may_be_left_the_shortest_of_equally_good_formulas_is_selected():
+    """1e-11 of y is left by a difference of exponentials, say: no formula of other operations is nearer to it."""
+    losses = {"x1": 1.0, "2 * x1": 3e-22, "2 * x1 + 1 / x1": 1e-22}
+    entries = [Entry(formula := ek.parse(text)[0], loss, formula.n_tokens) for text, loss in losses.items()]
+    front = front_of(entries, [0.0, -90.0, -99.0], [0.0, -90.0, -99.0], [False] * 3)
+    assert [selected(front, how, 0.0) for how in ("best", "mdl", "accuracy")] == [1, 2, 2]
+
+
 # ── what is shown ──
 
 

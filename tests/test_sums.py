@@ -20,6 +20,7 @@ from exprkit.regression.settings import SearchSettings
 from exprkit.regression.stages import growth
 from exprkit.regression.stages.begin import begin
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.sums.dependent import dependent
 from exprkit.regression.sums.exact import exact_sums
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import terms_inside
@@ -190,3 +191,38 @@ def test_sums_of_many_terms_are_grown_in_noise():
     growth.grow(found)
     noise = 0.2**2
     assert found.front.least < 1.1 * noise
+
+
+@pytest.mark.parametrize("law", [
+    "x1 * x2 / (x2 + x3 * (1.3 + x1))", "(2.5 * x1 - x2) / (1 - 0.2 * x3)", "sqrt((3 + x1) / (x2 + 0.7 * x3))",
+    "log((x1 + 4 * x2) / (3 + x3))", "(exp(-(x1 * x3)) - exp(-(x2 * x3))) / (1 - x2 / x1)",
+    "0.3 * x1 + sqrt(0.09 * x1 ^ 2 + 2 * x2 * x3 + 5)", "0.5 * x2 - sqrt(7 * x2 ^ 2 + x1 * x3)",
+])  # fmt: skip
+def test_quotients_of_sums_and_roots_of_quadratic_equations_are_found_by_what_depends_linearly(law):
+    X = drawn(200)
+    sample = Sample(X, values([law], X)[0])
+    few, operators = sample.few(32, 0), SearchSettings().operators
+    pool = Pool(few.X, operators)
+    pool.grow(30, 1_500)
+    pool.multiply_operators(3_000)
+    found = [one for within in (False, True) for some in dependent(pool, few, operators, within, 1) for one in some]
+    exact = [one for one in found if sample.is_exact(values([str(one)], sample.X))[0]]
+    assert min(one.n_tokens for one in exact) <= ek.parse([law])[0].n_tokens + 6
+
+
+def test_functions_that_depend_on_each_other_whatever_y_is_make_no_formula():
+    X = drawn(100)
+    y = np.random.default_rng(3).uniform(1, 2, 100)
+    few, operators = Sample(X, y).few(32, 0), SearchSettings().operators
+    pool = Pool(few.X, operators)
+    pool.grow(30, 1_500)
+    assert not any(some for within in (False, True) for some in dependent(pool, few, operators, within, 1))
+
+
+def test_operators_of_products_are_added_to_a_pool_also_with_a_minus():
+    pool = Pool(drawn(32), rows(["*", "/", "sqr", "exp"]), constants=())
+    pool.grow(3, 100)
+    n = len(pool)
+    pool.operate(500)
+    added = {str(pool.expression(i)) for i in range(n, len(pool))}
+    assert {"exp(x1 * x2)", "exp(-(x2 * x3))", "exp(-(x1 / x3))"} <= added

@@ -33,7 +33,7 @@ def nest(search: FormulaSearch) -> None:
     for as_shares in (True, False) if search.most else ():
         _nest(search, as_shares, None)
     if search.most:
-        _nest_in_factors(search)
+        nest_in_factors(search)
 
 
 def nest_shares(search: FormulaSearch) -> None:
@@ -75,7 +75,7 @@ def _nest(search: FormulaSearch, as_shares: bool, outer: defined.Written | None)
     search.look()
 
 
-def _nest_in_factors(search: FormulaSearch) -> None:
+def nest_in_factors(search: FormulaSearch) -> None:
     """A factor with a number inside, beside a line."""
     some, settings = search.for_squares(search.some), search.settings
     if not search.binary:

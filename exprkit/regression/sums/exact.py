@@ -1,4 +1,4 @@
-"""Sums of a few simple functions that are y but for rounding, also within operators, in a moment.
+"""Sums of a few simple functions that are y but for rounding, also within operators, in a moment; and their quotients.
 
 In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
 
@@ -23,6 +23,7 @@ and rows tell at once; so all places where one may stand are tried before anythi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 from exprkit.expressions.expression import Expression
@@ -31,6 +32,7 @@ from exprkit.regression.links import inverse
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
+from exprkit.regression.sums.dependent import dependent
 from exprkit.regression.sums.formulas import Breadth, arounds, sums
 from exprkit.regression.sums.inside import is_logarithm
 
@@ -53,8 +55,11 @@ def exact_sums(
     """
     unary = [row for row in operators if row.arity == 1]
     places = [place for place in arounds(unary) if place.outer is None or not _is_bounded(place.outer)]
+    some = functools.partial(dependent, pool, sample, operators, threads=threads, go_on=go_on)
+    yield from some(within=False)
     for place in places:
         yield sums(pool, sample, place, most_size, None, rules, threads, go_on, BREADTH, EXACT)
+    yield from some(within=True)
 
 
 def _is_bounded(row: defined.Written) -> bool:
