@@ -494,6 +494,15 @@ def test_variables_of_which_y_is_a_power_are_recognised():
         assert power_factors(Sample(X, other)) == []
 
 
+def test_a_power_that_noise_leaves_open_is_none():
+    """A multiple of one half is near any number that is known no better."""
+    random = np.random.default_rng(1)
+    for _ in range(5):
+        X = random.uniform(1, 3, (150, 6))
+        y = (4 + 3 * X[:, 0] + X[:, 1]) * np.exp(0.3 * random.standard_normal(150))
+        assert power_factors(Sample(X, y)) == []
+
+
 @pytest.mark.parametrize("stage, law", [
     ("factor", lambda x: 3 * x[1] / x[0] / np.sqrt(x[2] ** 2 + 0.7 * x[3] * x[4] + 2.3)),
     ("sum_exactly", lambda x: np.exp(3 - 0.7 / x[0] - 2.6 * np.log(x[1]) + 0.3 * x[2])),

@@ -180,11 +180,24 @@ class FormulaSearch:
     @property
     def is_noise_left(self) -> bool:
         """Whether formulas nearly as long as may be are no better than shorter ones, which are good already."""
-        front, sample = self.front, self.sample
-        mean = float(sample.w @ sample.y / sample.total)
-        good = effort.GOOD * float(self.goal.losses(np.full((1, len(sample)), mean))[0])
+        front, good = self.front, effort.GOOD * self._loss_of_mean
         before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - effort.LONGER]
         return bool(before) and front.floor < front.least < good and min(before) < effort.NOT_BETTER * front.least
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether most of y is explained, so that a formula of the same kind may be y."""
+        return self.front.least <= effort.PROMISING * self._loss_of_mean
+
+    @property
+    def is_nearly_known(self) -> bool:
+        """Whether nearly all of y is explained."""
+        return self.front.least <= effort.NEARLY_KNOWN * self._loss_of_mean
+
+    @functools.cached_property
+    def _loss_of_mean(self) -> float:
+        mean = float(self.sample.w @ self.sample.y / self.sample.total)
+        return float(self.goal.losses(np.full((1, len(self.sample)), mean))[0])
 
     # ── fits ──
 
