@@ -17,13 +17,14 @@ from exprkit.distributed import sharing, threads
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import BackendError
 from exprkit.expressions.arguments import rows
-from exprkit.regression import discovery, effort, links
+from exprkit.regression import effort, links
 from exprkit.regression.join import Partners
 from exprkit.regression.on_device import join as device_join
 from exprkit.regression.on_device import pool as device_pool
 from exprkit.regression.on_device import programs, triples
 from exprkit.regression.on_device import regress as device_regress
 from exprkit.regression.pool import Pool
+from exprkit.regression.stages import search
 from exprkit.regression.sums import regress
 
 EXACT = rows(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
@@ -181,7 +182,7 @@ def is_made(q, g, h):
 @pytest.fixture
 def searching(device, monkeypatch):
     """Searches whose pools lie on the device, in stages that a CPU makes in its stead."""
-    monkeypatch.setattr(discovery, "device_of", lambda backend: device)
+    monkeypatch.setattr(search, "device_of", lambda backend: device)
     monkeypatch.setattr(effort, "STAGES", (300,))
     monkeypatch.setattr(effort, "STAGES_ON_DEVICE", (2_000,))
     monkeypatch.setattr(effort, "LAST_ON_DEVICE", 4_000)

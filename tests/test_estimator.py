@@ -31,6 +31,7 @@ from exprkit.regression.estimator.equations import DescribedFront, selected
 from exprkit.regression.front import Entry
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings, default_operators
+from exprkit.regression.stages import growth
 from exprkit.runtime.budget import Budget
 from exprkit.search import state_file
 
@@ -366,8 +367,8 @@ def test_products_of_matrices_keep_to_one_thread(monkeypatch):
     def n_threads():
         return max(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
 
-    before, seen, grow = n_threads(), [], Discovery.grow
-    monkeypatch.setattr(Discovery, "grow", lambda search: seen.append(n_threads()) or grow(search))
+    before, seen, grow = n_threads(), [], growth.grow
+    monkeypatch.setattr(growth, "grow", lambda search: seen.append(n_threads()) or grow(search))
     regressor(niterations=1).fit(*table())
     assert seen == [1] and n_threads() == before
 

@@ -4,11 +4,13 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.regression.constants import as_parameters
-from exprkit.regression.discovery import Discovery
 from exprkit.regression.front import Front
 from exprkit.regression.nonlinear.growth import Functions, Growing, grown, left_out_errors, unlike
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
+from exprkit.regression.stages import growth
+from exprkit.regression.stages.begin import begin
+from exprkit.regression.stages.search import FormulaSearch
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import CONSTANT, VARIABLE
 
@@ -69,9 +71,9 @@ def test_of_functions_that_are_nearly_lines_of_each_other_the_smallest_is_kept()
 
 
 def search(sample, most=40):
-    found = Discovery(sample, SearchSettings(maxsize=most, threads=1), Budget())
-    found.begin()
-    found.grow()
+    found = FormulaSearch(sample, SearchSettings(maxsize=most, threads=1), Budget())
+    begin(found)
+    growth.grow(found)
     return found.front
 
 

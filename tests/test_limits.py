@@ -12,24 +12,25 @@ import pytest
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
-from exprkit.regression import confirm, discovery, effort, join, pool, rests, simpler
+from exprkit.regression import confirm, effort, join, pool, rests, simpler
 from exprkit.regression.estimator import regressor
-from exprkit.regression.generations.evolution import Evolution
+from exprkit.regression.generations import evolution
 from exprkit.regression.nonlinear import templates
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.sample import Sample
+from exprkit.regression.stages import exact, pairs, search, sums
 from exprkit.runtime import budget
 from exprkit.runtime.budget import Budget, Ended
 
 SOON = 1.0  # seconds: those of the promise
 QUICK = {"random_state": 0, "niterations": 3, "population_size": 60, "pool_size": 60, "maxsize": 12}
 STAGES = [
-    (join, "Partners", "of"), (rests, "", "formulas"), (discovery, "", "singles"), (discovery, "", "sums"),
-    (templates, "", "nested"), (discovery, "", "best_pairs"), (pool, "Pool", "multiply"),
-    (discovery, "Evolution", "seed"), (discovery, "Evolution", "generation"),
-    (discovery, "Discovery", "_fitted"), (simpler, "Simpler", "tidy"),
+    (join, "Partners", "of"), (rests, "", "formulas"), (sums, "", "singles"), (sums, "", "sums"),
+    (templates, "", "nested"), (pairs, "", "best_pairs"), (pool, "Pool", "multiply"),
+    (evolution, "Evolution", "seed"), (evolution, "Evolution", "generation"),
+    (search, "FormulaSearch", "fitted"), (simpler, "Simpler", "tidy"),
 ]  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, busy, monkeypatc
     settings = QUICK | {"backend": "cuda", "niterations": 1, "pool_size": 1200}
     for owner, name in (
         (DevicePool, "grow"), (DevicePartners, "__init__"), (DevicePartners, "of"), (triples, "triples"),
-        (discovery, "regressed"), (Evolution, "generation"),
+        (pairs, "regressed"), (evolution.Evolution, "generation"),
     ):  # fmt: skip
         begun.clear()
         hold(owner, name)
@@ -107,7 +108,7 @@ def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, busy, monkeypatc
 def test_an_interrupt_is_answered_in_the_middle_of_anything(stuck, busy):
     hold, begun = stuck
     hold(confirm, "confirmed", end=lambda one: None)
-    hold(discovery, "confirmed", end=lambda one: os.kill(os.getpid(), signal.SIGINT))
+    hold(exact, "confirmed", end=lambda one: os.kill(os.getpid(), signal.SIGINT))
     X, _ = data()
     model = ek.SymbolicRegressor(**QUICK).fit(X, X[:, 0] / (1.5 + X[:, 1]))
     assert begun and time.perf_counter() - begun[0] < SOON * busy() and model.interrupted_

@@ -13,7 +13,6 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
-from exprkit.regression.discovery import Discovery
 from exprkit.regression.polish import nodes, tree_of
 from exprkit.regression.rules import units
 from exprkit.regression.rules.admission import FormulaRules
@@ -24,6 +23,8 @@ from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.rules.units import BASE, exponents
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
+from exprkit.regression.stages.fewer_variables import group
+from exprkit.regression.stages.search import FormulaSearch
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
@@ -261,9 +262,9 @@ def test_a_law_is_found_among_constants_of_nature():
     y = (X[:, 1] - X[:, 0] * X[:, 2] / c**2) / np.sqrt(1 - (X[:, 0] / c) ** 2)
     of = [exponents(unit) for unit in ("m/s", "s", "m")]
     rules = FormulaRules(3, of, exponents("s"), True, known=units.constants())
-    found = Discovery(Sample(X, y), SearchSettings(rules=rules, threads=1), Budget())
+    found = FormulaSearch(Sample(X, y), SearchSettings(rules=rules, threads=1), Budget())
     with pytest.raises(Ended, match="exact"):
-        found.group()
+        group(found)
     assert found.front.entries()[-1].size <= 18
 
 

@@ -10,7 +10,6 @@ import pytest
 import exprkit as ek
 from exprkit.expressions.arguments import rows
 from exprkit.regression.constants import as_constants, as_parameters
-from exprkit.regression.discovery import Discovery, is_noise_left
 from exprkit.regression.estimator import equations
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.goal import Goal
@@ -18,6 +17,9 @@ from exprkit.regression.polish import expression_of
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
+from exprkit.regression.stages import growth
+from exprkit.regression.stages.begin import begin
+from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import terms_inside
 from exprkit.regression.sums.selection import selected
@@ -110,13 +112,12 @@ def test_a_plain_number_stays_where_it_costs_less_than_it_is_worth():
 
 def test_noise_is_told_from_what_longer_formulas_explain():
     X = drawn()
-    goal = Goal("squares", Sample(X, X[:, 0]))
-    front = Front(maxsize=20)
+    found = FormulaSearch(Sample(X, X[:, 0]), SearchSettings(maxsize=20), Budget())
     short, longer = ek.parse(["x1 * x2", "x1 * x2 + x3 * x1 + x2 * x3 + x1 + x2"])
-    front.offer(short, 1e-4)
-    assert is_noise_left(front, goal)
-    front.offer(longer, 1e-5)
-    assert not is_noise_left(front, goal)
+    found.front.offer(short, 1e-4)
+    assert found.is_noise_left
+    found.front.offer(longer, 1e-5)
+    assert not found.is_noise_left
 
 
 def test_a_formula_that_one_row_decides_is_not_chosen():
@@ -163,8 +164,9 @@ def test_sums_of_many_terms_are_grown_in_noise():
     random = np.random.default_rng(0)
     X = random.uniform(0, 1, (300, 7))
     y = X @ [5.0, 4.0, 3.0, 6.0, 7.0, 2.0, 0.0] + 8 * X[:, 0] * X[:, 1] + 0.2 * random.standard_normal(300)
-    found = Discovery(Sample(X, y), SearchSettings(operators=tuple(rows(["+", "*"])), maxsize=40, threads=1), Budget())
-    found.begin()
-    found.grow()
+    settings = SearchSettings(operators=tuple(rows(["+", "*"])), maxsize=40, threads=1)
+    found = FormulaSearch(Sample(X, y), settings, Budget())
+    begin(found)
+    growth.grow(found)
     noise = 0.2**2
     assert found.front.least < 1.1 * noise

@@ -18,7 +18,8 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``front``       of every size the formula of least loss
 ``simpler``     formulas of the front with fewer or simpler numbers
 ``rules/``      what a formula may be: units, constraints
-``discovery``   all of that, one stage after the other
+``stages/``     all of that, a stage each
+``discovery``   one stage after the other
 ``on_device/``  pool, join and regressions on a GPU
 ``estimator/``  what the user sees
 ==============  ===============================================================================

@@ -1,0 +1,20 @@
+"""The beginning of a search: the mean, and what the user guesses.
+
+In: a ``FormulaSearch``.  Out: a front that is not empty.
+"""
+
+from __future__ import annotations
+
+from exprkit.expressions.parser import parse
+from exprkit.regression import effort
+from exprkit.regression.rules.groups import in_unit
+from exprkit.regression.stages.search import FormulaSearch
+
+
+def begin(search: FormulaSearch) -> None:
+    sample, settings = search.sample, search.settings
+    mean = float(sample.w @ sample.y / sample.total)
+    search.offer([*search.refitted([*parse([repr(mean)]), *settings.guesses]), *settings.guesses])
+    if not search.front.entries():  # a number has no units, but 0 has all
+        rules = settings.rules
+        search.offer([*parse(["0"]), *in_unit(sample, rules.measures if rules else [], effort.MEASURES)])

@@ -1,0 +1,109 @@
+"""Exact formulas: two, three and more functions of a pool make y but for rounding.
+
+In: a ``FormulaSearch``.  Out: its front, with what is exact at a few rows and holds at all of them.
+
+    >>> import numpy as np
+    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.regression.stages import exact
+    >>> from exprkit.regression.stages.search import FormulaSearch
+    >>> from exprkit.runtime.budget import Budget, Ended
+    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
+    >>> search = FormulaSearch(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
+    >>> try:
+    ...     exact.join(search)
+    ... except Ended as ended:
+    ...     print(ended, search.front.entries()[-1].expression, sep=": ")
+    a formula is exact: x1 / (5 * x2 + 3)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exprkit.regression import effort, links, rests
+from exprkit.regression.confirm import TRIED, confirmed
+from exprkit.regression.join import Partners
+from exprkit.regression.on_device import triples
+from exprkit.regression.on_device.join import DevicePartners
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import with_memory
+from exprkit.regression.pool import Pool
+from exprkit.regression.sample import Sample
+from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.sums.exact import exact_sums
+
+
+def join(search: FormulaSearch) -> None:
+    """Exact pairs of small pools; the first that has some is the last."""
+    for most in sorted({min(most, search.most) for most in search.pool_sizes} - {0}):
+        _join(search, most)
+
+
+def join_more(search: FormulaSearch) -> None:
+    """Exact pairs of the whole pool, unless what has been found says that there is noise."""
+    if search.most > search.pool_sizes[-1] and not search.is_noise_left:
+        _join(search, search.most)
+
+
+def _join(search: FormulaSearch, most: int) -> None:
+    n_points = min(effort.POINTS, len(search.sample))
+    if n_points < effort.FEWEST_POINTS:
+        return
+    few = search.sample.few(n_points, search.settings.seed)
+    device = search.device if most > effort.STAGES[-1] else None
+    with_memory(device, most, n_points, lambda room: _join_in(search, few, search.pool(few, room, device), room))
+    search.look()
+
+
+def _join_in(search: FormulaSearch, few: Sample, pool: Pool, most: int) -> None:
+    """Exact pairs of a pool, which grows to half as many functions more."""
+    pool.multiply(most + most // 2)
+    check, settings = search.budget.check, search.settings
+    partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, settings.threads, check)
+    for form, pairs in partners.each(few.y, links.forms(search.unary, settings.outermost)):
+        search.budget.count(len(pool))
+        search.offer(confirmed(pairs, form, pool, search.sample)[:TRIED])
+        search.budget.check()
+
+
+def join_three(search: FormulaSearch) -> None:
+    """Three functions that make y exactly, the simplest forms first, in a part of the time."""
+    n_points = min(effort.POINTS, len(search.sample))
+    if search.most < effort.STAGES[0] or n_points < effort.FEWEST_POINTS + 2:
+        return
+    few, check = search.sample.few(n_points, search.settings.seed), search.budget.check
+    (pool := search.pool(few, min(effort.STAGES[-1], search.most))).multiply(len(pool) + len(pool) // 2)
+    partners, rules = Partners(pool, search.settings.threads, check), search.settings.rules
+    search.offer_some(rests.formulas(
+        pool, partners, few.y, search.sample, search.unary, np.nan if rules is None else rules.target, check,
+    ))  # fmt: skip
+    if search.device is not None and search.most > effort.STAGES[-1] and not search.is_exact:
+        _join_three_on_device(search, few)
+
+
+def _join_three_on_device(search: FormulaSearch, few: Sample) -> None:
+    """All of some ten thousand."""
+    forms = links.forms(search.unary)
+
+    def work(room: int) -> None:
+        pool: Any = search.pool(few, room, search.device)
+        pool.multiply(2 * room)
+        search.offer_some(triples.formulas(pool, few.y, search.sample, forms, search.budget.check))
+
+    with_memory(search.device, min(effort.STAGES_ON_DEVICE[0], search.most), len(few), work)
+
+
+def sum_exactly(search: FormulaSearch) -> None:
+    """Sums of a few simple functions that make y exactly, also within an operator, in a part of the time."""
+    few = search.sample.few(min(effort.SUMMED_ROWS, len(search.sample)), search.settings.seed)
+    if not search.most or len(few) < effort.SUMMED_ROWS:
+        return
+    settings, pool = search.settings, search.pool(few, min(effort.SIMPLE, search.most))
+    pool.multiply_operators(2 * len(pool))
+    search.offer_some(exact_sums(
+        pool, few, settings.operators, settings.maxsize, settings.rules, settings.threads, search.budget.check
+    ), effort.EXACT_SUMS)  # fmt: skip
+    search.look()

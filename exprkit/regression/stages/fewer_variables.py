@@ -1,0 +1,64 @@
+"""Formulas of fewer variables: in units that some of the variables make, or times powers that y has of them.
+
+In: a ``FormulaSearch``.  Out: its front, with what other stages find of the variables that are left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from exprkit.regression import effort
+from exprkit.regression.rules.factors import power_factors
+from exprkit.regression.rules.groups import Measures
+from exprkit.regression.sample import Sample
+from exprkit.regression.stages import exact, nested, sums
+from exprkit.regression.stages.search import FormulaSearch
+from exprkit.runtime.budget import Ended
+
+
+def group(search: FormulaSearch) -> None:
+    """Formulas of fewer variables, the others being units, in a part of the time: one stage after the other."""
+    settings, is_over = search.settings, search.budget.part(effort.GROUPED)
+    every = [] if settings.rules is None else settings.rules.measures[: effort.MEASURES]
+    first, few = every[: effort.FITTED], effort.IN_GROUPS
+    for stage, some, most in (
+        (exact.join, every, None), (exact.join_three, first, None), (nested.nest_shares, first, few),
+        (sums.sum_within_powers, first, few), (exact.join_three, every[effort.FITTED :], None),
+    ):  # fmt: skip
+        for measures in some:
+            if is_over():
+                return
+            _in_units(search, measures, stage, most)
+            search.look()
+
+
+def factor(search: FormulaSearch) -> None:
+    """Formulas of fewer variables, times powers of the others that y has whatever they are."""
+    is_over = search.budget.part(effort.FACTORED)
+    stages = [exact.join, exact.sum_exactly, exact.join_three]
+    for k, measures in enumerate(power_factors(search.sample) if search.most else []):
+        for stage in [*stages, nested.curve] if k == 0 else stages:
+            if is_over():
+                return
+            _in_units(search, measures, stage, None)
+            search.look()
+
+
+def _in_units(
+    search: FormulaSearch, measures: Measures, stage: Callable[[FormulaSearch], None], most: int | None
+) -> None:
+    """A stage with data in units that variables and constants of nature make, and pools of some size."""
+    X, unit = measures.columns(search.sample.X)
+    y = search.sample.y / unit
+    if not X.shape[1] or not np.isfinite(np.column_stack([X, y])).all():
+        return
+    here = replace(search.settings, rules=None, guesses=(), loss="squares", backend="cpu", pool_size=most)
+    # errors count as shares of a unit: a law holds where y is small as well
+    inner = FormulaSearch(Sample(X, y, search.sample.w), here, search.budget)
+    with contextlib.suppress(Ended):
+        stage(inner)
+    search.offer(measures.restored(entry.expression) for entry in inner.front.entries())

@@ -1,0 +1,39 @@
+"""Generations: populations that are bred from the front and from simple functions.
+
+In: a ``FormulaSearch``.  Out: its front, with what every generation finds.
+"""
+
+from __future__ import annotations
+
+from exprkit.expressions.parser import parse
+from exprkit.regression import effort
+from exprkit.regression.generations.evolution import Evolution
+from exprkit.regression.stages.search import FormulaSearch
+
+
+def begun(search: FormulaSearch) -> Evolution:
+    """Before the first generation."""
+    settings, pool = search.settings, search.pool(search.rows, effort.BLOCKS)
+    evolution = Evolution(
+        search.rows, list(settings.operators), parse([pool.expression(i) for i in range(len(pool))]),
+        population_size=settings.population_size, width=settings.maxsize, seed=settings.seed,
+        crossover=settings.crossover_probability, tournament=settings.tournament_size,
+        steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
+        rules=settings.rules,
+    )  # fmt: skip
+    evolution.generation()  # the blocks', which take over the numbers that are fitted
+    return evolution
+
+
+def breed(search: FormulaSearch, evolution: Evolution) -> None:
+    """The next generation; every now and then the front takes part, and is polished."""
+    number = search.generation
+    if number % effort.POLISHED == 0:
+        evolution.seed(parse([entry.expression for entry in search.front.entries()]))
+    made = evolution.generation()
+    search.budget.count(made.tried)
+    search.offer(search.best_of(made.formulas, made.loss))
+    search.stage, search.generation = f"generation {number + 1}", number + 1
+    search.look()
+    if number % effort.POLISHED == effort.POLISHED - 1:
+        search.simpler.polish()

@@ -1,0 +1,65 @@
+"""Growth: what has been found with one function more, again and again, for data without a law.
+
+In: a ``FormulaSearch``.  Out: its front, with formulas that have grown.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
+from exprkit.regression import constants, effort
+from exprkit.regression.nonlinear.growth import Functions, Growing, unlike
+from exprkit.regression.polish import nodes
+from exprkit.regression.sample import Sample
+from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.sums import inner_terms
+from exprkit.regression.sums.formulas import terms_of
+from exprkit.text.tokens import CONSTANT
+
+
+def grow(search: FormulaSearch) -> None:
+    """Formulas of the front with one function more at any node, fitted, in a part of the time."""
+    if not search.most or search.front.least <= effort.NOISY * search.usual_loss:
+        return
+    is_over = search.budget.part(effort.GROWTH)
+    growing = Growing(search.front, _functions_to_add(search, search.some))
+    rounds = growing.rounds(lambda: search.for_squares(search.some), search.budget.check)
+    for made in itertools.islice(rounds, effort.GROWN):
+        for k in range(0, len(made), effort.FITTED_AT_ONCE):
+            best = _best_fitted(search, search.allowed(made[k : k + effort.FITTED_AT_ONCE]))
+            search.offer(growing.better(best, search.for_squares(search.some), search.settings.threads))
+            search.budget.check()
+        search.look()
+        if is_over():
+            return
+
+
+def _best_fitted(search: FormulaSearch, formulas: list[Expression]) -> list[Expression]:
+    """Those that may enter the front once they are fitted, in their shortest form."""
+    if not formulas:
+        return []
+    pop, starts = constants.as_parameters(parse(formulas))
+    search.budget.count(len(pop))
+    found = constants.as_constants(pop, search.fitted(pop, np.where(np.isnan(starts), 0.0, starts)))
+    with np.errstate(all="ignore"):
+        values = Evaluator(found, search.many.X, "cpu", dtype="float64", threads=search.settings.threads).evaluate()
+    return search.best_of(found, search.goal_of_many.losses(values), effort.SHORTER)
+
+
+def _functions_to_add(search: FormulaSearch, sample: Sample) -> Functions:
+    """The number 1, simple functions of a pool, and such with a number inside."""
+    pool = search.pool(sample, effort.BLOCKS)
+    terms = terms_of(pool, np.arange(len(pool)), effort.BLOCKS)
+    inside = inner_terms(search, sample)
+    values: list[np.ndarray] = [np.ones((1, len(sample))), pool.values[terms]]
+    trees: list[Any] = [(CONSTANT, 1.0), *map(pool.tree, terms.tolist())]
+    if inside is not None:
+        values.append(inside.values)
+        trees += inside.trees
+    return unlike(Functions(np.concatenate(values), trees, np.array([nodes(tree) for tree in trees])))

@@ -1,0 +1,89 @@
+"""Numbers inside of operators: shapes with several of them, and templates with one, by very many fits.
+
+In: a ``FormulaSearch``.  Out: its front, with the formulas that the fits make.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from exprkit.operators import defined, ops
+from exprkit.regression import effort, links
+from exprkit.regression.nonlinear import templates
+from exprkit.regression.nonlinear.curves import curves
+from exprkit.regression.nonlinear.factored import factored
+from exprkit.regression.pool import is_power
+from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.sums.formulas import Around
+from exprkit.regression.sums.inside import is_logarithm
+
+
+def curve(search: FormulaSearch) -> None:
+    """Shapes with several numbers inside, the simplest kinds first, in a part of the time."""
+    found = curves(
+        search.for_squares(search.rows), search.settings.operators, search.settings.seed, search.settings.threads,
+        search.budget.check, search.budget.count, effort.SHAPES * search.most,
+    )  # fmt: skip
+    search.offer_some(map(search.refitted, found) if search.most else [], effort.CURVES)
+    search.look()
+
+
+def nest(search: FormulaSearch) -> None:
+    """Templates with a number inside of an operator; of functions that are no product of others."""
+    for as_shares in (True, False) if search.most else ():
+        _nest(search, as_shares, None)
+    if search.most:
+        _nest_in_factors(search)
+
+
+def nest_shares(search: FormulaSearch) -> None:
+    """Templates of which y is a share."""
+    _nest(search, True, None)
+
+
+def nest_more(search: FormulaSearch) -> None:
+    """The same within a logarithm, and within what undoes one."""
+    for outer in search.unary if search.most and not search.is_noise_left else []:
+        undoing = links.inverse(outer)
+        if is_logarithm(outer) or (undoing is not None and is_logarithm(undoing)):
+            _nest(search, True, outer)
+
+
+def _nest(search: FormulaSearch, as_shares: bool, outer: defined.Written | None) -> None:
+    some, settings = search.for_squares(search.some), search.settings
+    v = some.y if outer is None else links.inverted(outer, some.y)
+    rules = settings.rules
+    dimension = None if rules is None else rules.behind(outer)
+    if v is None or (rules is not None and dimension is None):
+        return
+    most = search.told_apart(effort.NESTED, search.rows)
+    binary = search.binary
+    if not binary:
+        return
+    powers = [row for row in binary if row.code in (ops.MUL, ops.DIV)]
+    powers += [row for row in search.unary if is_power(row)]
+    pools = [search.pool(search.rows, most)]
+    pools += [search.pool(search.rows, most, None, rows, ()) for rows in (powers or binary, binary)]
+    found = templates.nested(
+        pools, some.of(v), settings.operators, settings.threads, search.budget.check, search.budget.count, as_shares,
+        np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
+    ).formulas  # fmt: skip
+    around = Around(outer, False)
+    is_best = as_shares and outer is None and settings.loss == "squares"
+    search.offer(found if is_best else search.refitted([around.expression(one) for one in found]))
+    search.simpler.settle()
+    search.look()
+
+
+def _nest_in_factors(search: FormulaSearch) -> None:
+    """A factor with a number inside, beside a line."""
+    some, settings = search.for_squares(search.some), search.settings
+    if not search.binary:
+        return
+    most = search.told_apart(effort.NESTED, search.rows)
+    pool, plain = search.pool(search.rows, most), search.pool(search.rows, most, None, search.binary, ())
+    check, count = search.budget.check, search.budget.count
+    found = factored((pool, plain), some, settings.operators, settings.threads, check, count)
+    search.offer(found if settings.loss == "squares" else search.refitted(found))
+    search.simpler.settle()
+    search.look()

@@ -1,0 +1,229 @@
+"""``FormulaSearch``: data, settings and front of a search, and what its stages have in common.
+
+In: a ``Sample``, ``SearchSettings``, a ``Budget``.  Out: a ``Front`` that takes what stages offer.
+
+    >>> import numpy as np
+    >>> import exprkit as ek
+    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.regression.stages.search import FormulaSearch
+    >>> from exprkit.runtime.budget import Budget
+    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
+    >>> search = FormulaSearch(Sample(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
+    >>> search.offer(search.refitted(ek.parse(["2.9 * exp(x1)"])))
+    >>> print(search.front.entries()[-1].expression, search.is_exact)
+    3 * exp(x1) True
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
+from exprkit.fitting.fit import FitProblem
+from exprkit.operators import defined
+from exprkit.regression import constants, effort
+from exprkit.regression.confirm import values_of
+from exprkit.regression.front import Front
+from exprkit.regression.goal import Goal
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import Programs, device_of
+from exprkit.regression.polish import simplified
+from exprkit.regression.pool import Pool
+from exprkit.regression.rules.pooled import RuledPool
+from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
+from exprkit.regression.simpler import Simpler
+from exprkit.runtime.budget import Budget, Ended
+
+
+class FormulaSearch:
+    """What a stage works with.
+
+    Attributes
+    ----------
+    sample, rows, some, many : Sample
+        All rows; those of the fits of generations; those for numbers inside of operators; and those at which formulas
+        of the front are fitted.
+    goal, goal_of_many : Goal
+        At all rows, and at ``many``.
+    front : Front
+    simpler : Simpler
+        What makes its formulas simpler.
+    is_exact : whether one of them is y but for rounding
+    stage : what is being done, in words
+    generation : how many are done
+    unary, binary : the operators of one and of two operands
+    device : where large pools lie; None: on the host
+    most, pool_sizes : functions of the largest pool, and of those before it
+
+    Parameters
+    ----------
+    shown : called with the search at every look
+    """
+
+    def __init__(
+        self, sample: Sample, settings: SearchSettings, budget: Budget, front: Front | None = None,
+        shown: Callable[[Any], None] = lambda search: None,
+    ) -> None:  # fmt: skip
+        self.sample, self.settings, self.budget, self._shown = sample, settings, budget, shown
+        self.goal = Goal(settings.loss, sample)
+        self.front = front or Front(settings.maxsize, self.goal.floor)
+        self.front.rows = sample.total
+        self.stage, self.generation, self.is_exact = "begin", 0, False
+        self.device = None if self.is_on_host else device_of(settings.backend)
+        self.pool_sizes = effort.STAGES + effort.STAGES_ON_DEVICE * (self.device is not None)
+        last = effort.LAST if self.device is None else effort.LAST_ON_DEVICE
+        self.most = last if settings.pool_size is None else settings.pool_size
+        self.unary, self.binary = ([row for row in settings.operators if row.arity == n] for n in (1, 2))
+        self.rows, self.some, self.many = (
+            sample if len(sample) <= n else sample.few(n, settings.seed)
+            for n in (effort.FITTED_ROWS, effort.SOME_ROWS, effort.MANY_ROWS)
+        )
+        self.goal_of_many = Goal(settings.loss, self.many)
+        self.usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
+        self._problem: FitProblem | None = None
+        self.simpler = Simpler(self)
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether it has to be, as rules and losses other than the usual ones are looked at there."""
+        return self.settings.rules is not None or not self.goal.plain
+
+    # ── pools ──
+
+    def told_apart(self, most: int, sample: Sample) -> int:
+        """So many functions to choose from at most by fits to some rows: few rows fit one of very many by accident."""
+        return min(most, self.most, len(sample) ** 2)
+
+    def pool(
+        self, sample: Sample, most: int, device: Any = None, operators: Sequence[defined.Written] = (),
+        constants: Sequence[float] = (1.0, 2.0),
+    ) -> Pool:  # fmt: skip
+        """So many distinct functions at some rows, the simplest ones."""
+        rows, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules
+        pool: Pool
+        if device is not None:
+            pool = DevicePool(sample.X, rows, Programs(device, rows, len(sample)), go_on=check)
+        else:
+            make = Pool if rules is None else functools.partial(RuledPool, rules)
+            pool = make(sample.X, rows, constants, threads=self.settings.threads, go_on=check)
+        pool.grow(self.settings.maxsize, most)
+        self.budget.count(pool.tried)
+        return pool
+
+    # ── the front ──
+
+    def offer(self, formulas: Iterable[Expression], front: Front | None = None) -> None:
+        """To the front, by their loss at all rows."""
+        listed = self.allowed([formula for formula in formulas if formula.n_tokens <= 2 * self.settings.maxsize])
+        listed = self._promising(listed)
+        if not listed:
+            return
+        values = values_of(listed, self.sample.X, self.settings.threads)
+        losses, exact = self.goal.losses(values), self.sample.is_exact(values)
+        for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
+            if (front or self.front).offer(formula, loss) and is_exact:
+                self.is_exact |= constants.count(formula) + effort.SPARE <= len(self.sample)
+
+    def offer_some(self, found: Iterable[list[Expression]], share: float = effort.THREE) -> None:
+        """Until one is exact, or for a share of the time."""
+        is_over = self.budget.part(share)
+        for formulas in found:
+            self.offer(formulas)
+            if self.is_exact or is_over():
+                break
+
+    def allowed(self, formulas: list[Expression]) -> list[Expression]:
+        """Those that keep to the rules."""
+        if not formulas or self.settings.rules is None:
+            return formulas
+        fits = self.settings.rules.allow(parse(formulas)).tolist()
+        return [formula for formula, fit in zip(formulas, fits, strict=True) if fit]
+
+    def _promising(self, formulas: list[Expression]) -> list[Expression]:
+        """Those that are no worse than the front at some rows, where there are very many."""
+        entries = self.front.entries()
+        if self.many is self.sample or not formulas or not entries:
+            return formulas
+        values = values_of([*formulas, *(entry.expression for entry in entries)], self.many.X, self.settings.threads)
+        losses = np.split(self.goal_of_many.losses(values), [len(formulas)])
+        least = np.append(np.inf, np.maximum(effort.WORSE * np.minimum.accumulate(losses[1]), self.front.floor))
+        place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas], side="right")
+        return [one for one, bad in zip(formulas, losses[0] > least[place], strict=True) if not bad]
+
+    def best_of(self, pop: Population, loss: np.ndarray, shorter: int = 0) -> list[Expression]:
+        """What may enter the front, in its shortest form, which may have so many tokens less."""
+        entries = self.front.entries()
+        sizes, limits = np.array([e.size for e in entries]), np.array([e.loss for e in entries])
+        place = np.searchsorted(sizes, pop.n_tokens - shorter, side="right") - 1
+        promising = np.flatnonzero(loss < np.where(place >= 0, limits[place], np.inf))
+        best = promising[np.argsort(loss[promising], kind="stable")[:effort.MOST_OFFERED]]
+        return [simplified(pop[int(i)]) for i in best]
+
+    def look(self) -> None:
+        """Show what is there, and end if it is good enough."""
+        self._shown(self)
+        self.budget.check()
+        if self.is_exact:
+            self.simpler.exact()
+            raise Ended("a formula is exact")
+        if any(self.settings.early_stop(entry.loss, entry.size) for entry in self.front.entries()):
+            raise Ended("the loss is as small as was asked for")
+
+    @property
+    def is_noise_left(self) -> bool:
+        """Whether formulas nearly as long as may be are no better than shorter ones, which are good already."""
+        front, sample = self.front, self.sample
+        mean = float(sample.w @ sample.y / sample.total)
+        good = effort.GOOD * float(self.goal.losses(np.full((1, len(sample)), mean))[0])
+        before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - effort.LONGER]
+        return bool(before) and front.floor < front.least < good and min(before) < effort.NOT_BETTER * front.least
+
+    # ── fits ──
+
+    def refitted(
+        self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
+    ) -> list[Expression]:
+        """With the numbers of least loss, begun at those that they have; those that are held stay."""
+        if not formulas:
+            return []
+        pop, params = constants.as_parameters(parse(list(formulas)), held)
+        if not pop.max_params:
+            return list(formulas)
+        self.budget.count(len(pop))
+        found = self.fitted(pop, np.where(np.isnan(params), 0.0, params))
+        found = np.where(np.isfinite(found), found, np.where(np.isnan(params), 0.0, params))
+        return [simplified(formula) for formula in constants.as_constants(pop, found)]
+
+    def fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
+        """The parameters of least loss that are found from there."""
+        goal = self.goal_of_many
+        settings: dict[str, Any] = {
+            "max_iter": 100, "tol": 1e-15, "backend": "cpu", "dtype": "float64", "threads": self.settings.threads,
+        }  # fmt: skip
+        if not goal.plain:
+            return goal.fitted(pop, starts, self._best_values(goal.sample), **settings)[0]
+        if self._problem is None:
+            self._problem = goal.problem(**settings)
+        return self._problem.fit(pop, init=starts).params
+
+    def for_squares(self, sample: Sample) -> Sample:
+        """Rows whose least squares are as near to the loss as the best formula so far lets know."""
+        if self.settings.loss == "squares":
+            return sample
+        return Goal(self.settings.loss, sample).as_squares(self._best_values(sample))
+
+    def _best_values(self, sample: Sample) -> np.ndarray:
+        """Of the formula of least loss so far."""
+        entries = self.front.entries()
+        if not entries:
+            return np.full(len(sample), float(sample.w @ sample.y / sample.total))
+        values: np.ndarray = values_of([entries[-1].expression], sample.X, self.settings.threads)[0]
+        return values
