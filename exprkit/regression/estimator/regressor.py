@@ -263,9 +263,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array or DataFrame, (n_rows, n_vars)
-            A DataFrame's column names are the variables' names; in formulas one that is no identifier stands between
-            backquotes, and one that is taken (a function's name, say) has a ``_`` at its end.
+        X : array or table, (n_rows, n_vars)
+            A table is a DataFrame of pandas or polars, one of pyarrow, or a dict of columns.  Its column names are the
+            variables' names; in formulas one that is no identifier stands between backquotes, and one that is taken (a
+            function's name, say) has a ``_`` at its end.
         y : array, (n_rows,)
         sample_weight : array, (n_rows,), optional
             A weight >= 0 for every row.  Whole weights count rows; of others, as 1 / variance, only the quotients
