@@ -414,7 +414,7 @@ def test_ctrl_c_ends_a_search_within_a_second(rows, busy):
         ({"guesses": ["r_q + 1"]}, "unknown name 'r_q'; did you mean 'r_k'?"),
         ({"guesses": ["p1 * r_k"]}, "guesses: p1, p2, … have no values"),
         ({"progress": "yes"}, "progress must be None, True, False or a function of a SearchView, not 'yes'"),
-        ({"n_jobs": 0}, "n_jobs must be None, -1 or a whole number >= 1, not 0"),
+        ({"n_jobs": 0}, "n_jobs must be a whole number from 1 to 4,096, not 0"),
         ({"parsimony": "low"}, "parsimony must be a number, not 'low'"),
         ({"crossover_probability": "half"}, "crossover_probability must be from 0 to 1, not 'half'"),
         ({"max_evals": True}, "max_evals must be None or a positive number, not True"),

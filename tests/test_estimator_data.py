@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow
 import pytest
+import scipy.sparse
 from sklearn.exceptions import DataConversionWarning
 
 import exprkit as ek
@@ -111,3 +112,9 @@ def test_names_that_become_one_are_told_apart():
 def test_an_argument_of_fit_is_sent_there():
     with pytest.raises(ArgumentError, match=r"has no parameter 'X_units'; fit\(X, y, …\) does"):
         small(X_units=["kg"])
+
+
+@pytest.mark.parametrize("sort", ["csr_array", "dok_array"])
+def test_sparse_data_are_refused(sort):
+    with pytest.raises(TypeError, match="dense data is required"):
+        small().fit(getattr(scipy.sparse, sort)(np.eye(20)), np.arange(20.0))

@@ -78,7 +78,7 @@ def frame_of(X: Any) -> Any:
         For a column that is no use.
     """
     X = table_of(X)
-    if isinstance(X, Mapping) and not hasattr(X, "shape"):  # one sort of sparse arrays is a dictionary
+    if is_table(X) and isinstance(X, Mapping):
         X = pd.DataFrame(dict(X))
     refuse_columns(X)
     return X
