@@ -455,6 +455,22 @@ def test_squares_are_multiplied_out_where_that_is_shorter():
     assert values([short], X)[0] == pytest.approx(values([before], X)[0], rel=1e-12)
 
 
+@pytest.mark.parametrize("text, short", [
+    ("x1 + sqr(x2) + 2 * x2 + 1", "sqr(x2 + 1) + x1"), ("exp(4 * sqr(x1) - 12 * x1 * x2 + 9 * sqr(x2))",
+                                                       "exp(4 * sqr(x1 - 1.5 * x2))"),
+    ("sqrt(0.25 * sqr(x1 + x2) + sqr(x3) - x1 * x2)", "sqrt(0.25 * sqr(x1 - x2) + sqr(x3))"),
+    ("sqr(x1 / x2) + 2 * x1 + sqr(x2)", "sqr(x1 / x2 + x2)"),
+])  # fmt: skip
+def test_three_terms_become_the_square_of_a_sum(text, short):
+    assert str(min(polish.completed(ek.parse([text])[0]), key=lambda one: one.n_tokens)) == short
+
+
+def test_terms_that_are_no_square_stay():
+    assert polish.completed(ek.parse(["sqr(x1) + 2.001 * x1 * x2 + sqr(x2)"])[0]) == []
+    assert polish.completed(ek.parse(["x1 * x2 + sqr(x1) - sqr(x2)"])[0]) == []
+
+
+
 def test_quotients_of_sums_have_the_values_that_they_had():
     random = ek.generate.random(300, n_tokens=(5, 15), operators=["+", "-", "*", "/"], n_vars=3, n_params=0, seed=7)
     X, before = drawn(30, 3), [random[i] for i in range(len(random))]
