@@ -450,41 +450,6 @@ def test_a_parameter_that_is_none_is_told_before_anything_begins(wrong, message)
         regressor(**wrong).fit(*table(20))
 
 
-@pytest.mark.parametrize("which", ["X", "y", "sample_weight"])
-def test_masked_values_are_no_numbers(which):
-    """scikit-learn takes what lies under a mask for a number like all others."""
-    X = np.linspace(1, 2, 20)[:, None]
-    data = {"X": X, "y": X[:, 0] ** 2, "sample_weight": np.ones(20)}
-    data[which] = np.ma.masked_greater(data[which], 10)  # none is masked: fine
-    ek.SymbolicRegressor(**SMALL).fit(**data)
-    data[which] = np.ma.array(data[which], mask=np.arange(data[which].size).reshape(data[which].shape) == 3)
-    with pytest.raises(DataError, match=f"{which} has masked values: leave those rows out"):
-        ek.SymbolicRegressor(**SMALL).fit(**data)
-
-
-@pytest.mark.parametrize(
-    ("column", "message"),
-    [
-        (["x", "y"] * 10, "column 'b' holds 'x', which is not a number"),
-        (pd.Categorical(["x", "y"] * 10), "column 'b' holds 'x', which is not a number"),
-        (pd.date_range("2020", periods=20), "column 'b' holds Timestamp"),
-        ([1.0] * 19 + [np.nan], "column 'b' contains NaN, it lacks 1 of 20 values"),
-        ([np.inf] * 20, "Input X contains infinity"),
-        ([1j] * 20, "column 'b' holds 1j, which is not a number"),
-    ],
-)
-def test_a_column_that_is_no_use_is_named(column, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        small().fit(pd.DataFrame({"a": np.arange(20.0), "b": column}), np.arange(20.0))
-
-
-def test_columns_of_objects_are_taken_if_they_are_numbers_and_names_stand_once():
-    X = pd.DataFrame({"a": np.arange(20.0), "b": [True, False] * 10, "c": np.array([1, 2] * 10, object)})
-    assert small().fit(X, 2 * X["a"]).get_best().equation == "2 * a"
-    with pytest.raises(DataError, match="2 columns are called 'a'"):
-        small().fit(X.set_axis(["a", "b", "a"], axis=1), X["a"])
-
-
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
 def test_a_search_does_not_depend_on_units(scale):
     X, y = table(noise=0)
@@ -549,9 +514,3 @@ def test_a_warm_start_wants_the_same_columns(model):
     again = regressor(warm_start=True, n_jobs=-1).fit(X, y)
     with pytest.raises(ArgumentError, match="warm_start: the last fit was of 2 columns, X has 1"):
         again.fit(X[["r_k"]], y)
-
-
-@pytest.mark.parametrize("y", [["1.5", "2"], np.array(["a", "b"]), np.array([1.0, "b"], object)], ids=str)
-def test_a_target_of_texts_is_refused(y):
-    with pytest.raises(DataError, match=r"y holds '.*', which is not a number: convert it"):
-        ek.SymbolicRegressor().fit([[1.0], [2.0]], y)

@@ -22,6 +22,7 @@ from exprkit.regression.stages import growth
 from exprkit.regression.stages.begin import begin
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums.dependent import dependent
+from exprkit.regression.sums.exact import exact_sums
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import terms_inside
 from exprkit.regression.sums.selection import selected
@@ -110,6 +111,25 @@ def test_a_plain_number_stays_where_it_costs_less_than_it_is_worth():
     assert front.offer(exact, 1.0) and front.offer(plain, 1.001) and not front.offer(exact, 1.0)
     assert front.offer(exact, 0.9) and not front.offer(off, 0.95)
     assert [entry.loss for entry in front.entries()] == [0.9]
+
+
+def test_what_is_exact_at_every_row_stands_beside_what_large_rows_make_good():
+    front, (short, law) = Front(maxsize=20, floor=1e-3), ek.parse(["exp(x1)", "exp(x1) - 1"])
+    for one, loss, exact in ((law, 1e-9, True), (short, 1e-5, False), (law, 1e-9, True)):
+        front.offer(one, loss, exact)
+    assert [entry.expression for entry in front.entries()] == [short, law]
+    assert not any(front.offer(one, 0.0) for one in ek.parse(["exp(x1) - x1", "exp(x1) - x1 + x1"]))
+
+
+def test_a_sum_is_found_below_1_where_a_few_rows_have_nearly_all_of_the_squared_error():
+    random = np.random.default_rng(1)
+    X = random.choice([-1, 1], (32, 6)) * np.exp(random.uniform(-2.3, 2.3, (32, 6)))
+    sample = Sample(X, 1 / ((X[:, ::2] - X[:, 1::2]) ** 2).sum(axis=1))
+    operators = rows(["+", "-", "*", "/", "sqr", "log"])
+    pool = Pool(sample.X, operators, constants=[1.0])
+    pool.grow(4, most=1_000)
+    found = [one for some in exact_sums(pool, sample, operators, 30) for one in some]
+    assert sample.is_exact(values(found, sample.X)).any()
 
 
 def test_noise_is_told_from_what_longer_formulas_explain():

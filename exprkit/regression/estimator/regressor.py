@@ -48,7 +48,7 @@ from exprkit.regression.estimator import equations, islands, model_file, progres
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
-from exprkit.regression.estimator.refusals import checked_data, checked_rows, refuse_target
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
@@ -187,7 +187,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         """Say what was meant by a parameter that is none: scikit-learn allows ``__init__`` no others."""
         for name in settings:
             if name not in (known := cls._get_param_names()):
-                hint = did_you_mean(name, known, OTHER_PARAMETERS)
+                of_fit = name in inspect.signature(cls.fit).parameters
+                hint = "; fit(X, y, …) does" if of_fit else did_you_mean(name, known, OTHER_PARAMETERS)
                 raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
         return super().__new__(cls)
 
@@ -266,7 +267,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             backquotes, and one that is taken (a function's name, say) has a ``_`` at its end.
         y : array, (n_rows,)
         sample_weight : array, (n_rows,), optional
-            A weight >= 0 for every row; one of weight 2 counts as two rows.
+            A weight >= 0 for every row.  Whole weights count rows; of others, as 1 / variance, only the quotients
+            matter, unless the loss names w.
         X_units : list of str or of exponents, optional
             The unit of each column, as "kg*m/s^2" or as exponents of base units: formulas that break units are never
             made.  Numbers may be constants of nature where they may have units (``dimensionless_constants_only=False``)
@@ -383,8 +385,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         DataError
             For a y that holds texts, or has the labels of X's rows in another order.
         """
-        refuse_target(X, y, sample_weight)
-        return float(super().score(X, y, sample_weight))
+        return float(super().score(X, target_of(X, y, sample_weight), sample_weight))
 
     def sympy(self, index: int | None = None) -> sympy.Expr:
         """The formula of row ``index`` (as for ``get_best``) as a SymPy object."""
@@ -604,15 +605,15 @@ def _stop(condition: Any) -> Callable[[float, int], bool]:
 
 
 def names_of(model: Any) -> tuple[str, ...] | None:
-    """The columns' names, those that are taken with a _ behind them; None where they make no names."""
+    """The columns' names, those that are taken with a _ behind them; None where columns have no names."""
     if not hasattr(model, "feature_names_in_"):
         return None
-    names = tuple(map(_free_name, map(str, model.feature_names_in_)))
-    try:
-        Names(names)
-    except ParseError:
-        return None
-    return names
+    names: dict[str, None] = {}
+    for name in map(_free_name, map(str, model.feature_names_in_)):
+        while name in names:
+            name += "_"
+        names[name] = None
+    return tuple(names)
 
 
 def _free_name(name: str) -> str:

@@ -19,12 +19,18 @@ from exprkit.regression.sums.inside import is_logarithm
 
 
 def curve(search: FormulaSearch) -> None:
-    """Shapes with several numbers inside, the simplest kinds first, in a part of the time."""
+    """Shapes with several numbers inside, the simplest kinds first, in a part of the time.
+
+    In the first third of it they explain most of y, if one of them is y: else the time is better spent elsewhere.
+    """
     found = curves(
         search.for_squares(search.rows), search.settings.operators, search.settings.seed, search.settings.threads,
         search.budget.check, search.budget.count, effort.SHAPES * search.most,
     )  # fmt: skip
-    search.offer_some(map(search.refitted, found) if search.most else [], effort.CURVES)
+    refitted = map(search.refitted, found) if search.most else iter(())
+    search.offer_some(refitted, effort.CURVES)
+    if search.is_promising and not search.is_exact:
+        search.offer_some(refitted, effort.MORE_CURVES)
     search.look()
 
 

@@ -143,6 +143,7 @@ def _formulas(
 
 def _left(values: np.ndarray, v: np.ndarray, one: np.ndarray, n: int) -> tuple[_Projections, np.ndarray]:
     """The usable columns, and their numbers; those of f and of v f take turns to be first."""
+    v, one = v / np.abs(v).max(), one / np.abs(one).max()  # whose squares are numbers
     beside_1 = np.linalg.svd((one / np.linalg.norm(one))[:, None])[0][:, 1:]
     both = np.column_stack([v / np.linalg.norm(v), one / np.linalg.norm(one)])
     beside = np.linalg.svd(both)[0][:, 2:]
