@@ -19,7 +19,9 @@ tries the constants of nature that ``rules/units.py`` lists.
                and the second, fourth, ... (``--first 1 --every 2``) are only counted;
                data/laws_curves.csv: 53 curves of biology, chemistry and engineering: ``nonlinear/curves.py`` was made
                for C1 to C30; C31 to C53 were written down before they were searched for (``--first 30``);
-               data/laws_textbook.csv: 40 laws (G) and 30 curves (N), written down before they were searched for
+               data/laws_textbook.csv: 40 laws (G) and 30 curves (N), written down before they were searched for;
+               data/laws_other_fields.csv: 40 laws of other fields and of well-known benchmarks, likewise; failures on
+               the first, third, ... were looked at, the second, fourth, ... (``--first 1 --every 2``) are only counted
 ``empirical``  Planck's and Rydberg's laws as in EmpiricalBench (M. Cranmer 2023, arXiv 2305.01582): the logarithm of
                what is measured, with 10 % and 1 % noise; found: as the law exact once its numbers, but for fractions,
                are fitted to values without noise, with no more of them than the law has, and of its size

@@ -34,7 +34,7 @@ from exprkit.regression.pool import Pool
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
-from exprkit.regression.stages import exact
+from exprkit.regression.stages import exact, fewer_variables
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums import selection
 from exprkit.runtime import slices
@@ -467,6 +467,22 @@ def test_squares_are_multiplied_out_where_that_is_shorter():
     assert values([short], X)[0] == pytest.approx(values([before], X)[0], rel=1e-12)
 
 
+@pytest.mark.parametrize("text, short", [
+    ("x1 + sqr(x2) + 2 * x2 + 1", "sqr(x2 + 1) + x1"), ("exp(4 * sqr(x1) - 12 * x1 * x2 + 9 * sqr(x2))",
+                                                       "exp(4 * sqr(x1 - 1.5 * x2))"),
+    ("sqrt(0.25 * sqr(x1 + x2) + sqr(x3) - x1 * x2)", "sqrt(0.25 * sqr(x1 - x2) + sqr(x3))"),
+    ("sqr(x1 / x2) + 2 * x1 + sqr(x2)", "sqr(x1 / x2 + x2)"),
+])  # fmt: skip
+def test_three_terms_become_the_square_of_a_sum(text, short):
+    assert str(min(polish.completed(ek.parse([text])[0]), key=lambda one: one.n_tokens)) == short
+
+
+def test_terms_that_are_no_square_stay():
+    assert polish.completed(ek.parse(["sqr(x1) + 2.001 * x1 * x2 + sqr(x2)"])[0]) == []
+    assert polish.completed(ek.parse(["x1 * x2 + sqr(x1) - sqr(x2)"])[0]) == []
+
+
+
 def test_quotients_of_sums_have_the_values_that_they_had():
     random = ek.generate.random(300, n_tokens=(5, 15), operators=["+", "-", "*", "/"], n_vars=3, n_params=0, seed=7)
     X, before = drawn(30, 3), [random[i] for i in range(len(random))]
@@ -504,14 +520,14 @@ def test_a_power_that_noise_leaves_open_is_none():
 
 
 @pytest.mark.parametrize("stage, law", [
-    ("factor", lambda x: 3 * x[1] / x[0] / np.sqrt(x[2] ** 2 + 0.7 * x[3] * x[4] + 2.3)),
-    ("sum_exactly", lambda x: np.exp(3 - 0.7 / x[0] - 2.6 * np.log(x[1]) + 0.3 * x[2])),
+    (fewer_variables.factor, lambda x: 3 * x[1] / x[0] / np.sqrt(x[2] ** 2 + 0.7 * x[3] * x[4] + 2.3)),
+    (exact.sum_exactly, lambda x: np.exp(3 - 0.7 / x[0] - 2.6 * np.log(x[1]) + 0.3 * x[2])),
 ])  # fmt: skip
 def test_sums_within_operators_are_found_at_once(stage, law):
     X = drawn(300, 5)
     search = Discovery(Sample(X, law(X.T)), SearchSettings(pool_size=3_000), Budget())
     with pytest.raises(Ended, match="a formula is exact"):
-        getattr(search, stage)()
+        stage(search)
 
 
 def test_numbers_of_a_noisy_law_become_simple_in_the_end():

@@ -13,6 +13,7 @@ from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.estimator import equations
 from exprkit.regression.front import Entry, Front
 from exprkit.regression.goal import Goal
+from exprkit.regression.nonlinear.factored import factored
 from exprkit.regression.polish import expression_of
 from exprkit.regression.pool import Pool
 from exprkit.regression.sample import Sample
@@ -226,3 +227,17 @@ def test_operators_of_products_are_added_to_a_pool_also_with_a_minus():
     pool.operate(500)
     added = {str(pool.expression(i)) for i in range(n, len(pool))}
     assert {"exp(x1 * x2)", "exp(-(x2 * x3))", "exp(-(x1 / x3))"} <= added
+
+
+def test_a_line_of_a_product_with_an_operator_stands_beside_a_factor_with_a_number_inside():
+    X = drawn(120, 2)
+    sample = Sample(X, values(["sqrt(1 - 0.1 * sqr(x1)) / (1 + 0.3 * x1 * cos(x2))"], X)[0])
+    operators = SearchSettings().operators
+    pool, plain = Pool(X, operators), Pool(X, rows(["+", "-", "*", "/"]), ())
+    for one in (pool, plain):
+        one.grow(30, 1_500)
+    costs, names = pool.costs(), [str(pool.expression(i)) for i in range(400)]
+    order = ["x1", "x1 * x2", "x1 + x2", "sqr(x1 + x2)"]
+    assert [order[k] for k in np.argsort([costs[names.index(name)] for name in order])] == order
+    found = factored([pool, plain], sample, operators, threads=1)
+    assert sample.is_exact(values([str(found[0])], sample.X))[0] and found[0].n_tokens == 16

@@ -20,9 +20,11 @@ stage                   what it does (``stages/``)
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
 ``group``               with units: the same and the next stage in units that some of the variables make
-``factor``              these stages and ``curve`` without variables of which y is a power, whatever the others are
+``factor``              these stages, ``curve`` and a part of ``nest`` without variables of which y is a power,
+                        whatever the others are
 ``join_three``          three functions that make y exactly; of very many, on a GPU
-``sum_exactly``         sums of a few simple functions that make y exactly, also within an operator
+``sum_exactly``         sums of a few simple functions that make y exactly, their quotients, and roots of quadratic
+                        equations; also within an operator
 ``curve``               shapes with several numbers inside, fitted from several starts
 ``single``              functions of a large pool, by least squares
 ``grow``                what has been found with one function more, again and again, for data without a law; after

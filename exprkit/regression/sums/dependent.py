@@ -61,7 +61,7 @@ MOST_FOUND, MOST_GIVEN, TOGETHER = 256, 64, 4_096  # triples of a slice; formula
 _Term = tuple[float, Tree | None]  # a number times a function; None: 1
 
 
-class _Columns(NamedTuple):
+class _Projections(NamedTuple):
     """By axis and number what is left of columns beside v and 1, of length 1; and beside 1, by number and axis."""
 
     left: Annotated[np.ndarray, "float64[3, n]"]
@@ -141,7 +141,7 @@ def _formulas(
             yield simplified(place.expression(plain_numbers(simplified(expression_of(total)))))
 
 
-def _left(values: np.ndarray, v: np.ndarray, one: np.ndarray, n: int) -> tuple[_Columns, np.ndarray]:
+def _left(values: np.ndarray, v: np.ndarray, one: np.ndarray, n: int) -> tuple[_Projections, np.ndarray]:
     """The usable columns, and their numbers; those of f and of v f take turns to be first."""
     v, one = v / np.abs(v).max(), one / np.abs(one).max()  # whose squares are numbers
     beside_1 = np.linalg.svd((one / np.linalg.norm(one))[:, None])[0][:, 1:]
@@ -154,12 +154,12 @@ def _left(values: np.ndarray, v: np.ndarray, one: np.ndarray, n: int) -> tuple[_
         left, other = left / length[:, None], other / np.linalg.norm(other, axis=1)[:, None]
     number = np.flatnonzero(usable)
     first = np.flatnonzero(np.where(number < n, number < FIRST, number - n < OF_V))
-    columns = _Columns(np.ascontiguousarray(left[number].T), np.ascontiguousarray(other[number]), first,
+    columns = _Projections(np.ascontiguousarray(left[number].T), np.ascontiguousarray(other[number]), first,
                        int((number < n).sum()))  # fmt: skip
     return columns, number
 
 
-def _dependent(columns: _Columns, threads: int | None, go_on: Callable[[], None]) -> Iterator[tuple[int, ...]]:
+def _dependent(columns: _Projections, threads: int | None, go_on: Callable[[], None]) -> Iterator[tuple[int, ...]]:
     n = len(columns.first)
     pairs = n * (n - 1) // 2
     ends = np.append(0, np.cumsum(np.arange(n - 1, -1, -1)))
@@ -170,7 +170,7 @@ def _dependent(columns: _Columns, threads: int | None, go_on: Callable[[], None]
             yield from found
 
 
-def _some(columns: _Columns, begin: int, end: int) -> list[tuple[int, ...]]:
+def _some(columns: _Projections, begin: int, end: int) -> list[tuple[int, ...]]:
     found = np.empty((MOST_FOUND, 3), np.int64)
     n = int(_look(columns, found, begin, end))
     return [tuple(row) for row in found[:n].tolist()]
