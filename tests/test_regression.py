@@ -34,6 +34,9 @@ from exprkit.regression.pool import Pool
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
+from exprkit.regression.stages.exact import sum_exactly
+from exprkit.regression.stages.fewer_variables import factor
+from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums import selection
 from exprkit.runtime import slices
 from exprkit.runtime.budget import Budget, Ended
@@ -483,14 +486,14 @@ def test_variables_of_which_y_is_a_power_are_recognised():
 
 
 @pytest.mark.parametrize("stage, law", [
-    ("factor", lambda x: 3 * x[1] / x[0] / np.sqrt(x[2] ** 2 + 0.7 * x[3] * x[4] + 2.3)),
-    ("sum_exactly", lambda x: np.exp(3 - 0.7 / x[0] - 2.6 * np.log(x[1]) + 0.3 * x[2])),
+    (factor, lambda x: 3 * x[1] / x[0] / np.sqrt(x[2] ** 2 + 0.7 * x[3] * x[4] + 2.3)),
+    (sum_exactly, lambda x: np.exp(3 - 0.7 / x[0] - 2.6 * np.log(x[1]) + 0.3 * x[2])),
 ])  # fmt: skip
 def test_sums_within_operators_are_found_at_once(stage, law):
     X = drawn(300, 5)
-    search = Discovery(Sample(X, law(X.T)), SearchSettings(pool_size=3_000), Budget())
+    search = FormulaSearch(Sample(X, law(X.T)), SearchSettings(pool_size=3_000), Budget())
     with pytest.raises(Ended, match="a formula is exact"):
-        getattr(search, stage)()
+        stage(search)
 
 
 def test_numbers_of_a_noisy_law_become_simple_in_the_end():
