@@ -1,7 +1,7 @@
 """Generations that never leave the GPU, checked and timed: ``python tests/gpu_evolution.py --out data/results``.
 
-Prints a table and writes it as ``h200_evolution.csv`` with ``h200_evolution.md`` beside it.  Run it in the root of the
-repository with ``PYTHONPATH=.``.
+Prints a table and writes it as ``h200_evolution.csv`` (of another card by its name), with a page about it.  Run it in
+the root of the repository with ``PYTHONPATH=.``.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from exprkit.runtime import machine
 TABLE = timing.Table(width=74)
 AIMS = {10_000: "5", 100_000: "30", 1_000_000: "300"}
 WARM = 12  # generations before the first that counts: trees have grown
-ABOUT = """# Generations that never leave the GPU, on an H200
+ABOUT = """# Generations that never leave the GPU, on an {card}
 
-`h200_evolution.csv`: medians by the wall clock, each from an idle device to an idle device.  A generation: tournaments
+`{file}`: medians by the wall clock, each from an idle device to an idle device.  A generation: tournaments
 and variation, lowering, up to 10 steps of Levenberg and Marquardt's for every child (two, if it is then worse than all
 of its size that go on), selection; `a + b * tree` has up to 30 tokens, of whose numbers a, b and two others are fitted
 at a time; 1,000 points, three variables, float32, fast.  The parts are timed with a wait behind each.
@@ -196,9 +196,12 @@ def main():
             "device": describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
             "host": f"{machine.cpu_model()}, {machine.cores()} threads", "software": ", ".join(software),
         }  # fmt: skip
-        TABLE.write(given.out / "h200_evolution.csv")
+        card = next((name for name in ("H200", "H100") if name in about["device"]), about["device"].split(" (")[0])
+        file = given.out / f"{card.lower().replace(' ', '_')}_evolution.csv"
+        TABLE.write(file)
         text = "\n".join(f"| {name} | {value} |" for name, value in about.items())
-        (given.out / "h200_evolution.md").write_text(ABOUT.format(table=text), encoding="utf-8")
+        about_it = ABOUT.format(card=card, file=file.name, table=text)
+        file.with_suffix(".md").write_text(about_it, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Which of the 60 laws a search on one GPU finds: several seeds, several laws at a time, beside peers on the same host.
 
     PYTHONPATH=. python tests/gpu_laws.py --out OUT --minutes 4.6
+    PYTHONPATH=. python tests/gpu_laws.py --out OUT --minutes 8 --again-seeds 5 --cards 2 --processes 10
     PYTHONPATH=. python tests/gpu_laws.py --out OUT --gpu cpu --processes 1 --beside 1 --every 20 --seconds 3 --again 6
 
 Processes share the card and the cores, two threads each, which makes none of them faster: what one search has a card
-to itself for takes less time than is printed here.  Meanwhile others search on two threads of the processor: peers and
-exprkit on every fourth law, then exprkit on the rest.  What a search missed in the first seed is searched for again in
-``--again`` seconds.  Before a process is given a law it has made a small search, so that nothing is compiled within a
+to itself for takes less time than is printed here.  With ``--cards`` they are spread over several, one search on one
+card as before.  Meanwhile others search on two threads of the processor: peers and exprkit on every fourth law, then
+exprkit on the rest.  What a search missed in the first ``--again-seeds`` seeds is searched for again in ``--again``
+seconds.  Before a process is given a law it has made a small search, so that nothing is compiled within a
 law's time; the first one does so alone, for kernels and loops are kept on disk, and peers, which need none of them,
 have the cores until then.
 
@@ -60,8 +62,16 @@ class Job(NamedTuple):
 # ── in a process of its own ──
 
 
+def on_card(number):
+    """Let this process see one card alone; before it has asked for any."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(number)
+
+
 def prepared(backend, processes, most_seconds):
-    """Compile, or load, what searches run, all stages of them; how many functions pools have room for."""
+    """Compile, or load, what searches run, all stages of them; how many functions pools have room for.
+
+    ``processes``: how many share a card.
+    """
     X, y = np.random.default_rng(4).uniform(0.5, 3, (400, 3)), np.random.default_rng(5).normal(size=400)
     settings = {"niterations": 1, "population_size": 100, "random_state": 0, "n_jobs": THREADS,
                 "timeout_in_seconds": most_seconds}  # fmt: skip
@@ -94,12 +104,15 @@ class Group:
         In order; and those that are searched for again.
     """
 
-    def __init__(self, name, n, jobs, seconds_again):
-        spawn = multiprocessing.get_context("spawn")
+    def __init__(self, name, n, jobs, arguments):
+        spawn, cards = multiprocessing.get_context("spawn"), arguments.cards
         self.name, self.n, self.jobs, self.again = name, n, deque(jobs), deque()
-        self.slots = [ProcessPoolExecutor(1, mp_context=spawn) for _ in range(n)]
+        self.slots = [
+            ProcessPoolExecutor(1, mp_context=spawn, initializer=on_card, initargs=(k % cards,)) for k in range(n)
+        ]
         self.free = []  # slots that are ready for work
-        self.pool, self._seconds_again, self._running_again = None, seconds_again, 0
+        self.pool, self._running_again = None, 0
+        self._seconds_again, self._seeds_again = arguments.again, arguments.again_seeds
 
     def next(self, until):
         """The job that counts most among those that can end in time; None where there is none."""
@@ -118,7 +131,7 @@ class Group:
     def ended(self, job, row):
         if job.seconds == self._seconds_again:
             self._running_again -= 1
-        elif not row["found"] and job.by == "exprkit" and job.seed == 0:
+        elif not row["found"] and job.by == "exprkit" and job.seed < self._seeds_again:
             self.again.append(job._replace(seconds=self._seconds_again))
 
     def stop(self):
@@ -142,16 +155,17 @@ class Run:
         on_gpu = [Job("exprkit", arguments.gpu, law, seed, seconds) for seed in seeds for law in every]
         by_peers = [Job(one, "cpu", law, 0, seconds) for law in some for one in peers]
         beside = [Job("exprkit", "cpu", law, 0, seconds) for law in (*some, *rest)]
-        self.on_gpu = Group("gpu", arguments.processes, on_gpu, arguments.again)
-        self.peers = Group("peers", max(1, arguments.cores // THREADS - 1), by_peers, arguments.again)
-        self.beside = Group("cpu", arguments.beside, beside, arguments.again)
+        self.on_gpu = Group("gpu", arguments.processes, on_gpu, arguments)
+        self.peers = Group("peers", max(1, arguments.cores // THREADS - 1), by_peers, arguments)
+        self.beside = Group("cpu", arguments.beside, beside, arguments)
         self.groups = self.on_gpu, self.peers, self.beside
+        self._sharing = -(-arguments.processes // arguments.cards)  # a card
         self._until = BEGIN + 60 * arguments.minutes
         self._file = Path(arguments.out) / "laws.csv"
 
     def work(self):
         """Give out work as long as any is left that can end in time."""
-        first = self.on_gpu.slots[0].submit(prepared, self.arguments.gpu, self.arguments.processes, None)
+        first = self.on_gpu.slots[0].submit(prepared, self.arguments.gpu, self._sharing, None)
         waiting: dict[Future, tuple] = {first: (self.on_gpu, self.on_gpu.slots[0], None)}
         self.peers.free = list(self.peers.slots)
         compiled = False
@@ -183,7 +197,7 @@ class Run:
     def _others(self):
         """The processes beside the first one, which now find all of it compiled."""
         backends = {self.on_gpu: self.arguments.gpu, self.beside: "cpu"}
-        return {slot.submit(prepared, backends[group], self.arguments.processes, LOADED): (group, slot, None)
+        return {slot.submit(prepared, backends[group], self._sharing, LOADED): (group, slot, None)
                 for group in backends for slot in group.slots if slot is not self.on_gpu.slots[0]}  # fmt: skip
 
     def _cores_left(self, compiled, waiting):
@@ -219,12 +233,14 @@ class Run:
         for by, backend in dict.fromkeys((row["by"], row["backend"]) for row in self.rows):
             some = [row for row in self.rows if (row["by"], row["backend"]) == (by, backend)]
             short = [row for row in some if row["limit"] == self.arguments.seconds]
-            longer = {row["what"]: row for row in some if row["limit"] != self.arguments.seconds}
+            longer = {(row["what"], row["seed"]): row for row in some if row["limit"] != self.arguments.seconds}
             if short:
                 say(f"{by} {backend}, {self.arguments.seconds:g} s, all seeds:", _counted(short))
             if longer:
-                first = [longer.get(row["what"], row) for row in short if row["seed"] == 0]
-                say(f"{by} {backend}, {self.arguments.again:g} s, seed 0:", _counted(first))
+                first = [longer.get((row["what"], row["seed"]), row) for row in short
+                         if row["seed"] < self.arguments.again_seeds]  # fmt: skip
+                say(f"{by} {backend}, {self.arguments.again:g} s, seeds 0 to {self.arguments.again_seeds - 1}:",
+                    _counted(first))  # fmt: skip
         for group in self.groups:
             if left := len(group.jobs) + len(group.again):
                 say(f"{group.name}: {left} searches were left when the time was over")
@@ -241,9 +257,11 @@ def options():
     parser.add_argument("--out", default=".", help="a folder; laws.csv there is written anew")
     parser.add_argument("--minutes", type=float, default=4.6)
     parser.add_argument("--seconds", type=float, default=10.0, help="of a search")
-    parser.add_argument("--again", type=float, default=60.0, help="of what was missed in the first seed")
+    parser.add_argument("--again", type=float, default=60.0, help="of what was missed in the first seeds")
+    parser.add_argument("--again-seeds", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=5, help="that share the card")
+    parser.add_argument("--processes", type=int, default=5, help="that share the cards")
+    parser.add_argument("--cards", type=int, default=1)
     parser.add_argument("--beside", type=int, default=2, help="processes that search on the processor")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--peers", nargs="*", default=["pyoperon", "gplearn"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,10 @@ from exprkit.regression.nonlinear import curves as module
 from exprkit.regression.nonlinear import templates
 from exprkit.regression.nonlinear.curves import curves
 from exprkit.regression.sample import Sample
-from exprkit.regression.settings import default_operators
+from exprkit.regression.settings import SearchSettings, default_operators
+from exprkit.regression.stages import nested
+from exprkit.regression.stages.search import FormulaSearch
+from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import OPERATOR
 
 RANDOM = np.random.default_rng(3)
@@ -123,3 +128,26 @@ def test_starts_lie_where_the_data_are():
     assert starts.shape == (400, 1, 3) and (starts[..., 1] > -100).all()
     inside = (starts[..., 0] >= 100) & (starts[..., 0] <= 200)
     assert 0.3 < inside.mean() < 0.8
+
+
+class CountedBudget(Budget):
+    """A hundred looks at the clock are all the time."""
+
+    def part(self, share):
+        looks = itertools.count(1)
+        return lambda: next(looks) >= round(100 * share)
+
+
+@pytest.mark.parametrize("noise, n_kinds", [(0.1, 35), (3.0, 12)])
+def test_more_curves_are_tried_where_some_explain_most_of_y(monkeypatch, noise, n_kinds):
+    tried = []
+
+    def kinds(*_):
+        for k in range(100):
+            tried.append(k)
+            yield list(parse(["x1"]))
+
+    monkeypatch.setattr(nested, "curves", kinds)
+    y = X[:, 0] + noise * np.random.default_rng(0).standard_normal(len(X))
+    nested.curve(FormulaSearch(Sample(X, y), SearchSettings(threads=1), CountedBudget()))
+    assert len(tried) == n_kinds

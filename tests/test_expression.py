@@ -130,7 +130,9 @@ def test_latex(text):
 
 def test_latex_of_names_is_harmless():
     pop = ek.parse("r_k * log_Re + λ + a + b2", variables=["r_k", "log_Re", "λ", "a", "b2"])
-    assert pop[0].latex() == r"\mathrm{r\_k} \cdot \mathrm{log\_Re} + λ + a + b_{2}"
+    assert pop[0].latex() == r"\mathrm{r\_k} \cdot \mathrm{log\_Re} + \lambda + a + b_{2}"
+    pop = ek.parse("_ * Δt / ρ_0 - `Δp µ`", variables=["_", "Δt", "ρ_0", "Δp µ"])
+    assert pop[0].latex() == r"\frac{\_ \cdot \mathrm{\Delta t}}{\rho_{0}} - \text{}\Delta\text{p µ}"
 
 
 def test_latex_is_balanced(op):

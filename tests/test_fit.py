@@ -588,3 +588,12 @@ def test_the_best_by_a_criterion():
     found = ek.fit(["p1", "p1 * x1", "p1 * x1 + p2 * x1^2 + p3"], x, y)
     assert found.best()[0] == 2 and found.best(by="bic")[0] == 1
     assert found.best(3, by="loss").tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("backend", ["numpy", "cpu"])
+def test_a_parameter_that_no_longer_changes_anything_ends_a_fit(backend):
+    """Its derivatives become 0 on the way: what it moves by counts for nothing, and is divided by nothing."""
+    x = np.linspace(1, 2, 20)[:, None]
+    options = {"backend": backend, "dtype": "float64", "init": [[1.0, 1.0, -0.5, -np.inf]]}
+    found = ek.fit("p1 + p2 * exp(p3 * exp(p4 * x1))", x, np.zeros(20), **options)
+    assert found.loss[0] < 1e-20

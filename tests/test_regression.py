@@ -34,7 +34,7 @@ from exprkit.regression.pool import Pool
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
-from exprkit.regression.stages.exact import sum_exactly
+from exprkit.regression.stages import exact
 from exprkit.regression.stages.fewer_variables import factor
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums import selection
@@ -391,6 +391,16 @@ def test_products_of_monomials_are_few_tries_for_each_that_is_kept(n_vars):
     assert len(pool) == 10_000 and pool.tried - tried < 25 * (len(pool) - n)
 
 
+def test_a_pair_is_found_where_its_summand_hides_most_of_small_values():
+    X = np.random.default_rng(0).uniform(0.5, 3.0, (40, 2))
+    u = np.exp(np.random.default_rng(1).uniform(-7, 2, 40))
+    sample = Sample(np.column_stack([X, u]), np.expm1(u))
+    search = FormulaSearch(sample, SearchSettings(), Budget())
+    with pytest.raises(Ended):
+        exact.join(search)
+    assert str(search.front.entries()[-1].expression) == "exp(x3) - 1"
+
+
 @pytest.mark.parametrize("form", links.forms(rows("search")), ids=lambda form: form.text)
 def test_a_form_is_taken_apart_as_it_is_put_together(form):
     X = drawn(20, 2, low=0.2, high=0.6) * [0.1, 1.0]
@@ -485,9 +495,18 @@ def test_variables_of_which_y_is_a_power_are_recognised():
         assert power_factors(Sample(X, other)) == []
 
 
+def test_a_power_that_noise_leaves_open_is_none():
+    """A multiple of one half is near any number that is known no better."""
+    random = np.random.default_rng(1)
+    for _ in range(5):
+        X = random.uniform(1, 3, (150, 6))
+        y = (4 + 3 * X[:, 0] + X[:, 1]) * np.exp(0.3 * random.standard_normal(150))
+        assert power_factors(Sample(X, y)) == []
+
+
 @pytest.mark.parametrize("stage, law", [
     (factor, lambda x: 3 * x[1] / x[0] / np.sqrt(x[2] ** 2 + 0.7 * x[3] * x[4] + 2.3)),
-    (sum_exactly, lambda x: np.exp(3 - 0.7 / x[0] - 2.6 * np.log(x[1]) + 0.3 * x[2])),
+    (exact.sum_exactly, lambda x: np.exp(3 - 0.7 / x[0] - 2.6 * np.log(x[1]) + 0.3 * x[2])),
 ])  # fmt: skip
 def test_sums_within_operators_are_found_at_once(stage, law):
     X = drawn(300, 5)

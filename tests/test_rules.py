@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -211,6 +212,8 @@ def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
         ({"nested_constraints": {"sin": {"sin": -1}}}, {}, "a whole number >= 0"),
         ({}, {"X_units": ["m"]}, "X_units must be a list of 4 units"),
         ({}, {"X_units": ["m", "s", "1", "metre"]}, "unit of x4: there is no unit 'metre'"),
+        ({}, {"X_units": {"x1": "m", "x2": "s", "x3": "1"}}, "X_units says no unit of column 'x4'"),
+        ({}, {"X_units": {"m": "m", "x2": "s"}}, "X_units: there is no column 'm'"),
         ({}, {"y_units": "m"}, "y_units needs X_units"),
         ({}, {"X_units": [[1], [0], [1, 2], [0]]}, "equally many exponents"),
         ({}, {"X_units": [[0] * 16 + [1]] * 4}, "at most 16 exponents, not 17"),
@@ -233,6 +236,13 @@ def test_without_time_for_more_a_formula_has_y_s_unit_all_the_same():
         model.fit(X, y, X_units=X_units, y_units=y_units)
         formula = model.get_best().equation
         assert np.allclose(ek.parse(formula)[0](X), ek.parse(best)[0](X)), f"{formula}, not {best}"
+
+
+def test_units_may_be_given_by_column():
+    """Columns called as units are, say: the names are not taken for units."""
+    X = pd.DataFrame(np.random.default_rng(0).uniform(1, 2, (20, 2)), columns=["s", "m"])
+    model = ek.SymbolicRegressor(niterations=0, pool_size=0, max_evals=1000, random_state=0)
+    assert model.fit(X, X["m"] / X["s"], X_units={"m": "kg", "s": "m"}, y_units="kg/m").get_best().equation == "m / s"
 
 
 def test_a_law_is_found_in_units_that_its_variables_make():

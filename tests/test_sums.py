@@ -20,6 +20,8 @@ from exprkit.regression.settings import SearchSettings
 from exprkit.regression.stages import growth
 from exprkit.regression.stages.begin import begin
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.sums.dependent import dependent
+from exprkit.regression.sums.exact import exact_sums
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import terms_inside
 from exprkit.regression.sums.selection import selected
@@ -110,6 +112,25 @@ def test_a_plain_number_stays_where_it_costs_less_than_it_is_worth():
     assert [entry.loss for entry in front.entries()] == [0.9]
 
 
+def test_what_is_exact_at_every_row_stands_beside_what_large_rows_make_good():
+    front, (short, law) = Front(maxsize=20, floor=1e-3), ek.parse(["exp(x1)", "exp(x1) - 1"])
+    for one, loss, exact in ((law, 1e-9, True), (short, 1e-5, False), (law, 1e-9, True)):
+        front.offer(one, loss, exact)
+    assert [entry.expression for entry in front.entries()] == [short, law]
+    assert not any(front.offer(one, 0.0) for one in ek.parse(["exp(x1) - x1", "exp(x1) - x1 + x1"]))
+
+
+def test_a_sum_is_found_below_1_where_a_few_rows_have_nearly_all_of_the_squared_error():
+    random = np.random.default_rng(1)
+    X = random.choice([-1, 1], (32, 6)) * np.exp(random.uniform(-2.3, 2.3, (32, 6)))
+    sample = Sample(X, 1 / ((X[:, ::2] - X[:, 1::2]) ** 2).sum(axis=1))
+    operators = rows(["+", "-", "*", "/", "sqr", "log"])
+    pool = Pool(sample.X, operators, constants=[1.0])
+    pool.grow(4, most=1_000)
+    found = [one for some in exact_sums(pool, sample, operators, 30) for one in some]
+    assert sample.is_exact(values(found, sample.X)).any()
+
+
 def test_noise_is_told_from_what_longer_formulas_explain():
     X = drawn()
     found = FormulaSearch(Sample(X, X[:, 0]), SearchSettings(maxsize=20), Budget())
@@ -170,3 +191,38 @@ def test_sums_of_many_terms_are_grown_in_noise():
     growth.grow(found)
     noise = 0.2**2
     assert found.front.least < 1.1 * noise
+
+
+@pytest.mark.parametrize("law", [
+    "x1 * x2 / (x2 + x3 * (1.3 + x1))", "(2.5 * x1 - x2) / (1 - 0.2 * x3)", "sqrt((3 + x1) / (x2 + 0.7 * x3))",
+    "log((x1 + 4 * x2) / (3 + x3))", "(exp(-(x1 * x3)) - exp(-(x2 * x3))) / (1 - x2 / x1)",
+    "0.3 * x1 + sqrt(0.09 * x1 ^ 2 + 2 * x2 * x3 + 5)", "0.5 * x2 - sqrt(7 * x2 ^ 2 + x1 * x3)",
+])  # fmt: skip
+def test_quotients_of_sums_and_roots_of_quadratic_equations_are_found_by_what_depends_linearly(law):
+    X = drawn(200)
+    sample = Sample(X, values([law], X)[0])
+    few, operators = sample.few(32, 0), SearchSettings().operators
+    pool = Pool(few.X, operators)
+    pool.grow(30, 1_500)
+    pool.multiply_operators(3_000)
+    found = [one for within in (False, True) for some in dependent(pool, few, operators, within, 1) for one in some]
+    exact = [one for one in found if sample.is_exact(values([str(one)], sample.X))[0]]
+    assert min(one.n_tokens for one in exact) <= ek.parse([law])[0].n_tokens + 6
+
+
+def test_functions_that_depend_on_each_other_whatever_y_is_make_no_formula():
+    X = drawn(100)
+    y = np.random.default_rng(3).uniform(1, 2, 100)
+    few, operators = Sample(X, y).few(32, 0), SearchSettings().operators
+    pool = Pool(few.X, operators)
+    pool.grow(30, 1_500)
+    assert not any(some for within in (False, True) for some in dependent(pool, few, operators, within, 1))
+
+
+def test_operators_of_products_are_added_to_a_pool_also_with_a_minus():
+    pool = Pool(drawn(32), rows(["*", "/", "sqr", "exp"]), constants=())
+    pool.grow(3, 100)
+    n = len(pool)
+    pool.operate(500)
+    added = {str(pool.expression(i)) for i in range(n, len(pool))}
+    assert {"exp(x1 * x2)", "exp(-(x2 * x3))", "exp(-(x1 / x3))"} <= added

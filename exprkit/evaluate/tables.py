@@ -29,7 +29,9 @@ IS = "="  # in the name of a variable that is 1 where a column has a category
 
 def is_table(X: Any) -> bool:
     """Whether it has columns with names."""
-    return isinstance(X, Mapping) or (hasattr(X, "columns") and hasattr(X, "to_numpy"))
+    if isinstance(X, Mapping):
+        return not hasattr(X, "shape")  # one sort of SciPy's sparse arrays is a dictionary
+    return hasattr(X, "columns") and hasattr(X, "to_numpy")
 
 
 def _keys(table: Any) -> list[Any]:

@@ -26,6 +26,7 @@ from exprkit.explorer.inspectors import Subject
 from exprkit.explorer.jobs import JobQueue, ProgressBar, Stopped
 from exprkit.explorer.pages import CodeView, choice, error_page, show_if, table_page, text_page
 from exprkit.fitting.fit import LOSSES
+from exprkit.runtime.jit import COMPILING
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
@@ -203,7 +204,7 @@ class FitPanel(widgets.HBox):
         if subject is None or not len(start):
             return
         self.fit_button.description = "Fitting …"
-        self.scores.value = text_page("fitting; the first fit on a machine compiles its loops, which takes some 20 s")
+        self.scores.value = text_page(f"fitting; before the first fit {COMPILING}")
         try:
             result = self._fitted(subject, start, shown)
         except ExprkitError as error:

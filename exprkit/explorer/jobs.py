@@ -23,7 +23,7 @@ from weakref import WeakSet
 
 from exprkit.errors import brought_by
 from exprkit.explorer.pages import error_page
-from exprkit.runtime.jit import compiling_watched
+from exprkit.runtime.jit import COMPILING, compiling_watched
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
@@ -159,7 +159,7 @@ class ProgressBar(widgets.HBox):
             return True
 
         def compiling() -> None:
-            self._say(f"{self._what}: exprkit's loops are compiled, once on this machine, 5 to 50 s")
+            self._say(f"{self._what}: {COMPILING}")
 
         try:
             with compiling_watched(compiling):

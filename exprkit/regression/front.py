@@ -23,6 +23,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.text.tokens import CONSTANT
 
 ROUNDING = 1e-13  # share of a loss by which a longer formula has to be better at least
+INEXACT = 2.0  # times the floor is the least that an inexact formula's loss counts as
 
 
 class Entry(NamedTuple):
@@ -32,53 +33,55 @@ class Entry(NamedTuple):
     loss: float
     size: int
     is_polished: bool = False  # whether simpler numbers have been tried in it
+    is_exact: bool = False  # whether it is y but for rounding at every row
 
 
 class Front:
     """Formulas of up to ``maxsize`` tokens, one of each size.
 
     Of two formulas of a size the one wins that takes fewer nats together with its numbers: ``rows / 2`` times the
-    logarithm of its loss, and what its numbers take to be written.  Losses below ``floor`` count as equal.
+    logarithm of its loss, and what its numbers take to be written.  Losses below ``floor`` count as equal, but that of
+    a formula that is exact is the smaller one: of a sum over the rows large values may be all, and small ones wrong.
     """
 
     def __init__(self, maxsize: int, floor: float = 0.0, rows: float = 0.0) -> None:
         self.maxsize, self.floor, self.rows = maxsize, floor, rows
         self._best: dict[int, Entry] = {}
 
-    def offer(self, expression: Expression, loss: float) -> bool:
+    def offer(self, expression: Expression, loss: float, is_exact: bool = False) -> bool:
         """Take a formula in, if nothing of its size or less is as good; whether it was."""
-        size = expression.n_tokens
-        loss = max(float(loss), 0.0)
-        if size > self.maxsize or not loss < float("inf"):
+        new = Entry(expression, max(float(loss), 0.0), expression.n_tokens, is_exact=is_exact)
+        if new.size > self.maxsize or not new.loss < float("inf") or not self._is_better(new):
             return False
-        if not self._is_better(expression, loss):
-            return False
-        self._best[size] = Entry(expression, loss, size)
-        for larger in [other for other in self._best if other > size]:
-            if max(self._best[larger].loss, self.floor) >= max(loss, self.floor):
+        self._best[new.size] = new
+        for larger in [other for other in self._best if other > new.size]:
+            if self._level(self._best[larger]) >= self._level(new):
                 del self._best[larger]
         return True
 
-    def _is_better(self, expression: Expression, loss: float) -> bool:
+    def _level(self, entry: Entry) -> float:
+        """The loss that it counts with."""
+        return max(entry.loss, self.floor if entry.is_exact else INEXACT * self.floor)
+
+    def _is_better(self, new: Entry) -> bool:
         """Whether it is better than what is smaller, and takes fewer nats than the one of its size."""
-        size = expression.n_tokens
-        smaller = min((entry.loss for entry in self._best.values() if entry.size < size), default=float("inf"))
-        if not max(loss, self.floor) < max(smaller, self.floor) * (1 - ROUNDING):
+        smaller = [self._level(entry) for entry in self._best.values() if entry.size < new.size]
+        if not self._level(new) < min(smaller, default=float("inf")) * (1 - ROUNDING):
             return False
-        there = self._best.get(size)
+        there = self._best.get(new.size)
         if there is None:
             return True
-        new, old = self._nats(expression, loss), self._nats(there.expression, there.loss)
-        return new < old or (new == old and _digits(expression) < _digits(there.expression))
+        nats, before = self._nats(new), self._nats(there)
+        return nats < before or (nats == before and _digits(new.expression) < _digits(there.expression))
 
-    def _nats(self, expression: Expression, loss: float) -> float:
-        loss = max(loss, self.floor)
+    def _nats(self, entry: Entry) -> float:
+        loss = self._level(entry)
         if not loss > 0:
             return -math.inf
         if not self.rows:
             return math.log(loss)
         most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # of a number that is as exact as so many rows make it
-        return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in _numbers(expression))
+        return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in _numbers(entry.expression))
 
     def polished(self, entry: Entry) -> None:
         """Say of a formula that is there that simpler numbers have been tried in it."""
@@ -101,7 +104,7 @@ class Front:
 
     def by_nats(self) -> list[Entry]:
         """The formula first that takes the fewest nats; of equal ones the smallest."""
-        return sorted(self.entries(), key=lambda entry: self._nats(entry.expression, entry.loss))
+        return sorted(self.entries(), key=self._nats)
 
     @property
     def least(self) -> float:

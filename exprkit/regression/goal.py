@@ -36,7 +36,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import LossPoints, LossText, W, compose, parse_loss
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import BY_KIND, KINDS, FitProblem
-from exprkit.regression.sample import EXACT_SHARE, Sample
+from exprkit.regression.sample import EXACT_SHARE, Sample, as_counts
 
 NAMED = ("squares", "mae", "huber")
 AT_ONCE = 1 << 21  # values whose losses are made at a time
@@ -186,10 +186,11 @@ def sample_for(loss: str, X: Any, y: Any, weights: Any = None, columns: Mapping[
     if loss in NAMED:
         if columns is not None:
             raise ArgumentError(f"elementwise_loss={loss!r} takes no columns; a loss of your own does, over f and y")
-        return Sample(X, y, weights)
+        return Sample(X, y, as_counts(weights))
     beside = _checked({} if columns is None else columns, len(y))
     text = parse_loss(loss, beside, "elementwise_loss")
-    sample = Sample(X, y, weights, beside, merged=not text.names(W))
+    named = text.names(W)
+    sample = Sample(X, y, weights if named else as_counts(weights), beside, merged=not named)
     return sample.aiming(*_least(text, sample))
 
 

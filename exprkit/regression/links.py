@@ -23,7 +23,7 @@ from exprkit.expressions.expression import Expression, applied
 from exprkit.operators import defined, ops
 
 TIMES, OVER, PLUS, LESS, MINUS = range(5)  # how f stands with the rest: f times it, over it, and it, less it; it less f
-HIDDEN = 100.0  # times its size may be the summand f of a value: more would be cancelled, and hide it
+HIDDEN = 1e4  # times its size may be the summand f of a value: more would be cancelled, and hide it
 SAME = 1e-9  # to within which an inverse has to lead back to where it came from
 _AT = np.array([0.11, 0.37, 0.52, 0.83])  # where inverses are recognised; every operator of the table is defined there
 

@@ -15,6 +15,7 @@ Products and sums are taken apart into their factors and terms, whose numbers ar
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -170,6 +171,39 @@ def _expanded(tree: Tree) -> list[Tree]:
     for k in range(2, len(tree)):
         made += [(*tree[:k], other, *tree[k + 1 :]) for other in _expanded(tree[k])]
     return made
+
+
+def completed(expression: Expression) -> list[Expression]:
+    """The formula with three terms of one of its sums as the square of a sum: a^2 - 2 a b + b^2 as (a - b)^2."""
+    tree = tree_of(expression)
+    return [simplified(expression_of(made)) for one in (tree, *_expanded(tree)) for made in _completed(one)]
+
+
+def _completed(tree: Tree) -> list[Tree]:
+    if tree[0] != OPERATOR:
+        return []
+    made: list[Tree] = []
+    terms = _multiplied_out(tree) if _is_sum(tree) else []
+    squares = [term for term in terms if term.number > 0 and all(exponent % 2 == 0 for _, exponent in term.powers)]
+    for a, b in itertools.combinations(squares, 2):
+        roots = [term._replace(number=1.0).to(0.5) for term in (a, b)]
+        both, size = frozenset(roots[0].times(roots[1]).powers), 2 * math.sqrt(a.number * b.number)
+        for twice in terms:
+            if frozenset(twice.powers) == both and abs(abs(twice.number) - size) <= CLOSE * size:
+                second = roots[1]._replace(number=math.copysign(math.sqrt(b.number / a.number), twice.number))
+                square = _Factors(a.number, ((_sum_of([roots[0], second]), 2.0),))
+                made.append(_sum_of([square, *(term for term in terms if term not in (a, b, twice))]))
+    for k in range(2, len(tree)):
+        made += [(*tree[:k], other, *tree[k + 1 :]) for other in _completed(tree[k])]
+    return made
+
+
+def _multiplied_out(tree: Tree) -> list[_Factors]:
+    """The terms of a sum; none where they are too many, or stand over something."""
+    with contextlib.suppress(_TooManyError):
+        above, below = _quotient(tree)
+        return above if below == [_NO_POWER] else []
+    return []
 
 
 def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:

@@ -165,6 +165,15 @@ class Pool:
         self._take_in(other)
         self.tried += other.tried
 
+    def operate(self, most: int) -> None:
+        """Add operators that are no powers of products and quotients of two variables, and of those with a minus."""
+        made_by, n = self.made_by[: self._n], self.n_vars
+        two = np.flatnonzero(np.isin(made_by, [ops.MUL, ops.DIV]) & (self.sizes[: self._n] == 3))
+        two = two[(self.left[two] < n) & (self.right[two] < n)]
+        for row in (row for row in self._unary if row.code not in self._powers):
+            for negated in (False, True):
+                self._add(Combinations(row, two, negated=negated), most)
+
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
         """A pool of the variables alone."""
         return Pool(self._points, rows, (), self.threads, self._go_on, anywhere=False)
@@ -198,6 +207,18 @@ class Pool:
     def expressions(self, numbers: Sequence[int]) -> list[Expression]:
         """Several of them."""
         return [self.expression(i) for i in numbers]
+
+    def costs(self) -> np.ndarray:
+        """How far from simple they are, (n_functions,): products are simpler than sums, and those than towers."""
+        cost, rise = np.ones(self._n), {ops.MUL: 0.5, ops.DIV: 0.5}
+        for i in range(self.n_leaves, self._n):
+            made_by, a, b, c = self._origin(i)
+            row = defined.known(made_by % NEGATED)
+            if row.arity == 1:
+                cost[i] = cost[a] + 1.5 + (cost[a] > (1 if row.code in self._powers else 2.5))
+            else:
+                cost[i] = cost[[a, b, c][: row.arity]].sum() + rise.get(row.code, 1.5)
+        return cost
 
     def _origin(self, i: int) -> tuple[int, int, int, int]:
         """Operator and operands."""

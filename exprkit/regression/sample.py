@@ -21,6 +21,7 @@ EXACT, USUALLY = 1e-8, 1e-12  # error as a share of y that counts as rounding: a
 SELDOM = 0.2  # share of the rows
 EXACT_SHARE = 1e-13  # of y: errors below it are as good as 0
 VARIES = 1e6  # y counts as no larger than so many times what it varies by: a large constant in it hides no rest
+MOST_ROWS = 2.0**53  # that weights can count
 LAST_PLACES = 8 * np.finfo(np.float64).eps  # share of y that is rounding all the same
 
 
@@ -140,6 +141,20 @@ class Sample:
         size = np.abs(self.y)
         varies = VARIES * np.ptp(self.y) if len(self) else 0.0
         return np.asarray(np.maximum(share * np.minimum(size, varies), min(share, LAST_PLACES) * size))
+
+
+def as_counts(weights: np.ndarray | None) -> np.ndarray | None:
+    """Weights as numbers of rows: whole ones are; others tell rows apart, and their mean becomes 1.
+
+    What adds up to 1, or is one over a variance, does not say how much is known.
+
+        >>> as_counts(np.array([0.0, 1.0, 3.0])), as_counts(np.array([0.0, 0.25, 0.75]))
+        (array([0., 1., 3.]), array([0. , 0.5, 1.5]))
+    """
+    if weights is None or ((weights == np.rint(weights)).all() and weights.max() < MOST_ROWS):
+        return weights
+    weights = weights / weights.max()
+    return np.asarray(weights / weights[weights > 0].mean())
 
 
 def _rising(keys: Sequence[np.ndarray]) -> np.ndarray:

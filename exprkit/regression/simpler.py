@@ -31,7 +31,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.regression import constants, effort
 from exprkit.regression.confirm import values_of
 from exprkit.regression.front import Entry, Front
-from exprkit.regression.polish import as_quotient, expanded, hoisted, rescaled
+from exprkit.regression.polish import as_quotient, completed, expanded, hoisted, rescaled
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
@@ -132,7 +132,7 @@ class Simpler:
         for _ in range(effort.ROUNDS):
             before = self.front.entries()
             formulas = [entry.expression for entry in before[-3:]]
-            for change in (constants.simpler_numbers, hoisted, rescaled, as_quotient, expanded):
+            for change in (constants.simpler_numbers, hoisted, rescaled, as_quotient, expanded, completed):
                 self.search.offer([other for formula in formulas for other in change(formula)])
             if self.front.entries() == before:
                 break

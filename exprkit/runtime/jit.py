@@ -74,6 +74,7 @@ from exprkit.runtime import disk_cache
 from exprkit.runtime.borrowed import argument_type
 
 PATIENCE = 1.0  # seconds of compiling that nothing is said of
+COMPILING = "exprkit compiles its loops for this machine, once, which may take a minute"
 ROOT = Path(__file__).parents[2]  # the folder that ``exprkit`` lies in
 
 disk_cache.free_at_fork(global_compiler_lock)
@@ -158,8 +159,7 @@ def _tell_of_compiling() -> None:
         _first_compiled.append(time.perf_counter())
     elif time.perf_counter() - _first_compiled[0] > PATIENCE and not math.isinf(_first_compiled[0]):
         _first_compiled[0] = math.inf
-        print(f"exprkit compiles its loops for this machine, once: 5 to 50 s; they are kept in {folder()}",
-              file=sys.stderr, flush=True)  # fmt: skip
+        print(f"{COMPILING}; they are kept in {folder()}", file=sys.stderr, flush=True)
 
 
 @functools.cache

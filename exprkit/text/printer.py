@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 
@@ -22,10 +23,16 @@ from exprkit.text import notation as infix
 from exprkit.text.names import in_text, word_of
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NamedTokens
 
-# characters that mean something in LaTeX's text (or in HTML), as they are written there
-TEXT_LATEX = {character: "\\" + character for character in "#$%&_{}"} | {
+LETTERS = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ"  # that LaTeX has commands for: the others look like Latin ones
+GREEK = {
+    letter: "\\" + (str.lower if letter.islower() else str.title)(unicodedata.name(letter).split()[-1])
+    for letter in LETTERS
+} | {"λ": r"\lambda", "Λ": r"\Lambda"}  # Unicode leaves out the b
+WORD_LATEX = str.maketrans({"_": r"\_"} | {letter: f"{command} " for letter, command in GREEK.items()})
+# characters that mean something in LaTeX's text (or in HTML), or are not there, as they are written there
+TEXT_LATEX = str.maketrans({character: "\\" + character for character in "#$%&_{}"} | {
     "\\": r"}\backslash\text{", "~": r"}\sim\text{", "^": r"}\hat{\ }\text{", "<": r"}\lt\text{", ">": r"}\gt\text{",
-}  # fmt: skip
+} | {letter: rf"}}{command}\text{{" for letter, command in GREEK.items()})  # fmt: skip
 ATOM = 9  # holds together anywhere
 POWER = max(row.precedence for row in ops.OPERATORS if row.infix)  # the tightest infix operator
 FRACTION = POWER - 1  # is one block of its own, except under an exponent
@@ -94,12 +101,13 @@ def _number_latex(number: float, written: Callable[[float], str] | None) -> str:
 
 def word_latex(word: str) -> str:
     """``x_{1}`` for x1, upright words for the rest."""
-    match = re.fullmatch(r"([A-Za-z])_?([0-9]+)", word)
+    match = re.fullmatch(rf"([A-Za-z{LETTERS}])_?([0-9]+)", word)
     if match:
-        return f"{match[1]}_{{{match[2]}}}"
+        return f"{GREEK.get(match[1], match[1])}_{{{match[2]}}}"
     if word.isidentifier():
-        return word if len(word) == 1 else r"\mathrm{" + word.replace("_", r"\_") + "}"
-    return r"\text{" + "".join(TEXT_LATEX.get(character, character) for character in word) + "}"
+        text = word.translate(WORD_LATEX).strip()
+        return text if len(word) == 1 else rf"\mathrm{{{text}}}"
+    return r"\text{" + word.translate(TEXT_LATEX) + "}"
 
 
 # ── notations ────────────────────────────────────────────────────────────────────────

@@ -315,7 +315,8 @@ def _is_still(terms, state):
             share = part
     for j in range(terms.n):
         if state.d[j] != 0:
-            unit = np.sqrt(share / state.jtj[j, j])
+            diagonal = state.jtj[j, j]
+            unit = np.sqrt(share / diagonal) if diagonal != 0 else np.inf * share  # as the quotient is elsewhere
             if not abs(state.d[j]) <= terms.tol * (abs(state.p[j]) + terms.tol * unit):
                 return False
     return True

@@ -2,11 +2,13 @@
 
 In: data and settings.  Out: an estimator, its formulas as tables, text and figures.
 
-==============  ==============================================================
-``regressor``   ``SymbolicRegressor``
-``equations``   formulas as tables, LaTeX, Python and figures; which is selected
-``refusals``    tables in which nothing can be found
-``progress``    what is shown while it searches
-``checkpoint``  a search on disk; ``model_file``: what it found
-==============  ==============================================================
+========================  =========================================================================
+``regressor``             ``SymbolicRegressor``; ``chosen_operators``: those that it may use
+``expression_regressor``  ``ExpressionRegressor``, which fits formulas that it is given
+``equations``             formulas as tables, LaTeX, Python and figures; which is selected
+``refusals``              tables in which nothing can be found
+``progress``              what is shown while it searches
+``islands``               generations on several devices
+``checkpoint``            a search on disk; ``model_file``: what it found
+========================  =========================================================================
 """

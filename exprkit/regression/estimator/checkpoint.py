@@ -96,17 +96,21 @@ def _arrays(search: Discovery) -> dict[str, Any]:
         "search.numbers": [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals],
         "search.loss": np.array([entry.loss for entry in halfway.front], np.float64),
         "search.polished": np.array([entry.is_polished for entry in halfway.front], bool),
+        "search.exact": np.array([entry.is_exact for entry in halfway.front], bool),
         **population_file.in_part("evolution", halfway.evolution),
     }
 
 
 def _halfway(arrays: dict[str, np.ndarray]) -> tuple[Halfway, int]:
     """How far the search is, and its seed."""
-    pop, loss, polished = Population.from_arrays(arrays), arrays["search.loss"], arrays["search.polished"]
+    pop, loss = Population.from_arrays(arrays), arrays["search.loss"]
+    polished, exact = arrays["search.polished"], arrays["search.exact"]
     seed, stages, generation, n_evals = arrays["search.numbers"].tolist()
     if loss.shape != (len(pop),) or loss.dtype != np.float64:
         raise ValueError("losses that are not those of its formulas")
-    if polished.shape != loss.shape or polished.dtype != bool:
-        raise ValueError("another number of formulas that were polished")
-    front = [Entry(pop[i], float(loss[i]), pop[i].n_tokens, bool(polished[i])) for i in range(len(pop))]
+    if not all(one.shape == loss.shape and one.dtype == bool for one in (polished, exact)):
+        raise ValueError("another number of formulas that were polished, or that are exact")
+    front = [
+        Entry(pop[i], float(loss[i]), pop[i].n_tokens, bool(polished[i]), bool(exact[i])) for i in range(len(pop))
+    ]
     return Halfway(stages, generation, n_evals, front, population_file.of_part(arrays, "evolution")), seed

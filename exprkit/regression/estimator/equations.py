@@ -41,6 +41,7 @@ FEWER_ROWS = 2_000  # the same, of what single rows decide
 ROUNDING = 1e-14  # share of the variance that errors of an exact formula may have
 DETERMINED = 1e-6  # share below which a direction of numbers, or what others say of a row, is none
 NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
+UNTOLD, ALIKE = 1e7, 10.0  # times the floor may be what rounding of y leaves; there so many times a loss are as good
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
 
 
@@ -264,8 +265,11 @@ def selected(front: DescribedFront, how: str, parsimony: float) -> int:
         if lengths[shortest] <= lengths.min(initial=np.inf, where=~exact):
             return shortest
         return int(np.argmin(lengths))  # it has about as many numbers as there are rows
+    losses = np.array([entry.loss for entry in entries])
+    if how == "best" and losses.min() < UNTOLD * front.floor:
+        return int(np.argmax(losses <= ALIKE * losses.min()))
     if how == "accuracy":
-        return int(np.argmin([entry.loss for entry in entries]))
+        return int(np.argmin(losses))
     if how == "score":
         return int(np.argmax(scores(entries, front.floor) - parsimony))
     return int(np.argmin(lengths if how == "mdl" else expected))

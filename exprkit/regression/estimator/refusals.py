@@ -4,21 +4,24 @@ In: X, y and weights as they are given.  Out: arrays, or an error.
 
     >>> import pandas as pd
     >>> from exprkit.regression.estimator.refusals import refuse_columns
-    >>> refuse_columns(pd.DataFrame({"Re": [1.0, None], "pipe": ["steel", "iron"]}))
+    >>> refuse_columns(pd.DataFrame({"Re": [1.0, None]}))
     Traceback (most recent call last):
-    exprkit.errors.DataError: X: column 'pipe' holds 'steel', which is not a number: leave it out, or convert it
+    exprkit.errors.DataError: X: column 'Re' contains NaN, it lacks 1 of 2 values: leave those rows out, or fill them in
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, brought_by, number_of
-from exprkit.evaluate.tables import check_order, labels_of
+from exprkit.errors import ArgumentError, DataError, brought_by, number_of
+from exprkit.evaluate.tables import check_order, is_table, labels_of, table_of
+from exprkit.numbers import as_numbers
 
 with brought_by("search"):
+    import pandas as pd
     from sklearn.utils.validation import _check_sample_weight, validate_data
 
 SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
@@ -32,9 +35,8 @@ def checked_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[np.nda
     ArgumentError, DataError, ValueError
     """
     refuse_masks(X=X, y=y, sample_weight=sample_weight)
-    refuse_columns(X)
-    refuse_target(X, y, sample_weight)
-    X, y = validate_data(model, X, y, dtype=np.float64, y_numeric=True)
+    X = frame_of(X)
+    X, y = validate_data(model, X, target_of(X, y, sample_weight), dtype=np.float64, y_numeric=True)
     refuse_sizes(y)
     if sample_weight is None:
         return X, np.asarray(y, np.float64), None
@@ -52,8 +54,7 @@ def checked_rows(model: Any, X: Any) -> np.ndarray:
     DataError, ValueError
     """
     refuse_masks(X=X)
-    refuse_columns(X)
-    return np.ascontiguousarray(validate_data(model, X, reset=False, dtype=np.float64))
+    return np.ascontiguousarray(validate_data(model, frame_of(X), reset=False, dtype=np.float64))
 
 
 def refuse_masks(**arrays: Any) -> None:
@@ -68,14 +69,29 @@ def refuse_masks(**arrays: Any) -> None:
             raise DataError(f"{name} has masked values: leave those rows out, or give them weight 0 and a number")
 
 
+def frame_of(X: Any) -> Any:
+    """A dict, a Dataset, a Series, an array with named fields as a DataFrame; other tables and arrays as they are.
+
+    Raises
+    ------
+    DataError
+        For a column that is no use.
+    """
+    X = table_of(X)
+    if is_table(X) and isinstance(X, Mapping):
+        X = pd.DataFrame(dict(X))
+    refuse_columns(X)
+    return X
+
+
 def refuse_columns(X: Any) -> None:
-    """An error for a DataFrame's column that holds no numbers, lacks some, or has another's name, or for none.
+    """An error for a table's column that holds no numbers, lacks some, or has another's name, or for none.
 
     Raises
     ------
     DataError
     """
-    if not (hasattr(X, "columns") and hasattr(X, "iloc")):
+    if not is_table(X):
         return
     names = list(X.columns)
     if not names:
@@ -84,39 +100,21 @@ def refuse_columns(X: Any) -> None:
         if names.count(name) > 1:
             raise DataError(f"X: {number_of(names.count(name), 'column')} are called {name!r}")
     for name in names:
-        column = X[name]
-        there = column[column.notna()]
-        for value in there.iloc[: 1 if column.dtype != object else None]:
-            if not _is_real(value):
-                what = f"X: column {name!r} holds {brief(value)}, which is not a number"
-                raise DataError(f"{what}: leave it out, or convert it")
-    for name in names:
-        if lacking := int(X[name].isna().sum()):
+        if lacking := int(np.isnan(as_numbers(f"X: column {name!r}", X[name])).sum()):
             share = f"{lacking:,} of {number_of(len(X), 'value')}"
             raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
 
 
-def refuse_target(X: Any, y: Any, sample_weight: Any) -> None:
-    """An error for a target of texts, and for what has the labels of X's rows in another order.
+def target_of(X: Any, y: Any, sample_weight: Any) -> Any:
+    """y; as numbers where it is a table's column, a list or of objects.
 
     Raises
     ------
     DataError
+        For texts, dates and categories, and for what has the labels of X's rows in another order.
     """
     check_order(labels_of(X), y=y, sample_weight=sample_weight)
-    if getattr(getattr(y, "dtype", None), "kind", "O") in "fiub":
-        return
-    for value in y if hasattr(y, "__len__") else ():
-        if isinstance(value, str):
-            raise DataError(f"y holds {str(value)!r}, which is not a number: convert it (pandas.to_numeric)")
-
-
-def _is_real(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return not isinstance(value, str)
+    return y if getattr(getattr(y, "dtype", None), "kind", "O") in "fiubc" else as_numbers("y", y)
 
 
 def refuse_sizes(y: np.ndarray) -> None:

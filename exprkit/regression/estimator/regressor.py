@@ -38,6 +38,7 @@ from exprkit.errors import (
     whole,
     whole_number,
 )
+from exprkit.evaluate.evaluator import MOST_THREADS
 from exprkit.evaluate.loss_text import is_loss_text
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
@@ -48,7 +49,7 @@ from exprkit.regression.estimator import equations, islands, model_file, progres
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
-from exprkit.regression.estimator.refusals import checked_data, checked_rows, refuse_target
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
@@ -187,7 +188,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         """Say what was meant by a parameter that is none: scikit-learn allows ``__init__`` no others."""
         for name in settings:
             if name not in (known := cls._get_param_names()):
-                hint = did_you_mean(name, known, OTHER_PARAMETERS)
+                of_fit = name in inspect.signature(cls.fit).parameters
+                hint = "; fit(X, y, …) does" if of_fit else did_you_mean(name, known, OTHER_PARAMETERS)
                 raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
         return super().__new__(cls)
 
@@ -254,20 +256,22 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.client = client
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | None = None, y_units: Any = None,
-        columns: Mapping[str, Any] | None = None,
+        self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | Mapping[str, Any] | None = None,
+        y_units: Any = None, columns: Mapping[str, Any] | None = None,
     ) -> SymbolicRegressor:  # fmt: skip
         """Search for formulas of y.
 
         Parameters
         ----------
-        X : array or DataFrame, (n_rows, n_vars)
-            A DataFrame's column names are the variables' names; in formulas one that is no identifier stands between
-            backquotes, and one that is taken (a function's name, say) has a ``_`` at its end.
+        X : array or table, (n_rows, n_vars)
+            A table is a DataFrame of pandas or polars, one of pyarrow, or a dict of columns.  Its column names are the
+            variables' names; in formulas one that is no identifier stands between backquotes, and one that is taken (a
+            function's name, say) has a ``_`` at its end.
         y : array, (n_rows,)
         sample_weight : array, (n_rows,), optional
-            A weight >= 0 for every row; one of weight 2 counts as two rows.
-        X_units : list of str or of exponents, optional
+            A weight >= 0 for every row.  Whole weights count rows; of others, as 1 / variance, only the quotients
+            matter, unless the loss names w.
+        X_units : list of str or of exponents, or dict of them by column, optional
             The unit of each column, as "kg*m/s^2" or as exponents of base units: formulas that break units are never
             made.  Numbers may be constants of nature where they may have units (``dimensionless_constants_only=False``)
             and all units are texts of SI units without a factor (m, not km).
@@ -383,8 +387,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         DataError
             For a y that holds texts, or has the labels of X's rows in another order.
         """
-        refuse_target(X, y, sample_weight)
-        return float(super().score(X, y, sample_weight))
+        return float(super().score(X, target_of(X, y, sample_weight), sample_weight))
 
     def sympy(self, index: int | None = None) -> sympy.Expr:
         """The formula of row ``index`` (as for ``get_best``) as a SymPy object."""
@@ -508,14 +511,14 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         besides = 'a text over f, y and w as "huber(f - y, 0.5)"'
         one_of("elementwise_loss", loss, NAMED, other_words=OTHER_WORDS, besides=besides)
 
-    def _rules(self, X_units: Sequence[Any] | None, y_units: Any) -> FormulaRules | None:
+    def _rules(self, X_units: Sequence[Any] | Mapping[str, Any] | None, y_units: Any) -> FormulaRules | None:
         """What a formula may be, if anything is said of it."""
         limits = constraints.limits(self.constraints, self.nested_constraints, self._words())
         if X_units is None:
             if y_units is not None:
                 raise ArgumentError("y_units needs X_units: the unit of every column of X")
             return FormulaRules(self.n_features_in_, limits=limits) if limits else None
-        given = listed(X_units)
+        given = units.by_column(X_units, self._columns()) if isinstance(X_units, Mapping) else listed(X_units)
         if given is None or len(given) != self.n_features_in_:
             raise ArgumentError(f"X_units must be a list of {number_of(self.n_features_in_, 'unit')}, one for a column")
         names = [*self._words(), "y"]
@@ -543,6 +546,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             if (n := simplified(guess).n_tokens) > self.maxsize:
                 raise ArgumentError(f"guesses: {brief(str(guess))} has {n} tokens, maxsize={self.maxsize} allows fewer")
         return tuple(expression_of(tree_of(guess)) for guess in pop)
+
+    def _columns(self) -> list[str]:
+        """What the table's columns are called."""
+        return list(getattr(self, "feature_names_in_", self._words()))
 
     def _words(self) -> tuple[str, ...]:
         return self._names or tuple(f"x{k + 1}" for k in range(self.n_features_in_))
@@ -583,12 +590,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _threads(n_jobs: Any) -> int | None:
-    number = whole_number(n_jobs)
-    if n_jobs is None or number == -1:
+    if n_jobs is None or whole_number(n_jobs) == -1:
         return None
-    if number is None or number < 1:
-        raise ArgumentError(f"n_jobs must be None, -1 or a whole number >= 1, not {brief(n_jobs)}")
-    return number
+    return whole("n_jobs", n_jobs, 1, MOST_THREADS)
 
 
 def _stop(condition: Any) -> Callable[[float, int], bool]:
@@ -596,7 +600,7 @@ def _stop(condition: Any) -> Callable[[float, int], bool]:
         return lambda loss, size: False
     if callable(condition):
         return lambda loss, size: bool(condition(loss, size))
-    if not _is_number(condition):
+    if not _is_number(condition) or np.isnan(condition):
         raise ArgumentError(
             f"early_stop_condition must be a number or a function of (loss, complexity), not {brief(condition)}"
         )
@@ -604,15 +608,15 @@ def _stop(condition: Any) -> Callable[[float, int], bool]:
 
 
 def names_of(model: Any) -> tuple[str, ...] | None:
-    """The columns' names, those that are taken with a _ behind them; None where they make no names."""
+    """The columns' names, those that are taken with a _ behind them; None where columns have no names."""
     if not hasattr(model, "feature_names_in_"):
         return None
-    names = tuple(map(_free_name, map(str, model.feature_names_in_)))
-    try:
-        Names(names)
-    except ParseError:
-        return None
-    return names
+    names: dict[str, None] = {}
+    for name in map(_free_name, map(str, model.feature_names_in_)):
+        while name in names:
+            name += "_"
+        names[name] = None
+    return tuple(names)
 
 
 def _free_name(name: str) -> str:

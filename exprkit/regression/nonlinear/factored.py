@@ -5,7 +5,7 @@ In: functions f, h and g, the ``Sample``, operators.  Out: formulas of least err
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
     >>> from exprkit.regression.nonlinear.factored import factored
-    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.pool import Pool, without_multiples
     >>> from exprkit.regression.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
     >>> sample = Sample(X, np.exp(-0.7 * X[:, 0]) * (1.5 + 0.3 * X[:, 0] * X[:, 1]))
@@ -38,14 +38,14 @@ from exprkit.regression.nonlinear.templates import (
     values_at,
 )
 from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
-from exprkit.regression.pool import Pool
+from exprkit.regression.pool import Pool, without_multiples
 from exprkit.regression.sample import Sample
 from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
 from exprkit.regression.sums.regress import regressed
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 ROWS = 16  # of the sample, for the regressions
-FACTORS, INSIDE, BESIDE = 8, 20, (60, 300)  # functions f, h and g, any and plain ones
+FACTORS, INSIDE, BESIDE = 8, 20, (120, 240)  # functions f, h and g, any and plain ones
 NEAR_1 = np.append(GRID[: np.searchsorted(GRID, EDGE[0] / 1.1)], EDGE)  # of -c h beside 1
 BEST, GIVEN = 60, 20  # formulas whose c is searched for, and those that are handed over
 
@@ -65,8 +65,10 @@ def factored(
     """
     if not len(sample) or (sample.y == 0).any():
         return []
-    chosen = ((0, FACTORS),), ((1, INSIDE),), ((0, BESIDE[0]), (1, BESIDE[1]))
-    trees = [[pools[k].tree(i) for k, most in parts for i in simplest(pools[k], most)] for parts in chosen]
+    cheap = without_multiples(pools[0].values, np.argsort(pools[0].costs(), kind="stable").tolist(), BESIDE[0])
+    chosen = simplest(pools[0], FACTORS), simplest(pools[1], INSIDE), simplest(pools[1], BESIDE[1])
+    trees = [[pools[k].tree(i) for i in some] for k, some in zip((0, 1, 1), chosen, strict=True)]
+    trees[2] = [pools[0].tree(i) for i in cheap] + trees[2]
     few = sample.few(min(ROWS, len(sample)), 0)
     f, h, g = (values_at(some, few.X, threads) for some in trees)
     factors, columns = _factors(f / few.y, h, with_a_number(operators), go_on)

@@ -25,7 +25,7 @@ from exprkit.regression.rules.groups import Measures
 from exprkit.regression.sample import Sample
 
 STEP, LARGEST = 0.5, 4.0  # of powers
-ERRORS, UNSURE = 3.0, 0.12  # standard errors that a power may be off; the largest one
+ERRORS, UNSURE = 3.0, 0.06  # standard errors that a power may be off; the largest one
 EXPLAINED = 4.0  # times what accident explains per function
 ROWS, FEWEST = 2_000, 60  # of the sample
 OUTLYING = 3.5  # times the usual residual: where y is near 0, its logarithm says little

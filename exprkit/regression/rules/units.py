@@ -19,7 +19,7 @@ difference.  Read by recursive descent::
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -76,6 +76,22 @@ def exponents(unit: Any) -> Exponents:
         return tuple(Fraction(number).limit_denominator(1000) for number in given)
     except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"the exponents of a unit must be numbers, not {brief(unit)}") from None
+
+
+def by_column(units: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
+    """The columns' units in the columns' order, of units by column.
+
+    Raises
+    ------
+    ArgumentError
+        For a column without a unit, or a unit of none.
+    """
+    for name in units:
+        if name not in columns:
+            raise ArgumentError(f"X_units: there is no column {name!r}{did_you_mean(str(name), columns)}")
+    if lacking := [name for name in columns if name not in units]:
+        raise ArgumentError(f"X_units says no unit of column {lacking[0]!r}")
+    return [units[name] for name in columns]
 
 
 def all_exponents(units: Sequence[Any], names: Sequence[str]) -> list[Exponents]:

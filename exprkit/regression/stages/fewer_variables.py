@@ -41,7 +41,7 @@ def factor(search: FormulaSearch) -> None:
     is_over = search.budget.part(effort.FACTORED)
     stages = [exact.join, exact.sum_exactly, exact.join_three]
     for k, measures in enumerate(power_factors(search.sample) if search.most else []):
-        for stage in [*stages, nested.curve] if k == 0 else stages:
+        for stage in [*stages, nested.curve, nested.nest_in_factors] if k == 0 else stages:
             if is_over():
                 return
             _in_units(search, measures, stage, None)

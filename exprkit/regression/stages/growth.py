@@ -24,10 +24,13 @@ from exprkit.text.tokens import CONSTANT
 
 
 def grow(search: FormulaSearch) -> None:
-    """Formulas of the front with one function more at any node, fitted, in a part of the time."""
+    """Formulas of the front with one function more at any node, fitted, in a part of the time.
+
+    The part is larger where no formula is nearly y: there is no law then that a later stage would find.
+    """
     if not search.most or search.front.least <= effort.NOISY * search.usual_loss:
         return
-    is_over = search.budget.part(effort.GROWTH)
+    is_over, is_late = search.budget.part(effort.GROWTH), search.budget.part(effort.LONG_GROWTH)
     growing = Growing(search.front, _functions_to_add(search, search.some))
     rounds = growing.rounds(lambda: search.for_squares(search.some), search.budget.check)
     for made in itertools.islice(rounds, effort.GROWN):
@@ -36,7 +39,7 @@ def grow(search: FormulaSearch) -> None:
             search.offer(growing.better(best, search.for_squares(search.some), search.settings.threads))
             search.budget.check()
         search.look()
-        if is_over():
+        if is_late() or (is_over() and search.is_nearly_known):
             return
 
 

@@ -19,12 +19,18 @@ from exprkit.regression.sums.inside import is_logarithm
 
 
 def curve(search: FormulaSearch) -> None:
-    """Shapes with several numbers inside, the simplest kinds first, in a part of the time."""
+    """Shapes with several numbers inside, the simplest kinds first, in a part of the time.
+
+    In the first third of it they explain most of y, if one of them is y: else the time is better spent elsewhere.
+    """
     found = curves(
         search.for_squares(search.rows), search.settings.operators, search.settings.seed, search.settings.threads,
         search.budget.check, search.budget.count, effort.SHAPES * search.most,
     )  # fmt: skip
-    search.offer_some(map(search.refitted, found) if search.most else [], effort.CURVES)
+    refitted = map(search.refitted, found) if search.most else iter(())
+    search.offer_some(refitted, effort.CURVES)
+    if search.is_promising and not search.is_exact:
+        search.offer_some(refitted, effort.MORE_CURVES)
     search.look()
 
 
@@ -33,7 +39,7 @@ def nest(search: FormulaSearch) -> None:
     for as_shares in (True, False) if search.most else ():
         _nest(search, as_shares, None)
     if search.most:
-        _nest_in_factors(search)
+        nest_in_factors(search)
 
 
 def nest_shares(search: FormulaSearch) -> None:
@@ -75,7 +81,7 @@ def _nest(search: FormulaSearch, as_shares: bool, outer: defined.Written | None)
     search.look()
 
 
-def _nest_in_factors(search: FormulaSearch) -> None:
+def nest_in_factors(search: FormulaSearch) -> None:
     """A factor with a number inside, beside a line."""
     some, settings = search.for_squares(search.some), search.settings
     if not search.binary:

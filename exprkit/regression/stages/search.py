@@ -129,8 +129,8 @@ class FormulaSearch:
         values = values_of(listed, self.sample.X, self.settings.threads)
         losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
-            if (front or self.front).offer(formula, loss) and is_exact:
-                self.is_exact |= constants.count(formula) + effort.SPARE <= len(self.sample)
+            is_law = is_exact and constants.count(formula) + effort.SPARE <= len(self.sample)
+            self.is_exact |= (front or self.front).offer(formula, loss, is_law) and is_law
 
     def offer_some(self, found: Iterable[list[Expression]], share: float = effort.THREE) -> None:
         """Until one is exact, or for a share of the time."""
@@ -180,11 +180,24 @@ class FormulaSearch:
     @property
     def is_noise_left(self) -> bool:
         """Whether formulas nearly as long as may be are no better than shorter ones, which are good already."""
-        front, sample = self.front, self.sample
-        mean = float(sample.w @ sample.y / sample.total)
-        good = effort.GOOD * float(self.goal.losses(np.full((1, len(sample)), mean))[0])
+        front, good = self.front, effort.GOOD * self._loss_of_mean
         before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - effort.LONGER]
         return bool(before) and front.floor < front.least < good and min(before) < effort.NOT_BETTER * front.least
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether most of y is explained, so that a formula of the same kind may be y."""
+        return self.front.least <= effort.PROMISING * self._loss_of_mean
+
+    @property
+    def is_nearly_known(self) -> bool:
+        """Whether nearly all of y is explained."""
+        return self.front.least <= effort.NEARLY_KNOWN * self._loss_of_mean
+
+    @functools.cached_property
+    def _loss_of_mean(self) -> float:
+        mean = float(self.sample.w @ self.sample.y / self.sample.total)
+        return float(self.goal.losses(np.full((1, len(self.sample)), mean))[0])
 
     # ── fits ──
 

@@ -5,6 +5,8 @@ In: a pool, the sample.  Out: formulas of a few terms, also under a root or belo
 =============  ==============================================================
 ``selection``  of every size the sets of functions of least error
 ``exact``      sums of few functions that make y exactly, in a moment
+``dependent``  quotients of sums, and roots of quadratic equations, that make y exactly
+``monomials``  products of powers of variables as terms
 ``inside``     terms with a number inside of an operator
 ``single``     one function of very many
 ``formulas``   what is a term, and the sets as formulas

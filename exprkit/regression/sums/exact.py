@@ -1,4 +1,4 @@
-"""Sums of a few simple functions that are y but for rounding, also within operators, in a moment.
+"""Sums of a few simple functions that are y but for rounding, also within operators, in a moment; and their quotients.
 
 In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
 
@@ -18,12 +18,16 @@ In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formula
     True
 
 Sums of many functions take seconds, because noise leaves much to choose from.  Whether a sum is exact, few functions
-and rows tell at once; so all places where one may stand are tried before anything that takes long.
+and rows tell at once; so all places where one may stand are tried before anything that takes long: first sums of the
+pool's functions, then of monomials of more variables than those have.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
@@ -31,11 +35,14 @@ from exprkit.regression.links import inverse
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
-from exprkit.regression.sums.formulas import Breadth, arounds, sums
+from exprkit.regression.sums.dependent import dependent
+from exprkit.regression.sums.formulas import Around, Breadth, arounds, sums
 from exprkit.regression.sums.inside import is_logarithm
+from exprkit.regression.sums.monomials import monomials
 
 EXACT = 1e-17  # squared error as a share of v's
 BREADTH = Breadth(5, 2_000, (60, 60), 8)
+MONOMIALS, OF_MONOMIALS = 4_000, BREADTH._replace(functions=0)
 
 
 def exact_sums(
@@ -53,8 +60,21 @@ def exact_sums(
     """
     unary = [row for row in operators if row.arity == 1]
     places = [place for place in arounds(unary) if place.outer is None or not _is_bounded(place.outer)]
+    some = functools.partial(dependent, pool, sample, operators, threads=threads, go_on=go_on)
+    yield from some(within=False)
     for place in places:
         yield sums(pool, sample, place, most_size, None, rules, threads, go_on, BREADTH, EXACT)
+    if rules is None:  # which know no dimensions of these
+        more = monomials(sample.X, operators, MONOMIALS)
+        for place in sorted(places, key=_squares):
+            if place.outer is None or is_power(place.outer):
+                yield sums(pool, sample, place, most_size, more, None, threads, go_on, OF_MONOMIALS, EXACT)
+    yield from some(within=True)
+
+
+def _squares(place: Around) -> bool:
+    """Whether the sum is what a square is made of, which as a rule is no sum of many variables."""
+    return place.outer is not None and bool(place.outer.numpy(np.float64(3.0)) == 9.0)
 
 
 def _is_bounded(row: defined.Written) -> bool:

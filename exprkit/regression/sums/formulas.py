@@ -52,6 +52,7 @@ class Breadth(NamedTuple):
 
 ALONE = Breadth(5, 2_500, (400, 200))
 WITHIN = Breadth(5, 1_500, (100, 100))  # an operator
+NEARLY_0 = 1e-3  # share of what a value usually is
 
 
 class Around(NamedTuple):
@@ -102,10 +103,11 @@ def sums(
         More terms, with a number inside, for sums with nothing around.
     breadth : Breadth, optional
         By default as much as there is time for.
-    most_error : float
-        Squared error, as a share of that of what the sum has to be.
+    most_error : float, optional
+        Squared error, as a share of that of what the sum has to be.  All rows tell as much then, whatever the error
+        would be in terms of y: a few rows may hold nearly all of that, and too few tell which functions they are.
     """
-    found = weighted(around, sample)
+    found = weighted(around, sample) if np.isinf(most_error) else evenly(around, sample)
     if found is None:
         return []
     v, weight = found
@@ -148,6 +150,17 @@ def weighted(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | 
     return (v, weight) if np.isfinite(weight).all() else None
 
 
+def evenly(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | None:
+    """The same, with weights by which errors count as shares of what the sum has to be, but where that is nearly 0."""
+    with np.errstate(all="ignore"):
+        v = around.behind(sample.y)
+        if v is None or not np.isfinite(v).all() or not v.any():
+            return None
+        weight = 1 / np.maximum(np.abs(v), NEARLY_0 * np.median(np.abs(v))) ** 2
+        weight = weight / weight.sum()
+    return (v, weight) if np.isfinite(weight).all() else None
+
+
 def terms_of(pool: Pool, usable: np.ndarray, most: int) -> np.ndarray:
     """The first of these functions, the smallest first, that are no sums and no multiples of each other."""
     order = usable[np.argsort(pool.sizes[usable], kind="stable")]
@@ -166,12 +179,13 @@ def _formula(
     with np.errstate(all="ignore"):
         scale = np.abs(columns).max(axis=0)
         numbers = np.linalg.lstsq(columns / scale, v * root, rcond=None)[0] / scale
-    if not np.isfinite(numbers).all() or not numbers.all():
+    if not np.isfinite(numbers).all() or not numbers.any():
         return None
     parts: list[Tree] = [
         (OPERATOR, ops.MUL, (CONSTANT, number), trees[k])
         for number, k in zip(numbers.tolist(), one.functions, strict=False)
+        if number
     ]
-    parts += [(CONSTANT, float(numbers[-1]))] * with_number
+    parts += [(CONSTANT, float(numbers[-1]))] * bool(with_number and numbers[-1])
     total = functools.reduce(lambda a, b: (OPERATOR, ops.ADD, a, b), parts)
     return simplified(around.expression(expression_of(total)))

@@ -1,0 +1,276 @@
+"""Quotients of sums, and roots of quadratic equations, that are y but for rounding: functions that depend linearly.
+
+In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: ``u(n / (1 - d))`` and ``p + sqrt(p^2 + q)``; n and
+d, or p and q, are together sums of up to three functions with numbers, and a number.
+
+    >>> import numpy as np
+    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.sums.dependent import dependent
+    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
+    >>> sample = Sample(X, (3 * X[:, 0] + 5) / (1 + 0.7 * X[:, 1] + X[:, 2] ** 2))
+    >>> operators = rows(["+", "*", "/", "sqr"])
+    >>> pool = Pool(sample.X, operators, constants=[1.0])
+    >>> pool.grow(3, most=100)
+    >>> found = [one for some in dependent(pool, sample, operators) for one in some]
+    >>> bool(sample.is_exact(np.array([one(sample.X) for one in found])).any())
+    True
+
+How, plainly::
+
+    columns: functions f of the pool, and v f, where v is what y has to be within u
+    at five rows v (or v^2), 1 and three columns are five vectors of five numbers; they are dependent where the part of
+    the third column that is left beside v and 1 lies in the plane of what is left of the other two
+
+So for every pair of the first columns a cross product, and its product with all columns, which is a moment for very
+many triples.  What is dependent at five rows is regressed at all of them.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, NamedTuple
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression
+from exprkit.operators import defined, ops
+from exprkit.regression.links import inverse
+from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
+from exprkit.regression.pool import Pool, is_power, without_multiples
+from exprkit.regression.sample import Sample
+from exprkit.regression.sums.formulas import Around, arounds
+from exprkit.regression.sums.inside import is_logarithm
+from exprkit.runtime import slices
+from exprkit.runtime.jit import compiled
+from exprkit.text.tokens import CONSTANT, OPERATOR
+
+OF_V, SUMMED, FIRST = 200, 250, 500  # functions f of which pairs are made: v f, f with one another, f with v f
+EVERY = 1_000  # those that are the third one, and as many times v
+ROWS = 5  # at which columns are compared
+LEFT = 1e-6  # share of a column that has to be left beside others
+IN_PLANE = 1e-9  # of a column of length 1, beside two others
+NEGLIGIBLE = 1e-9  # share of the largest term that is none
+EXACT = 1e-9  # error of the regression, as a share of v, at every row
+MOST_FOUND, MOST_GIVEN, TOGETHER = 256, 64, 4_096  # triples of a slice; formulas; pairs between two looks at the clock
+
+_Term = tuple[float, Tree | None]  # a number times a function; None: 1
+
+
+class _Columns(NamedTuple):
+    """By axis and number what is left of columns beside v and 1, of length 1; and beside 1, by number and axis."""
+
+    left: Annotated[np.ndarray, "float64[3, n]"]
+    beside_1: Annotated[np.ndarray, "float64[n, 4]"]
+    first: Annotated[np.ndarray, "int64[n_first]"]
+    n_plain: int  # columns before those of v f
+
+
+def dependent(
+    pool: Pool, sample: Sample, operators: Sequence[defined.Written], within: bool = False,
+    threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+) -> Iterator[list[Expression]]:  # fmt: skip
+    """What is exact at these rows: a quotient and a root of a quadratic equation, or quotients within operators.
+
+    Parameters
+    ----------
+    pool : Pool
+        Of these rows; operators of products are added to it.
+    """
+    if len(sample) <= ROWS + 3 or not {ops.ADD, ops.MUL, ops.DIV} <= {row.code for row in operators}:
+        return
+    unary = [row for row in operators if row.arity == 1]
+    pool.operate(2 * len(pool))
+    order = np.argsort(pool.costs(), kind="stable")
+    order = order[np.ptp(pool.values[order], axis=1) > 0]
+    beside = pool.values[:, 1:] - pool.values[:, :1]  # what differs by a number is one column beside 1
+    one = np.flatnonzero((pool.values == 1).all(axis=1))[:1]
+    places = np.append(one, without_multiples(beside, order.tolist(), EVERY)).astype(np.int64)
+    root = next((row for row in unary if is_power(row) and _undoes_squares(row)), None)
+    for place in arounds(unary):
+        if place.over or within is (place.outer is None) or (place.outer is not None and not _is_simple(place.outer)):
+            continue
+        v = place.behind(sample.y)
+        if v is None or not np.isfinite(v).all() or (v == 0).any():
+            continue
+        for power in (1, 2) if place.outer is None and root is not None else (1,):
+            found = itertools.islice(_formulas(pool, places, v, power, place, root, threads, go_on), MOST_GIVEN)
+            yield sorted(found, key=lambda formula: formula.n_tokens)
+
+
+def _is_simple(row: defined.Written) -> bool:
+    return is_power(row) or is_logarithm(row) or is_logarithm(inverse(row) or row)
+
+
+def _undoes_squares(row: defined.Written) -> bool:
+    return bool(row.numpy(np.float64(9.0)) == 3.0)
+
+
+def _formulas(
+    pool: Pool, places: np.ndarray, v: np.ndarray, power: int, place: Around, root: defined.Written | None,
+    threads: int | None, go_on: Callable[[], None],
+) -> Iterator[Expression]:  # fmt: skip
+    """Of all dependent triples of columns beside 1 and this power of v."""
+    f, target = pool.values[places], v**power
+    with np.errstate(all="ignore"):
+        values = np.concatenate([f, v * f]) / np.abs(target)
+        length = np.abs(values).max(axis=1)
+        values /= length[:, None]
+    one = 1 / np.abs(target)
+    columns, number = _left(values[:, :ROWS], np.sign(target[:ROWS]), one[:ROWS], len(f))
+    seen = set()
+    for triple in _dependent(columns, threads, go_on):
+        chosen = [int(number[k]) for k in triple]
+        numbers = _regressed(values[chosen], np.sign(target), one)
+        if numbers is None:
+            continue
+        kept = tuple(sorted((k, a) for k, a in zip([*chosen, -1], numbers, strict=True) if a))
+        if not kept or (key := tuple(k for k, _ in kept)) in seen:
+            continue
+        seen.add(key)
+        terms: list[_Term] = [
+            (a, None) if k < 0 else (a / float(length[k]), pool.tree(int(places[k % len(f)]))) for k, a in kept
+        ]
+        above = [term for term, (k, _) in zip(terms, kept, strict=True) if k < len(f)]
+        beside = [term for term, (k, _) in zip(terms, kept, strict=True) if k >= len(f)]
+        for total in _solved(above, beside, power, root):
+            yield simplified(place.expression(plain_numbers(simplified(expression_of(total)))))
+
+
+def _left(values: np.ndarray, v: np.ndarray, one: np.ndarray, n: int) -> tuple[_Columns, np.ndarray]:
+    """The usable columns, and their numbers; those of f and of v f take turns to be first."""
+    v, one = v / np.abs(v).max(), one / np.abs(one).max()  # whose squares are numbers
+    beside_1 = np.linalg.svd((one / np.linalg.norm(one))[:, None])[0][:, 1:]
+    both = np.column_stack([v / np.linalg.norm(v), one / np.linalg.norm(one)])
+    beside = np.linalg.svd(both)[0][:, 2:]
+    with np.errstate(all="ignore"):
+        left, other = values @ beside, values @ beside_1
+        length = np.linalg.norm(left, axis=1)
+        usable = np.isfinite(values).all(axis=1) & (length > LEFT * np.linalg.norm(values, axis=1))
+        left, other = left / length[:, None], other / np.linalg.norm(other, axis=1)[:, None]
+    number = np.flatnonzero(usable)
+    first = np.flatnonzero(np.where(number < n, number < FIRST, number - n < OF_V))
+    columns = _Columns(np.ascontiguousarray(left[number].T), np.ascontiguousarray(other[number]), first,
+                       int((number < n).sum()))  # fmt: skip
+    return columns, number
+
+
+def _dependent(columns: _Columns, threads: int | None, go_on: Callable[[], None]) -> Iterator[tuple[int, ...]]:
+    n = len(columns.first)
+    pairs = n * (n - 1) // 2
+    ends = np.append(0, np.cumsum(np.arange(n - 1, -1, -1)))
+    cuts = slices.cut_into(ends, max(1, pairs // TOGETHER)) if n > 1 else []
+    for k in range(0, len(cuts), 8):
+        go_on()
+        for found in slices.each(functools.partial(_some, columns), cuts[k : k + 8], threads=threads):
+            yield from found
+
+
+def _some(columns: _Columns, begin: int, end: int) -> list[tuple[int, ...]]:
+    found = np.empty((MOST_FOUND, 3), np.int64)
+    n = int(_look(columns, found, begin, end))
+    return [tuple(row) for row in found[:n].tolist()]
+
+
+@compiled
+def _look(columns, found, begin, end):
+    """Triples that begin with some of the first columns; how many."""
+    n, count, left = 0, columns.left.shape[1], columns.left
+    near = np.empty(count, np.bool_)
+    for i in range(begin, end):
+        a = columns.first[i]
+        for j in range(i + 1, len(columns.first)):
+            b = columns.first[j]
+            x = left[1, a] * left[2, b] - left[2, a] * left[1, b]
+            y = left[2, a] * left[0, b] - left[0, a] * left[2, b]
+            z = left[0, a] * left[1, b] - left[1, a] * left[0, b]
+            length = np.sqrt(x * x + y * y + z * z)
+            if length < LEFT:
+                continue
+            x, y, z = x / length, y / length, z / length
+            hits, last, of_v = 0, count, np.int64(a >= columns.n_plain) + np.int64(b >= columns.n_plain)
+            if of_v != 1:
+                last = columns.n_plain
+            if of_v == 0 and j >= SUMMED:
+                continue
+            for k in range(last):
+                near[k] = abs(x * left[0, k] + y * left[1, k] + z * left[2, k]) < IN_PLANE
+                hits += near[k]
+            if hits > 2 - 2 * (of_v == 2):  # a and b are near themselves
+                n = _note(columns, found, near[:last], a, b, n)
+    return n
+
+
+@compiled
+def _note(columns, found, near, a, b, n):
+    """Those of the near columns that do not depend on a, b and 1 alone."""
+    p, q, r = columns.beside_1[a], columns.beside_1[b], np.empty(4)
+    along = 0.0
+    for i in range(4):
+        along += p[i] * q[i]
+    square = 0.0
+    for i in range(4):
+        square += (q[i] - along * p[i]) ** 2
+    for k in range(len(near)):
+        if not near[k] or k in (a, b) or n == len(found) or square < LEFT**2:
+            continue
+        first, second, rest = 0.0, 0.0, 0.0
+        for i in range(4):
+            r[i] = columns.beside_1[k, i]
+            first += r[i] * p[i]
+            second += r[i] * (q[i] - along * p[i])
+        for i in range(4):
+            rest += (r[i] - first * p[i] - second / square * (q[i] - along * p[i])) ** 2
+        if rest > LEFT**2:
+            found[n, 0], found[n, 1], found[n, 2] = a, b, k
+            n += 1
+    return n
+
+
+def _regressed(values: np.ndarray, v: np.ndarray, one: np.ndarray) -> list[float] | None:
+    """Numbers of three columns and 1 that make v at all rows, as few as can be; None where they do not."""
+    columns = np.concatenate([values, one[None]]).T
+    use = np.ones(4, bool)
+    numbers = np.zeros(4)
+    for _ in range(4):
+        scale = np.abs(columns[:, use]).max(axis=0)
+        numbers[:] = 0.0
+        numbers[use] = np.linalg.lstsq(columns[:, use] / scale, v, rcond=None)[0] / scale
+        terms = np.abs(numbers * columns).max(axis=0)
+        needed = use & (terms > NEGLIGIBLE * terms.max())
+        if (needed == use).all():
+            break
+        use = needed
+    with np.errstate(all="ignore"):
+        exact = bool((np.abs(columns @ numbers - v) <= EXACT * np.maximum(1.0, 1e-3 * terms.max())).all())
+    return [float(a) for a in numbers] if exact else None
+
+
+def _solved(
+    above: Sequence[_Term], beside: Sequence[_Term], power: int, root: defined.Written | None
+) -> Iterator[Tree]:
+    """v = above + v * beside, or the two v of v^2 = above + v * beside."""
+    if not above:
+        return
+    n = _sum(above)
+    if power == 1:
+        yield (OPERATOR, ops.DIV, n, _sum([(1.0, None), *((-a, tree) for a, tree in beside)])) if beside else n
+        return
+    assert root is not None
+    if not beside:
+        yield (OPERATOR, root.code, n)
+        return
+    p = _sum([(a / 2, tree) for a, tree in beside])
+    under: Tree = (OPERATOR, root.code, (OPERATOR, ops.ADD, (OPERATOR, ops.MUL, p, p), n))
+    yield OPERATOR, ops.ADD, p, under
+    yield OPERATOR, ops.SUB, p, under
+
+
+def _sum(terms: Sequence[_Term]) -> Tree:
+    """Numbers times functions; None: 1."""
+    trees = [(OPERATOR, ops.MUL, (CONSTANT, a), tree) if tree is not None else (CONSTANT, a) for a, tree in terms]
+    return functools.reduce(lambda one, other: (OPERATOR, ops.ADD, one, other), trees)

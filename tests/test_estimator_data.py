@@ -1,0 +1,120 @@
+"""What ``SymbolicRegressor.fit`` takes for X, y and weights, and what it refuses by name."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pytest
+import scipy.sparse
+from sklearn.exceptions import DataConversionWarning
+
+import exprkit as ek
+from exprkit.errors import ArgumentError, DataError
+
+SMALL = {"niterations": 2, "pool_size": 30, "population_size": 40, "maxsize": 12, "random_state": 0}
+
+
+def small(**settings):
+    return ek.SymbolicRegressor(**(SMALL | settings))
+
+
+@pytest.mark.parametrize("which", ["X", "y", "sample_weight"])
+def test_masked_values_are_no_numbers(which):
+    """scikit-learn takes what lies under a mask for a number like all others."""
+    X = np.linspace(1, 2, 20)[:, None]
+    data = {"X": X, "y": X[:, 0] ** 2, "sample_weight": np.ones(20)}
+    data[which] = np.ma.masked_greater(data[which], 10)  # none is masked: fine
+    small().fit(**data)
+    data[which] = np.ma.array(data[which], mask=np.arange(data[which].size).reshape(data[which].shape) == 3)
+    with pytest.raises(DataError, match=f"{which} has masked values: leave those rows out"):
+        small().fit(**data)
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["x", "y"] * 10, "column 'b' must hold real numbers, not 'x': pandas.to_numeric converts"),
+        (pd.Categorical(["x", "y"] * 10), "column 'b' holds categories (x, y), not quantities"),
+        (pd.date_range("2020", periods=20), "column 'b' must hold real numbers, not datetime64[us]: take the time"),
+        ([1.0] * 19 + [np.nan], "column 'b' contains NaN, it lacks 1 of 20 values"),
+        ([np.inf] * 20, "Input X contains infinity"),
+        ([1j] * 20, "column 'b' must hold real numbers, not complex128"),
+    ],
+)
+def test_a_column_that_is_no_use_is_named(column, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        small().fit(pd.DataFrame({"a": np.arange(20.0), "b": column}), np.arange(20.0))
+
+
+def test_columns_of_objects_are_taken_if_they_are_numbers_and_names_stand_once():
+    X = pd.DataFrame({"a": np.arange(20.0), "b": [True, False] * 10, "c": np.array([1, 2] * 10, object)})
+    assert small().fit(X, 2 * X["a"]).get_best().equation == "2 * a"
+    with pytest.raises(DataError, match="2 columns are called 'a'"):
+        small().fit(X.set_axis(["a", "b", "a"], axis=1), X["a"])
+
+
+@pytest.mark.parametrize("y", [["1.5", "2"], np.array(["a", "b"]), np.array([1.0, "b"], object)], ids=str)
+def test_a_target_of_texts_is_refused(y):
+    with pytest.raises(DataError, match=r"y must hold real numbers, not .*: pandas.to_numeric converts text"):
+        ek.SymbolicRegressor().fit([[1.0], [2.0]], y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (pd.date_range("2020", periods=20), "y must hold real numbers, not datetime64"),
+        (pd.Categorical(["a", "b"] * 10), "y holds categories (a, b), not quantities"),
+        ([None, *range(19)], "y contains NaN"),
+    ],
+    ids=["dates", "categories", "a gap"],
+)
+def test_a_target_that_is_no_quantity_is_refused(y, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        small().fit(np.arange(20.0)[:, None], y)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [dict, lambda table: table["a"], lambda table: table.to_records(index=False), pyarrow.table],
+    ids=["dict", "Series", "records", "arrow"],
+)
+def test_a_table_of_any_kind_has_names(made):
+    table = pd.DataFrame({"a": np.arange(1.0, 21)})
+    found = small().fit(made(table), (3 * table[["a"]]).to_numpy()[:, 0])
+    assert found.get_best().equation == "3 * a" and found.predict(made(table)) == pytest.approx(3 * table["a"])
+
+
+def test_a_target_may_be_a_table_of_one_column():
+    table = pd.DataFrame({"a": np.arange(1.0, 21), "y": 3 * np.arange(1.0, 21)})
+    with pytest.warns(DataConversionWarning, match="column-vector y"):
+        assert small().fit(table[["a"]], table[["y"]]).score(table[["a"]], table[["y"]]) == 1
+
+
+@pytest.mark.parametrize("share", [1 / 60, 1e-300, 1e300])
+def test_weights_that_count_no_rows_do_not_say_how_much_is_known(share):
+    """Those that add up to 1, say: nothing but a constant would be selected."""
+    random = np.random.default_rng(0)
+    X, weights = random.uniform(1, 2, (60, 1)), random.uniform(0.5, 1.5, 60)
+    y = 1 / X[:, 0] + 0.01 * random.standard_normal(60)
+    quick = small(guesses=["1 / x1"], max_evals=100)
+    some, other = (quick.fit(X, y, weights * factor).get_best() for factor in (1, share))
+    assert some.equation == other.equation and some.loss == pytest.approx(other.loss) and some.complexity > 1
+
+
+def test_names_that_become_one_are_told_apart():
+    X = pd.DataFrame(np.random.default_rng(0).uniform(1, 2, (20, 3)), columns=["sin", "sin_", "a\n"])
+    assert small(guesses=["sin__ / (sin_ + a_)"], niterations=0).fit(X, X["sin_"] / X["sin"]).predict(X).shape == (20,)
+
+
+def test_an_argument_of_fit_is_sent_there():
+    with pytest.raises(ArgumentError, match=r"has no parameter 'X_units'; fit\(X, y, …\) does"):
+        small(X_units=["kg"])
+
+
+@pytest.mark.parametrize("sort", ["csr_array", "dok_array"])
+def test_sparse_data_are_refused(sort):
+    with pytest.raises(TypeError, match="dense data is required"):
+        small().fit(getattr(scipy.sparse, sort)(np.eye(20)), np.arange(20.0))
