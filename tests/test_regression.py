@@ -34,7 +34,8 @@ from exprkit.regression.pool import Pool
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
-from exprkit.regression.stages import exact, fewer_variables
+from exprkit.regression.stages import exact
+from exprkit.regression.stages.fewer_variables import factor
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums import selection
 from exprkit.runtime import slices
@@ -520,12 +521,12 @@ def test_a_power_that_noise_leaves_open_is_none():
 
 
 @pytest.mark.parametrize("stage, law", [
-    (fewer_variables.factor, lambda x: 3 * x[1] / x[0] / np.sqrt(x[2] ** 2 + 0.7 * x[3] * x[4] + 2.3)),
+    (factor, lambda x: 3 * x[1] / x[0] / np.sqrt(x[2] ** 2 + 0.7 * x[3] * x[4] + 2.3)),
     (exact.sum_exactly, lambda x: np.exp(3 - 0.7 / x[0] - 2.6 * np.log(x[1]) + 0.3 * x[2])),
 ])  # fmt: skip
 def test_sums_within_operators_are_found_at_once(stage, law):
     X = drawn(300, 5)
-    search = Discovery(Sample(X, law(X.T)), SearchSettings(pool_size=3_000), Budget())
+    search = FormulaSearch(Sample(X, law(X.T)), SearchSettings(pool_size=3_000), Budget())
     with pytest.raises(Ended, match="a formula is exact"):
         stage(search)
 
