@@ -13,6 +13,7 @@ from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.nonlinear import curves as module
+from exprkit.regression.nonlinear import templates
 from exprkit.regression.nonlinear.curves import curves
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings, default_operators
@@ -53,6 +54,18 @@ def test_laws_with_several_numbers_inside(law):
     made = curves(sample, default_operators(), 0)
     least = min(np.abs(values_of(some, sample.X, None) - sample.y).max(axis=1).min() for some in made if some)
     assert least < 1e-7 * np.abs(sample.y).max()
+
+
+def test_a_number_is_searched_for_no_longer_than_noise_lets_know():
+    for noise, at, most in ((1.0, 1e-4, 35), (0.0, 1e-12, 200)):
+        tried = []
+
+        def error(x, noise=noise, tried=tried):
+            tried.append(x)
+            return noise + (x - 0.0731) ** 2 * (1 + x)
+
+        assert templates.least_between(error, 0.25) == pytest.approx(0.0731, abs=at) and len(tried) < most
+    assert templates.least_between(lambda x: np.inf if x < 0.1 else x, 0.25) == pytest.approx(0.1, abs=1e-9)
 
 
 def test_they_do_not_depend_on_threads():

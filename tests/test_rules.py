@@ -23,7 +23,7 @@ from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.rules.units import BASE, exponents
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
-from exprkit.regression.stages.fewer_variables import group
+from exprkit.regression.stages.fewer_variables import factor, group
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -252,6 +252,14 @@ def test_a_law_is_found_in_units_that_its_variables_make():
         assert rules.allow(ek.parse([restored])).all()
         assert np.allclose(restored(X), formula(X), rtol=1e-12)
         assert np.allclose(formula(X), unit * formula(plain), rtol=1e-12)
+
+
+def test_fewer_variables_have_no_larger_pools():
+    X = np.random.default_rng(0).uniform(1, 3, (80, 3))
+    y = X[:, 0] ** 2 * np.sin(X[:, 1] + X[:, 2]) * (1 + 0.01 * np.random.default_rng(1).standard_normal(80))
+    found = FormulaSearch(Sample(X, y), SearchSettings(pool_size=60, threads=1), Budget())
+    factor(found)
+    assert len(found.front.entries()) and found.budget.n_evals < 100_000
 
 
 def test_a_law_is_found_among_constants_of_nature():

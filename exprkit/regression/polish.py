@@ -49,6 +49,7 @@ def simple_number(number: float, close: float = CLOSE) -> float:
     return number
 
 
+@functools.lru_cache(maxsize=KNOWN)
 def simple_fraction(number: float, close: float = CLOSE) -> float | None:
     """The simplest fraction, or fraction of pi, that a number other than 0 is close to, if there is one."""
     for unit in (1.0, math.pi):
@@ -182,7 +183,12 @@ def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:
 
 def nodes(tree: Tree) -> int:
     """Its tokens."""
-    return 1 + sum(nodes(operand) for operand in tree[2:]) if tree[0] == OPERATOR else 1
+    if tree[0] != OPERATOR:
+        return 1
+    n = 1
+    for operand in tree[2:]:
+        n += nodes(operand) if operand[0] == OPERATOR else 1
+    return n
 
 
 @functools.lru_cache(maxsize=KNOWN)
@@ -393,7 +399,9 @@ def _shortest(tree: Tree) -> Tree:
     Or with numbers brought out of exponentials: 2 * exp(3 + a) is 40.2 * exp(a).
     """
     factors = _product(tree)
-    best = min(factors.tree(), _without_shifts(factors).tree(), key=nodes)
+    best, shifted = factors.tree(), _without_shifts(factors)
+    if shifted != factors:
+        best = min(best, shifted.tree(), key=nodes)
     sums = [base for base, exponent in factors.powers if exponent == 1 and _is_sum(base)]
     for inner in sums:
         for base, exponent in factors.powers:
@@ -455,13 +463,15 @@ def _terms(tree: Tree, sign: float) -> list[_Factors]:
     if code == ops.NEG:
         return _terms(tree[2], -sign)
     factors = _product(tree)
-    return [factors._replace(number=sign * factors.number)]
+    return [_Factors(sign * factors.number, factors.powers)]
 
 
 def _sum(tree: Tree) -> Tree:
     """Numbers together, like terms together, and what is common to all before them, if that is shorter."""
     terms = _terms(tree, 1.0)
-    best = min(_sum_of(terms), _sum_of(_logarithms(terms)), key=nodes)
+    best, logarithms = _sum_of(terms), _logarithms(terms)
+    if logarithms != terms:
+        best = min(best, _sum_of(logarithms), key=nodes)
     for base, exponent in terms[0].powers:
         if all(dict(term.powers).get(base) == exponent for term in terms):
             common = _Factors(1.0, ((base, exponent),))
@@ -476,14 +486,14 @@ def _sum_of(terms: list[_Factors]) -> Tree:
     for term in terms:
         key = frozenset(term.powers)
         number = term.number + (together[key].number if key in together else 0.0)
-        together[key] = term._replace(number=number)
+        together[key] = _Factors(number, term.powers)
     numbers = [term for term in together.values() if not term.powers and term.number]
     left = [term for term in together.values() if term.powers and term.number] + numbers
     left = sorted(left, key=lambda term: term.number < 0) or [_NO_POWER._replace(number=0.0)]
     tree = left[0].tree()
     for term in left[1:]:
         code = ops.SUB if term.number < 0 else ops.ADD
-        tree = (OPERATOR, code, tree, term._replace(number=abs(term.number)).tree())
+        tree = (OPERATOR, code, tree, _Factors(abs(term.number), term.powers).tree())
     return tree
 
 

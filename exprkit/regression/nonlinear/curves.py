@@ -45,8 +45,8 @@ from exprkit.regression.sample import Sample
 from exprkit.regression.sums.formulas import Around, weighted
 from exprkit.regression.sums.inside import is_logarithm
 
-KEPT = 200  # shapes that are fitted in earnest
-MOST_ARGUMENTS, MOST = 18, 3_000  # functions h (variables first), and shapes of a kind
+MOST_ARGUMENTS, MOST = 18, 3_000  # functions h (variables first), and shapes of a kind,
+KEPT = 200  # of which so many are fitted in earnest; of fewer as large a share
 SIMPLEST, WITHIN = 2, 3  # kinds that are tried below a 1 at once, and within operators as well
 LINEAR, RATE, OVER, ANGLE, WIDTH, PHASE, PLACE, SHIFT, POWER, FACTOR, SIGNED, SQUARE = range(12)  # what a number does
 _AT = np.array([0.11, 0.37, 0.52, 0.83])
@@ -60,7 +60,7 @@ class Effort(NamedTuple):
     max_iter: int
 
 
-ROUGH, EARNEST = Effort(48, 4, 20), Effort(200, 16, 100)
+ROUGH, EARNEST = Effort(48, 4, 20), Effort(200, 16, 40)
 Role = tuple[int, int]  # what a number is, and of which h
 
 
@@ -107,7 +107,7 @@ def curves(
         part = sample.of(inside[0]).weighing(inside[1])
         for shapes, h in kinds:
             count(len(shapes))
-            made = _fitted(shapes, h, part, seed, threads, go_on)
+            made = _fitted(shapes, -(-KEPT * min(most, MOST) // MOST), h, part, seed, threads, go_on)
             yield [simplified(place.expression(one)) for one in made]
 
 
@@ -135,7 +135,8 @@ def _places(operators: Sequence[defined.Written]) -> list[Around]:
 
 
 def _fitted(
-    shapes: list[Shape], h: np.ndarray, sample: Sample, seed: int, threads: int | None, go_on: Callable[[], None]
+    shapes: list[Shape], kept: int, h: np.ndarray, sample: Sample, seed: int, threads: int | None,
+    go_on: Callable[[], None],
 ) -> list[Expression]:
     pop = parse([_with_parameters(shape.text) for shape in shapes])
     roles = _as_arrays(shapes, pop.max_params)
@@ -150,7 +151,7 @@ def _fitted(
         )  # fmt: skip
         found = problem.fit(pop, init=np.concatenate([params, _starts(roles, h, how.starts, seed)]))
         loss = np.where(_are_usual(found.params, roles, h), found.loss, np.nan)
-        best = np.argsort(loss, kind="stable")[: min(KEPT, int(np.isfinite(loss).sum()))]
+        best = np.argsort(loss, kind="stable")[: min(kept, int(np.isfinite(loss).sum()))]
         if not len(best):
             return []
         pop = pop[best]

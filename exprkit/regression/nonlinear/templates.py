@@ -50,7 +50,8 @@ USUAL = 10.0 ** np.arange(-2, 1.01, STEP)  # the same where errors count as they
 OUTSIDE, INSIDE = ((40, 30), 16), (120, 600)  # functions f (powers, any) and h: all f with the first h, some with more
 BEST, OF_F, GIVEN = 100, 4, 40  # formulas whose c is searched for, those of an f, and those that are handed over
 SHORT, OF_A_SIZE = 6, 8  # tokens of f and h; so many of every size, whose c may be far from the grid's
-HALVINGS = 60  # of the interval that c is in, by the golden section
+HALVINGS = 60  # of the interval that c is in, by the golden section,
+NARROW, FLAT = 1e-3, 1e-10  # which ends earlier where errors in a narrow one are the same but for such a share
 
 
 class Nested(NamedTuple):
@@ -201,6 +202,8 @@ def least_between(error: Callable[[float], float], width: float) -> float:
 
     for _ in range(HALVINGS):
         left, right = high - golden * (high - low), low + golden * (high - low)
+        if high - low < NARROW and abs(at(left) - at(right)) <= FLAT * min(at(left), at(right)):
+            break  # that of noise; the error of what is exact goes on falling
         if at(left) < at(right):
             high = right
         else:

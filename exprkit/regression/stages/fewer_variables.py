@@ -56,7 +56,8 @@ def _in_units(
     y = search.sample.y / unit
     if not X.shape[1] or not np.isfinite(np.column_stack([X, y])).all():
         return
-    here = replace(search.settings, rules=None, guesses=(), loss="squares", backend="cpu", pool_size=most)
+    size = search.settings.pool_size if most is None else min(most, search.most)
+    here = replace(search.settings, rules=None, guesses=(), loss="squares", backend="cpu", pool_size=size)
     # errors count as shares of a unit: a law holds where y is small as well
     inner = FormulaSearch(Sample(X, y, search.sample.w), here, search.budget)
     with contextlib.suppress(Ended):
