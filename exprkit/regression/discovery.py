@@ -20,13 +20,13 @@ stage                   what it does (``stages/``)
 ``begin``               the mean, and what the user guesses
 ``join``                small pools: pairs of functions that make y exactly
 ``group``               with units: the same and the next stage in units that some of the variables make
-``factor``              these stages, ``curve`` and a part of ``nest`` without variables of which y is a power,
-                        whatever the others are
+``single``              functions of a large pool, by least squares: noise hides even the simplest law from exact stages
+``factor``              ``join``, ``join_three``, ``sum_exactly``, ``curve`` and a part of ``nest`` without variables of
+                        which y is a power, whatever the others are
 ``join_three``          three functions that make y exactly; of very many, on a GPU
 ``sum_exactly``         sums of a few simple functions that make y exactly, their quotients, and roots of quadratic
                         equations; also within an operator
 ``curve``               shapes with several numbers inside, fitted from several starts
-``single``              functions of a large pool, by least squares
 ``grow``                what has been found with one function more, again and again, for data without a law; after
                         ``join_more`` on a GPU
 ``sum``                 sums of several functions of a large pool, by least squares
@@ -134,8 +134,8 @@ class Discovery(FormulaSearch):
     def _stages(self) -> list[Stage]:
         """Those before ``evolve``, in order."""
         stages: list[Stage] = [
-            begin, exact.join, fewer_variables.group, fewer_variables.factor, exact.join_three, exact.sum_exactly,
-            nested.curve, sums.single, sums.sum, nested.nest, exact.join_more, sums.sum_within, nested.nest_more,
+            begin, exact.join, fewer_variables.group, sums.single, fewer_variables.factor, exact.join_three,
+            exact.sum_exactly, nested.curve, sums.sum, nested.nest, exact.join_more, sums.sum_within, nested.nest_more,
             pairs.regress,
         ]  # fmt: skip
         # a GPU has seconds' worth of pools that the host has not
