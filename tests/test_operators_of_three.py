@@ -209,7 +209,7 @@ def test_an_exhaustive_search_finds_a_law(name):
 def test_a_search_on_a_device_finds_one(on_a_gpu):
     y = CHOICE + 0.02 * RANDOM.standard_normal(200)
     model = found(y, operators={3: ["fork"], 2: ["+", "*"], 1: []}, backend="cuda", niterations=2,
-                  population_size=40, timeout_in_seconds=200)  # fmt: skip
+                  population_size=40, pool_size=3_000, timeout_in_seconds=200)  # fmt: skip
     assert model.score(X, y) > 0.98
     assert "fork(" in " ".join(model.equations_["equation"])
 

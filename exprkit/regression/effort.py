@@ -22,6 +22,7 @@ PROMISING, NEARLY_KNOWN = 0.1, 0.01  # where so much of the variance is not expl
 GROUPED, MEASURES = 0.6, 8  # and for data in units of their own, of which there may be several,
 SHAPES = 3  # of a kind of curves for a function of the pool: a small search looks at fewer
 FACTORED = 0.35  # and for those without variables of which y is a power
+SHORTEST = 5  # tokens of formulas that curves and stages with fewer variables are for: pairs make shorter ones
 FITTED, IN_GROUPS = 2, 300  # of which so many are fitted to, with pools of so many functions: there are fewer variables
 NESTED = 1_500  # functions that templates choose from
 SINGLE = 10_000  # functions that are tried alone, beside as many monomials

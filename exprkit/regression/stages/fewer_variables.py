@@ -38,9 +38,11 @@ def group(search: FormulaSearch) -> None:
 
 def factor(search: FormulaSearch) -> None:
     """Formulas of fewer variables, times powers of the others that y has whatever they are."""
+    if not search.most or search.settings.maxsize < effort.SHORTEST:
+        return
     is_over = search.budget.part(effort.FACTORED)
     stages = [exact.join, exact.sum_exactly, exact.join_three]
-    for k, measures in enumerate(power_factors(search.sample) if search.most else []):
+    for k, measures in enumerate(power_factors(search.sample)):
         for stage in [*stages, nested.curve, nested.nest_in_factors] if k == 0 else stages:
             if is_over():
                 return

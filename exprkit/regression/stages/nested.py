@@ -23,11 +23,13 @@ def curve(search: FormulaSearch) -> None:
 
     In the first third of it they explain most of y, if one of them is y: else the time is better spent elsewhere.
     """
+    if not search.most or search.settings.maxsize < effort.SHORTEST:
+        return
     found = curves(
         search.for_squares(search.rows), search.settings.operators, search.settings.seed, search.settings.threads,
         search.budget.check, search.budget.count, effort.SHAPES * search.most,
     )  # fmt: skip
-    refitted = map(search.refitted, found) if search.most else iter(())
+    refitted = map(search.refitted, found)
     search.offer_some(refitted, effort.CURVES)
     if search.is_promising and not search.is_exact:
         search.offer_some(refitted, effort.MORE_CURVES)
