@@ -17,7 +17,7 @@ from exprkit.regression.nonlinear import templates
 from exprkit.regression.nonlinear.curves import curves
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings, default_operators
-from exprkit.regression.stages import nested
+from exprkit.regression.stages import fewer_variables, nested
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import OPERATOR
@@ -151,3 +151,12 @@ def test_more_curves_are_tried_where_some_explain_most_of_y(monkeypatch, noise, 
     y = X[:, 0] + noise * np.random.default_rng(0).standard_normal(len(X))
     nested.curve(FormulaSearch(Sample(X, y), SearchSettings(threads=1), CountedBudget()))
     assert len(tried) == n_kinds
+
+
+def test_searches_for_very_short_formulas_fit_no_curves():
+    X = np.random.default_rng(0).uniform(1, 3, (80, 3))
+    sample = Sample(X, X[:, 0] * np.exp(-X[:, 1]) + X[:, 2])
+    search = FormulaSearch(sample, SearchSettings(maxsize=4), Budget())
+    nested.curve(search)
+    fewer_variables.factor(search)
+    assert not search.budget.n_evals and not search.front.entries()

@@ -25,6 +25,7 @@ from exprkit.regression.sums.dependent import dependent
 from exprkit.regression.sums.exact import exact_sums
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import terms_inside
+from exprkit.regression.sums.monomials import monomials
 from exprkit.regression.sums.selection import selected
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import VARIABLE
@@ -130,6 +131,28 @@ def test_a_sum_is_found_below_1_where_a_few_rows_have_nearly_all_of_the_squared_
     pool.grow(4, most=1_000)
     found = [one for some in exact_sums(pool, sample, operators, 30) for one in some]
     assert sample.is_exact(values(found, sample.X)).any()
+
+
+def test_a_sum_of_many_variables_monomials_is_found_within_a_root():
+    random = np.random.default_rng(2)
+    X = np.exp(random.uniform(-1.5, 1.5, (32, 5)))
+    y = np.sqrt(2 * (30 * X[:, 1] - X[:, 2]) / X[:, 0] + (X[:, 3] / (X[:, 0] * X[:, 4])) ** 2)
+    sample = Sample(X[np.isfinite(y)], y[np.isfinite(y)])
+    operators = rows(["+", "-", "*", "/", "sqrt", "sin"])
+    pool = Pool(sample.X, operators, constants=[1.0])
+    pool.grow(3, most=200)
+    found = [one for some in exact_sums(pool, sample, operators, 30) for one in some]
+    assert sample.is_exact(values(found, sample.X)).any()
+
+
+@pytest.mark.parametrize("n_vars", [1, 4, 30])
+def test_monomials_have_the_values_of_their_trees_and_are_not_too_many(n_vars):
+    X = np.random.default_rng(0).normal(size=(20, n_vars))
+    terms = monomials(X, rows("search"), 1_000)
+    assert len(terms.trees) == len(terms.sizes) == len(terms.values) <= 1_000
+    assert (np.diff(terms.sizes) >= 0).all()
+    np.testing.assert_allclose(values([expression_of(tree) for tree in terms.trees], X), terms.values, rtol=1e-12)
+    assert not monomials(X, rows(["+", "*"]), 1_000).trees
 
 
 def test_noise_is_told_from_what_longer_formulas_explain():
