@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.errors import ArgumentError
 from exprkit.operators import ops
 
-FIRST_CODE, END_CODE = 100, 200  # codes of user operators; the table's grow from below, lowering's stand above
+FIRST_CODE, END_CODE = 64, 200  # codes of user operators; the table's grow from below, lowering's stand above
 MOST_OPERANDS = 3
 OPERATOR, OPERAND = 3, 4  # kinds of a formula's tokens: as ``text.tokens`` has it, and behind those the operands
 

@@ -40,7 +40,7 @@ LARGEST = 1e12  # ratio of a term's values: rounding would hide all but a few ro
 Exponents = tuple[float, ...]  # of every variable
 
 
-class _Term(NamedTuple):
+class _Monomial(NamedTuple):
     """A product of powers, times an operator of a variable, squared or not; None: no operator."""
 
     size: int  # in tokens, about
@@ -85,15 +85,15 @@ def monomials(X: np.ndarray, operators: Sequence[defined.Written], most: int) ->
     n, nothing = X.shape[1], InnerTerms(np.empty((0, len(X))), [], np.empty(0, np.int64))
     if not {ops.MUL, ops.DIV} <= {row.code for row in operators}:
         return nothing
-    plain = sorted((_Term(size, one) for one, size in _sizes(n, most).items()), key=lambda term: term.size)
+    plain = sorted((_Monomial(size, one) for one, size in _sizes(n, most).items()), key=lambda term: term.size)
     small = [one for one in plain if np.count_nonzero(one.exponents) <= BESIDE]
     unary = [row for row in operators if row.arity == 1 and not is_power(row)]
     terms = plain[:most]
     for i in range(n) if unary else ():
         others = (one for one in small if not one.exponents[i])
-        beside = [_Term(-1, (0.0,) * n), *itertools.islice(others, most // (n * len(unary)))]
+        beside = [_Monomial(-1, (0.0,) * n), *itertools.islice(others, most // (n * len(unary)))]
         for one, row, power in itertools.product(beside, unary, (1, 2)):
-            terms.append(_Term(one.size + 2 + power, one.exponents, row, i, power))
+            terms.append(_Monomial(one.size + 2 + power, one.exponents, row, i, power))
     terms = sorted(terms, key=lambda term: term.size)[:most]
     with np.errstate(all="ignore"):
         logarithms, signs = np.log(np.abs(X)), np.sign(X)
