@@ -19,6 +19,7 @@ tries the constants of nature that ``rules/units.py`` lists.
                and the second, fourth, ... (``--first 1 --every 2``) are only counted;
                data/laws_curves.csv: 53 curves of biology, chemistry and engineering: ``nonlinear/curves.py`` was made
                for C1 to C30; C31 to C53 were written down before they were searched for (``--first 30``);
+               data/laws_feynman.csv: the 62 of Feynman's that the 60 are not, likewise; failures were looked at;
                data/laws_textbook.csv: 40 laws (G) and 30 curves (N), written down before they were searched for;
                data/laws_other_fields.csv: 40 laws of other fields and of well-known benchmarks, likewise; failures on
                the first, third, ... were looked at, the second, fourth, ... (``--first 1 --every 2``) are only counted

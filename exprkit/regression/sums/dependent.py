@@ -92,7 +92,9 @@ def dependent(
     places = np.append(one, without_multiples(beside, order.tolist(), EVERY)).astype(np.int64)
     root = next((row for row in unary if is_power(row) and _undoes_squares(row)), None)
     for place in arounds(unary):
-        if place.over or within is (place.outer is None) or (place.outer is not None and not _is_simple(place.outer)):
+        if place.over or within is (place.outer is None):
+            continue
+        if place.outer is not None and not makes_products(place.outer):
             continue
         v = place.behind(sample.y)
         if v is None or not np.isfinite(v).all() or (v == 0).any():
@@ -102,7 +104,8 @@ def dependent(
             yield sorted(found, key=lambda formula: formula.n_tokens)
 
 
-def _is_simple(row: defined.Written) -> bool:
+def makes_products(row: defined.Written) -> bool:
+    """Whether it is a power, a logarithm, or what undoes one."""
     return is_power(row) or is_logarithm(row) or is_logarithm(inverse(row) or row)
 
 

@@ -31,13 +31,11 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
-from exprkit.regression.links import inverse
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
-from exprkit.regression.sums.dependent import dependent
+from exprkit.regression.sums.dependent import dependent, makes_products
 from exprkit.regression.sums.formulas import Around, Breadth, arounds, sums
-from exprkit.regression.sums.inside import is_logarithm
 from exprkit.regression.sums.monomials import monomials
 
 EXACT = 1e-17  # squared error as a share of v's
@@ -59,7 +57,7 @@ def exact_sums(
         In tokens.
     """
     unary = [row for row in operators if row.arity == 1]
-    places = [place for place in arounds(unary) if place.outer is None or not _is_bounded(place.outer)]
+    places = [place for place in arounds(unary) if place.outer is None or makes_products(place.outer)]
     some = functools.partial(dependent, pool, sample, operators, threads=threads, go_on=go_on)
     yield from some(within=False)
     for place in places:
@@ -75,8 +73,3 @@ def exact_sums(
 def _squares(place: Around) -> bool:
     """Whether the sum is what a square is made of, which as a rule is no sum of many variables."""
     return place.outer is not None and bool(place.outer.numpy(np.float64(3.0)) == 9.0)
-
-
-def _is_bounded(row: defined.Written) -> bool:
-    """Whether it is none of those that products and powers are made with."""
-    return not (is_power(row) or is_logarithm(row) or is_logarithm(inverse(row) or row))
