@@ -28,8 +28,7 @@ from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_constants, as_parameters, count
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
-from exprkit.regression.nonlinear.growth import OF_A_NUMBER, OF_A_TOKEN
-from exprkit.regression.nonlinear.wild import WILD, wild_shares
+from exprkit.regression.nonlinear.wild import wild_errors
 from exprkit.regression.polish import simplified
 from exprkit.text.printer import booktabs
 
@@ -40,6 +39,7 @@ MANY_ROWS = 100_000  # more tell no more about the precision of a number
 FEWER_ROWS = 2_000  # the same, of what single rows decide
 ROUNDING = 1e-14  # share of the variance that errors of an exact formula may have
 DETERMINED = 1e-6  # share below which a direction of numbers, or what others say of a row, is none
+OF_A_TOKEN = 1.0  # nats that the best of very many formulas gains by accident
 NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
 UNTOLD, ALIKE = 1e7, 10.0  # times the floor may be what rounding of y leaves; there so many times a loss are as good
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
@@ -135,19 +135,18 @@ def described(entries: list[Entry], goal: Goal, names: tuple[str, ...] | None, f
     of_numbers = np.where(np.isnan(params), 0.0, _number_lengths(params, nats, goal.total)).sum(axis=1)
     lengths = found.nats + function_length(pop) + of_numbers
     exact = goal.sample.is_exact(values_of(expressions, goal.sample.X))
-    expected = _expected(expressions, found.nats + pop.n_params, goal)
+    expected = _expected(expressions, found.nats, goal)
     return DescribedFront(entries, names, lengths, expected, exact, params, found.errors, floor)
 
 
 def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.ndarray:
     """Nats of the errors that are to be expected at rows that formulas were not fitted to.
 
-    ``nats`` is what H. Akaike (IEEE Trans. Automatic Control 19, 1974) expects of a single formula.  A search takes the
-    best of very many, which gains by accident: so much as growth asks for is taken off.
+    H. Akaike (IEEE Trans. Automatic Control 19, 1974) expects a nat more for every number that was fitted, which
+    fractions were not.  A search takes the best of very many formulas, which gains by accident: more, the longer it is.
     """
     numbers, tokens = np.array([(count(one), one.n_tokens) for one in formulas], np.float64).T
-    wild = WILD * wild_shares(formulas, goal.sample)
-    return nats + OF_A_NUMBER * numbers + OF_A_TOKEN * tokens + goal.total / 2 * np.log1p(wild)
+    return nats + numbers + OF_A_TOKEN * tokens + goal.total / 2 * np.log1p(wild_errors(formulas, goal.sample))
 
 
 def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:

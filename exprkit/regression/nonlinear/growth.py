@@ -39,7 +39,7 @@ from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_parameters
 from exprkit.regression.front import Front
-from exprkit.regression.nonlinear.wild import WILD, wild_shares
+from exprkit.regression.nonlinear.wild import wild_errors
 from exprkit.regression.polish import Tree, expression_of, nodes, tree_of
 from exprkit.regression.sample import Sample
 from exprkit.runtime.jit import compiled
@@ -161,7 +161,7 @@ def left_out_errors(formulas: list[Expression], sample: Sample, threads: int | N
             if np.isfinite(columns).all() and np.isfinite(rest[i]).all():
                 left = np.maximum(1 - (_orthonormal(columns) ** 2).sum(axis=1), LEAST_LEFT)
                 errors[i] = ((rest[i] / left) ** 2).sum()
-    return errors * (1 + WILD * wild_shares(formulas, sample, threads))
+    return errors * (1 + wild_errors(formulas, sample, threads))
 
 
 class Growing:

@@ -1,0 +1,66 @@
+"""Wild rows: formulas that are undefined or far off where their variables are as they usually are."""
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.regression.estimator import equations
+from exprkit.regression.front import Entry
+from exprkit.regression.goal import Goal
+from exprkit.regression.nonlinear import growth
+from exprkit.regression.nonlinear.growth import left_out_errors
+from exprkit.regression.nonlinear.wild import wild_errors
+from exprkit.regression.sample import Sample
+
+
+def sample_of(n=300, low=46.0):
+    random = np.random.default_rng(0)
+    X = random.uniform(low, low + 180, (n, 2))
+    X[0, 0] = low  # beside the row next to it by about one
+    return Sample(X, 45 - 0.1 * X[:, 0] + random.standard_normal(n))
+
+
+def wild_of(texts, sample):
+    return wild_errors([ek.parse([text])[0] for text in texts], sample).tolist()
+
+
+def test_what_is_far_off_just_beyond_the_rows_is_wild():
+    """The exponential is 9 at the first row, and 60 one unit before it."""
+    sample, line = sample_of(), "45 - 0.1 * x1"
+    plain, exponential, undefined = wild_of([line, f"{line} + exp(90 - 1.9 * x1)", f"{line} + sqrt(x1 - 45.9)"], sample)
+    assert plain == 0 and exponential == undefined == pytest.approx(100 / 300)
+
+
+def test_signs_are_kept_and_counts_may_be_0():
+    random = np.random.default_rng(0)
+    few = np.append(1.0, random.integers(9, 20, 299))  # a count that is 1 once
+    positive = np.exp(-9 * random.uniform(0, 1, 300))
+    sample = Sample(np.column_stack([few, positive]), np.log(few))
+    assert wild_of(["log(x1)", "log(x1 + 1)", "log(x1 + 1) + 0.1 * log(x2)"], sample) == [pytest.approx(1 / 3), 0, 0]
+
+
+def test_of_few_rows_nothing_is_known_beyond():
+    sample, law = sample_of(n=99), "45 - 0.1 * x1 + exp(90 - 1.9 * x1)"
+    assert wild_of([law], sample) == [0]
+    assert wild_of([law], sample_of(n=100)) == [pytest.approx(1)]
+
+
+def test_a_wild_formula_neither_grows_nor_is_chosen(monkeypatch):
+    sample, line = sample_of(), "45 - 0.1 * x1"
+    formulas = [ek.parse([text])[0] for text in (line, f"{line} + exp(90 - 1.9 * x1)")]
+    known, errors = expected(formulas, sample), left_out_errors(formulas, sample)
+    for module in (equations, growth):
+        monkeypatch.setattr(module, "wild_errors", lambda formulas, *_: np.zeros(len(formulas)))
+    assert errors / left_out_errors(formulas, sample) == pytest.approx([1, 4 / 3])
+    assert known - expected(formulas, sample) == pytest.approx([0, 150 * np.log(4 / 3)])
+
+
+def expected(formulas, sample):
+    entries = [Entry(one, float(np.mean((one(sample.X) - sample.y) ** 2)), one.n_tokens) for one in formulas]
+    return equations.described(entries, Goal("squares", sample), None, 0.0).expected
+
+
+def test_numbers_are_counted_once_where_they_were_fitted_and_fractions_are_not():
+    sample = sample_of()
+    fraction, number = expected([ek.parse([text])[0] for text in ("0.5 * x1", "0.5000000000001 * x1")], sample)
+    assert number - fraction == pytest.approx(1)
