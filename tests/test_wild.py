@@ -58,9 +58,3 @@ def test_a_wild_formula_neither_grows_nor_is_chosen(monkeypatch):
 def expected(formulas, sample):
     entries = [Entry(one, float(np.mean((one(sample.X) - sample.y) ** 2)), one.n_tokens) for one in formulas]
     return equations.described(entries, Goal("squares", sample), None, 0.0).expected
-
-
-def test_numbers_are_counted_once_where_they_were_fitted_and_fractions_are_not():
-    sample = sample_of()
-    fraction, number = expected([ek.parse([text])[0] for text in ("0.5 * x1", "0.5000000000001 * x1")], sample)
-    assert number - fraction == pytest.approx(1)

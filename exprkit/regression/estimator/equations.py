@@ -28,6 +28,7 @@ from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_constants, as_parameters, count
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
+from exprkit.regression.nonlinear.growth import OF_A_NUMBER, OF_A_TOKEN
 from exprkit.regression.nonlinear.wild import wild_errors
 from exprkit.regression.polish import simplified
 from exprkit.text.printer import booktabs
@@ -39,7 +40,8 @@ MANY_ROWS = 100_000  # more tell no more about the precision of a number
 FEWER_ROWS = 2_000  # the same, of what single rows decide
 ROUNDING = 1e-14  # share of the variance that errors of an exact formula may have
 DETERMINED = 1e-6  # share below which a direction of numbers, or what others say of a row, is none
-OF_A_TOKEN = 1.0  # nats that the best of very many formulas gains by accident
+FEW, SHORT = 4, 16  # numbers and tokens of which very many formulas are looked at,
+GROWN = 1.0  # nats of a token more, of formulas that have grown from few others
 NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
 UNTOLD, ALIKE = 1e7, 10.0  # times the floor may be what rounding of y leaves; there so many times a loss are as good
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
@@ -143,10 +145,13 @@ def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.nd
     """Nats of the errors that are to be expected at rows that formulas were not fitted to.
 
     H. Akaike (IEEE Trans. Automatic Control 19, 1974) expects a nat more for every number that was fitted, which
-    fractions were not.  A search takes the best of very many formulas, which gains by accident: more, the longer it is.
+    fractions were not.  A search takes the best of very many formulas, which gains by accident: so much as growth asks
+    for is taken off.  Those that are long have grown from few shorter ones by one function at a time, and gain less.
     """
     numbers, tokens = np.array([(count(one), one.n_tokens) for one in formulas], np.float64).T
-    return nats + numbers + OF_A_TOKEN * tokens + goal.total / 2 * np.log1p(wild_errors(formulas, goal.sample))
+    by_accident = OF_A_NUMBER * np.minimum(numbers, FEW) + OF_A_TOKEN * np.minimum(tokens, SHORT)
+    by_accident += GROWN * np.maximum(tokens - SHORT, 0)
+    return nats + numbers + by_accident + goal.total / 2 * np.log1p(wild_errors(formulas, goal.sample))
 
 
 def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:
