@@ -25,7 +25,7 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import function_length
 from exprkit.regression.confirm import values_of
-from exprkit.regression.constants import as_constants, as_parameters, count
+from exprkit.regression.constants import as_constants, as_parameters, count, is_fraction
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
 from exprkit.regression.nonlinear.growth import OF_A_NUMBER, OF_A_TOKEN
@@ -135,19 +135,20 @@ def described(entries: list[Entry], goal: Goal, names: tuple[str, ...] | None, f
     of_numbers = np.where(np.isnan(params), 0.0, _number_lengths(params, nats, goal.total)).sum(axis=1)
     lengths = found.nats + function_length(pop) + of_numbers
     exact = goal.sample.is_exact(values_of(expressions, goal.sample.X))
-    expected = _expected(expressions, found.nats + pop.n_params, goal)
+    expected = _expected(expressions, found.nats, goal)
     return DescribedFront(entries, names, lengths, expected, exact, params, found.errors, floor)
 
 
 def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.ndarray:
     """Nats of the errors that are to be expected at rows that formulas were not fitted to.
 
-    ``nats`` is what H. Akaike (IEEE Trans. Automatic Control 19, 1974) expects of a single formula.  A search takes the
-    best of very many, which gains by accident: so much as growth asks for is taken off.
+    H. Akaike (IEEE Trans. Automatic Control 19, 1974) expects 1 for every number of a single formula.  A search takes
+    the best of very many, which gains by accident: so much as growth asks for is taken off.  Fractions are no numbers
+    that were fitted.
     """
     numbers, tokens = np.array([(count(one), one.n_tokens) for one in formulas], np.float64).T
     wild = WILD * wild_shares(formulas, goal.sample)
-    return nats + OF_A_NUMBER * numbers + OF_A_TOKEN * tokens + goal.total / 2 * np.log1p(wild)
+    return nats + (1 + OF_A_NUMBER) * numbers + OF_A_TOKEN * tokens + goal.total / 2 * np.log1p(wild)
 
 
 def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:
@@ -162,9 +163,11 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
     errors = [_errors(part[:n, :n], part[:n, :n] * v, params.shape[1])
               for part, v, n in zip(squares, variance, pop.n_params.tolist(), strict=True)]  # fmt: skip
-    k = pop.n_params + 1.0  # numbers, and the variance; of few rows each takes more off the loss than it says
+    fitted, numbers = as_parameters(parse([entry.expression for entry in entries]), is_fraction)
+    k = fitted.n_params + 1.0  # numbers, and the variance; of few rows each takes more off the loss than it says
     few_rows = k * (k + 1) / np.maximum(goal.total - k - 1, 1)
-    nats = goal.total / 2 * np.log(variance * _of_rows_left_out(pop, params, goal)) + few_rows
+    left_out = _of_rows_left_out(fitted, np.where(np.isnan(numbers), 0.0, numbers), goal)
+    nats = goal.total / 2 * np.log(variance * left_out) + few_rows
     return _Evidence(nats, information, np.reshape(errors, params.shape))
 
 
