@@ -11,7 +11,7 @@ from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator.equations import described
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
-from exprkit.regression.noise import is_noise
+from exprkit.regression.nonlinear.noise import is_noise
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.regression.stages import exact, growth

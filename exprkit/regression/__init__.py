@@ -15,7 +15,6 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``sums/``       single functions, all pairs, and sums of several by least squares
 ``confirm``     pairs of the join as formulas, at all rows
 ``generations/`` populations of trees, bred and fitted on the host or on a GPU
-``noise``       whether what is left of y is noise
 ``front``       of every size the formula of least loss
 ``simpler``     formulas of the front with fewer or simpler numbers
 ``rules/``      what a formula may be: units, constraints

@@ -14,8 +14,9 @@ import numpy as np
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
-from exprkit.regression import constants, effort, noise
+from exprkit.regression import constants, effort
 from exprkit.regression.confirm import values_of
+from exprkit.regression.nonlinear import noise
 from exprkit.regression.nonlinear.growth import Functions, Growing, unlike
 from exprkit.regression.polish import nodes
 from exprkit.regression.sample import Sample

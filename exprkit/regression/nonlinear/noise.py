@@ -3,7 +3,7 @@
 In: a ``Sample``, a formula's values.  Out: whether noise is all that is left.
 
     >>> import numpy as np
-    >>> from exprkit.regression.noise import is_noise
+    >>> from exprkit.regression.nonlinear.noise import is_noise
     >>> from exprkit.regression.sample import Sample
     >>> random = np.random.default_rng(0)
     >>> X = random.uniform(1, 2, (200, 2))
