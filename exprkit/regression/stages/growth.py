@@ -33,6 +33,7 @@ def grow_first(search: FormulaSearch) -> None:
     """
     if not search.is_without_law:
         return
+    search.functions_to_add = _functions_to_add(search, search.some)
     _grow(search, effort.GROWN_FIRST, search.budget.part(effort.FIRST_GROWTH))
     few = search.sample.few(min(noise.ROWS, len(search.sample)), search.settings.seed)
     best = values_of([search.front.entries()[-1].expression], few.X, search.settings.threads)[0]
@@ -53,7 +54,8 @@ def grow(search: FormulaSearch) -> None:
 
 def _grow(search: FormulaSearch, most: int, is_over: Callable[[], bool]) -> None:
     """So many rounds at most."""
-    growing = Growing(search.front, _functions_to_add(search, search.some))
+    functions = search.functions_to_add or _functions_to_add(search, search.some)
+    growing = Growing(search.front, functions)
     rounds = growing.rounds(lambda: search.for_squares(search.some), search.budget.check)
     for made in itertools.islice(rounds, most):
         for k in range(0, len(made), effort.FITTED_AT_ONCE):

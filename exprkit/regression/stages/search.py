@@ -32,6 +32,7 @@ from exprkit.regression import constants, effort
 from exprkit.regression.confirm import values_of
 from exprkit.regression.front import Front
 from exprkit.regression.goal import Goal
+from exprkit.regression.nonlinear.growth import Functions
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of
 from exprkit.regression.polish import simplified
@@ -58,6 +59,7 @@ class FormulaSearch:
         What makes its formulas simpler.
     is_exact : whether one of them is y but for rounding
     is_noisy : whether rows nearby say nothing of what is left of y: then no formula is exact
+    functions_to_add : that formulas grow by, once they have been made
     stage : what is being done, in words
     generation : how many are done
     unary, binary : the operators of one and of two operands
@@ -90,6 +92,7 @@ class FormulaSearch:
         self.goal_of_many = Goal(settings.loss, self.many)
         self.usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
         self._problem: FitProblem | None = None
+        self.functions_to_add: Functions | None = None
         self.simpler = Simpler(self)
 
     @property
