@@ -416,7 +416,6 @@ def test_ctrl_c_ends_a_search_within_a_second(rows, busy):
         ({"progress": "yes"}, "progress must be None, True, False or a function of a SearchView, not 'yes'"),
         ({"n_jobs": 0}, "n_jobs must be a whole number from 1 to 4,096, not 0"),
         ({"parsimony": "low"}, "parsimony must be a number, not 'low'"),
-        ({"crossover_probability": "half"}, "crossover_probability must be from 0 to 1, not 'half'"),
         ({"max_evals": True}, "max_evals must be None or a positive number, not True"),
         ({"early_stop_condition": "f(l, c) = l < 1"}, r"must be a number or a function of \(loss, complexity\)"),
     ],
@@ -435,7 +434,8 @@ def test_a_wrong_setting_says_what_was_meant(wrong, message):
         ({"warm_start": "yes"}, "warm_start must be True or False, not 'yes'"),
         ({"dimensionless_constants_only": 1}, "dimensionless_constants_only must be True or False, not 1"),
         ({"parsimony": np.nan}, "parsimony must be a number, not nan"),
-        ({"verbosity": "loud"}, "verbosity must be a whole number >= 0, not 'loud'"),
+        ({"verbosity": 1}, "has no parameter 'verbosity'; stopped_, n_evals_ and seconds_ say how a search went"),
+        ({"optimizer_iterations": 8}, "has no parameter 'optimizer_iterations'; leave it out"),
         ({"binary_operators": ["**"]}, "binary_operators: there is no operator '**'"),
         ({"unary_operators": ["wobble"]}, "unary_operators: there is no operator 'wobble'"),
         ({"guesses": 3}, "guesses must be a list of formulas, not 3"),
@@ -448,6 +448,10 @@ def test_a_wrong_setting_says_what_was_meant(wrong, message):
 def test_a_parameter_that_is_none_is_told_before_anything_begins(wrong, message):
     with pytest.raises((ValueError, BackendError), match=re.escape(message)):
         regressor(**wrong).fit(*table(20))
+
+
+def test_there_are_as_few_parameters_as_can_be_read_at_once():
+    assert len(ek.SymbolicRegressor().get_params()) <= 25
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])

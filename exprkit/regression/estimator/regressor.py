@@ -78,10 +78,18 @@ OTHER_PARAMETERS = {  # the same, of parameters
     "loss": "elementwise_loss", "loss_function": "elementwise_loss", "metric": "elementwise_loss",
     "generations": "niterations", "max_generations": "niterations", "timeout": "timeout_in_seconds",
     "time_limit": "timeout_in_seconds", "max_evaluations": "max_evals", "max_size": "maxsize", "max_length": "maxsize",
-    "seed": "random_state", "procs": "n_jobs", "n_threads": "n_jobs", "p_crossover": "crossover_probability",
-    "tournament_size": "tournament_selection_n", "parsimony_coefficient": "parsimony", "function_set":
-    "binary_operators", "allowed_symbols": "binary_operators", "stopping_criteria": "early_stop_condition",
-    "verbose": "verbosity",
+    "seed": "random_state", "procs": "n_jobs", "n_threads": "n_jobs", "parsimony_coefficient": "parsimony",
+    "function_set": "binary_operators", "allowed_symbols": "binary_operators",
+    "stopping_criteria": "early_stop_condition",
+}  # fmt: skip
+
+
+_REPORTED = "; stopped_, n_evals_ and seconds_ say how a search went, progress= shows it"
+_SET_ITSELF = "; leave it out: a search sets this itself"
+NO_PARAMETERS = {  # what others can be told, and why not here
+    "verbosity": _REPORTED, "verbose": _REPORTED, "crossover_probability": _SET_ITSELF, "p_crossover": _SET_ITSELF,
+    "tournament_selection_n": _SET_ITSELF, "tournament_size": _SET_ITSELF, "optimizer_iterations": _SET_ITSELF,
+    "ncycles_per_iteration": _SET_ITSELF, "batching": _SET_ITSELF, "turbo": _SET_ITSELF,
 }  # fmt: skip
 
 
@@ -126,12 +134,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     pool_size : int, optional
         Number of functions whose pairs are searched; 0 for none.  Each needs some 200 bytes.  By default
         300,000; on a GPU 100 million, or as many as fit into its memory, where each needs up to 500 bytes.
-    crossover_probability : float
-        Share of children that have two parents.
-    tournament_selection_n : int
-        Number of trees of which the best becomes a parent.
-    optimizer_iterations : int
-        Largest number of Levenberg-Marquardt steps per child; hopeless ones end earlier.
     timeout_in_seconds : float, optional
         Time after which the search ends with what it has found, which then depends on the machine.
     max_evals : int, optional
@@ -157,8 +159,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         True: a bar with the loss of the best formula; in a notebook the front as a table and a figure that grow.  None:
         the same where somebody looks, after a second.  A function is called with a ``SearchView`` (stage, generation,
         n_evals, seconds, and complexity, loss and equation of the front) and ends the search by returning True.
-    verbosity : int
-        1: print at the end why the search ended.
     devices, client
         As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).  Before that a
         client's workers share curves, the lookups of pairs and their regressions; the cores of this host do so without
@@ -189,7 +189,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         for name in settings:
             if name not in (known := cls._get_param_names()):
                 of_fit = name in inspect.signature(cls.fit).parameters
-                hint = "; fit(X, y, …) does" if of_fit else did_you_mean(name, known, OTHER_PARAMETERS)
+                hint = NO_PARAMETERS.get(name) or did_you_mean(name, known, OTHER_PARAMETERS)
+                hint = "; fit(X, y, …) does" if of_fit else hint
                 raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
         return super().__new__(cls)
 
@@ -208,9 +209,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         model_selection: str = "best",
         parsimony: float = 0.0,
         pool_size: int | None = None,
-        crossover_probability: float = 0.4,
-        tournament_selection_n: int = 10,
-        optimizer_iterations: int = 8,
         timeout_in_seconds: float | None = None,
         max_evals: int | None = None,
         early_stop_condition: float | Callable[[float, int], bool] | None = None,
@@ -221,7 +219,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         n_jobs: int | None = None,
         backend: str = "cpu",
         progress: Any = None,
-        verbosity: int = 0,
         devices: Any = None,
         client: Any = None,
     ) -> None:
@@ -238,9 +235,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.model_selection = model_selection
         self.parsimony = parsimony
         self.pool_size = pool_size
-        self.crossover_probability = crossover_probability
-        self.tournament_selection_n = tournament_selection_n
-        self.optimizer_iterations = optimizer_iterations
         self.timeout_in_seconds = timeout_in_seconds
         self.max_evals = max_evals
         self.early_stop_condition = early_stop_condition
@@ -251,7 +245,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.backend = backend
         self.progress = progress
-        self.verbosity = verbosity
         self.devices = devices
         self.client = client
 
@@ -312,8 +305,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.n_evals_, self.seconds_ = search.budget.n_evals, search.budget.seconds
         self._front = equations.described(search.front.entries(), search.goal, names, search.front.floor)
         self.__dict__.pop("_table", None)
-        if self.verbosity:
-            print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")
         return self
 
     def _searched(
@@ -471,8 +462,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self._check_loss()
         one_of("model_selection", self.model_selection, SELECTIONS)
         progress.checked(self.progress)
-        least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
-                 "optimizer_iterations": 0, "verbosity": 0}  # fmt: skip
+        least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0}
         if self.pool_size is None:
             del least["pool_size"]
         for name, smallest in least.items():
@@ -481,8 +471,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             limit = getattr(self, name)
             if limit is not None and not (_is_number(limit) and limit > 0):
                 raise ArgumentError(f"{name} must be None or a positive number, not {brief(limit)}")
-        if not (_is_number(self.crossover_probability) and 0 <= self.crossover_probability <= 1):
-            raise ArgumentError(f"crossover_probability must be from 0 to 1, not {brief(self.crossover_probability)}")
         if not (_is_number(self.parsimony) and np.isfinite(self.parsimony)):
             raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
         for name in ("dimensionless_constants_only", "warm_start"):
@@ -495,9 +483,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
-            None if self.pool_size is None else int(self.pool_size), float(self.crossover_probability),
-            int(self.tournament_selection_n), int(self.optimizer_iterations), stop, guesses, seed, self.backend,
-            threads, outermost=outermost,
+            None if self.pool_size is None else int(self.pool_size), early_stop=stop, guesses=guesses, seed=seed,
+            backend=self.backend, threads=threads, outermost=outermost,
         )  # fmt: skip
 
     def _check_loss(self) -> None:
