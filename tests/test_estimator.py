@@ -501,6 +501,21 @@ def test_numbers_are_rounded_as_asked_and_are_none_where_they_are_1():
             equations.latex(formula, wrong)
 
 
+@pytest.mark.parametrize("method", ["sympy", "latex", "latex_table", "to_numpy", "jax", "torch", "get_best"])
+def test_what_is_no_row_is_refused_and_any_whole_number_is_one(model, method):
+    n = len(model.equations_)
+    assert str(getattr(model, method)(np.int64(1))) == str(getattr(model, method)(1 - n))
+    for wrong in (n, -n - 1, 0.0, "0", True):
+        with pytest.raises(ArgumentError, match=rf"index must be a whole number from -{n} to {n - 1}, not"):
+            getattr(model, method)(wrong)
+
+
+def test_only_axes_are_drawn_into(model):
+    for wrong in ("x", 1):
+        with pytest.raises(ArgumentError, match=r"ax must be axes of Matplotlib, as plt.subplots\(\) gives them, not"):
+            model.plot_front(ax=wrong)
+
+
 def test_a_loss_is_a_parameter_of_a_grid():
     X, y = table(40)
     grid = GridSearchCV(small(niterations=0), {"elementwise_loss": ["mae", "logcosh(f - y)"]}, cv=2)

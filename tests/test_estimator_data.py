@@ -87,6 +87,53 @@ def test_a_table_of_any_kind_has_names(made):
     assert found.get_best().equation == "3 * a" and found.predict(made(table)) == pytest.approx(3 * table["a"])
 
 
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ({"a": [1.0, 2.0], "b": [3.0]}, "the columns of X have different lengths: a 2, b 1"),
+        ("table.csv", "X must be an array (n_rows, n_vars) or a table, not 'table.csv'"),
+        (None, "X must be an array (n_rows, n_vars) or a table, not None"),
+        (iter([[1.0, 2.0]]), "X must be an array (n_rows, n_vars) or a table, not <list_iterator"),
+    ],
+    ids=["ragged", "text", "None", "iterator"],
+)
+def test_what_is_no_table_is_refused(X, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        small().fit(X, [1.0, 2.0])
+
+
+def test_a_dict_of_single_numbers_is_a_row():
+    table = pd.DataFrame({"a": np.arange(1.0, 21), "b": 3.0})
+    assert small().fit(table, 3 * table["a"]).predict({"a": 4, "b": 3.0}) == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (["1"] * 20, "sample_weight must hold real numbers, not <U1: pandas.to_numeric converts text"),
+        (pd.date_range("2020", periods=20), "sample_weight must hold real numbers, not datetime64"),
+        ({"w": np.ones(20)}, "sample_weight must hold real numbers, not {'w'"),
+        ("w", "sample_weight must hold real numbers, not <U1"),
+    ],
+    ids=["texts", "dates", "dict", "name"],
+)
+def test_weights_that_are_no_numbers_are_refused(weights, message):
+    X, y = np.arange(20.0)[:, None], np.arange(20.0)
+    with pytest.raises(DataError, match=re.escape(message)):
+        small().fit(X, y, weights)
+    with pytest.raises(DataError, match=re.escape(message)):
+        small(guesses=["x1"], pool_size=0, niterations=0).fit(X, y).score(X, y, weights)
+
+
+def test_a_single_number_is_no_target():
+    X = np.arange(20.0)[:, None]
+    model = small(guesses=["x1"], pool_size=0, niterations=0).fit(X, X[:, 0])
+    for method in (small().fit, model.score):
+        for y in (None, 3.0):
+            with pytest.raises(ValueError, match="y should be a 1d array, a number for every row of X, not"):
+                method(X, y)
+
+
 def test_a_target_may_be_a_table_of_one_column():
     table = pd.DataFrame({"a": np.arange(1.0, 21), "y": 3 * np.arange(1.0, 21)})
     with pytest.warns(DataConversionWarning, match="column-vector y"):

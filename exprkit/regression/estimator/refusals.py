@@ -11,13 +11,13 @@ In: X, y and weights as they are given.  Out: arrays, or an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brought_by, number_of
-from exprkit.evaluate.tables import check_order, is_table, labels_of, table_of
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, number_of
+from exprkit.evaluate.tables import check_order, is_table, labels_of, refuse_lengths, table_of
 from exprkit.numbers import as_numbers
 
 with brought_by("search"):
@@ -35,7 +35,7 @@ def checked_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[np.nda
     ArgumentError, DataError, ValueError
     """
     refuse_masks(X=X, y=y, sample_weight=sample_weight)
-    X = frame_of(X)
+    X, sample_weight = frame_of(X), weights_of(sample_weight)
     X, y = validate_data(model, X, target_of(X, y, sample_weight), dtype=np.float64, y_numeric=True)
     refuse_sizes(y)
     if sample_weight is None:
@@ -72,14 +72,20 @@ def refuse_masks(**arrays: Any) -> None:
 def frame_of(X: Any) -> Any:
     """A dict, a Dataset, a Series, an array with named fields as a DataFrame; other tables and arrays as they are.
 
+    A dict of single numbers is one row.
+
     Raises
     ------
     DataError
-        For a column that is no use.
+        For a column that is no use, and for what is no table and no array.
     """
     X = table_of(X)
     if is_table(X) and isinstance(X, Mapping):
-        X = pd.DataFrame(dict(X))
+        lengths = {name: len(one) for name, one in X.items() if _is_sequence(one)}
+        refuse_lengths(lengths)
+        X = pd.DataFrame(dict(X), index=None if lengths else [0])
+    if not _is_sequence(X) and not hasattr(X, "__array__"):
+        raise DataError(f"X must be an array (n_rows, n_vars) or a table, not {brief(X)}")
     refuse_columns(X)
     return X
 
@@ -105,16 +111,34 @@ def refuse_columns(X: Any) -> None:
             raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
 
 
+def _is_sequence(value: Any) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes | Set) and getattr(value, "ndim", 1) != 0
+
+
 def target_of(X: Any, y: Any, sample_weight: Any) -> Any:
     """y; as numbers where it is a table's column, a list or of objects.
 
     Raises
     ------
     DataError
-        For texts, dates and categories, and for what has the labels of X's rows in another order.
+        For texts, dates and categories, for a single number, and for what has the labels of X's rows in another order.
     """
     check_order(labels_of(X), y=y, sample_weight=sample_weight)
-    return y if getattr(getattr(y, "dtype", None), "kind", "O") in "fiubc" else as_numbers("y", y)
+    numbers = y if getattr(getattr(y, "dtype", None), "kind", "O") in "fiubc" else as_numbers("y", y)
+    if getattr(numbers, "ndim", 1) == 0:
+        raise DataError(f"y should be a 1d array, a number for every row of X, not {brief(y)}")
+    return numbers
+
+
+def weights_of(sample_weight: Any) -> Any:
+    """Weights as numbers where they are several.
+
+    Raises
+    ------
+    DataError
+        For texts, dates and categories.
+    """
+    return sample_weight if isinstance(sample_weight, int | float | None) else as_numbers("sample_weight", sample_weight)
 
 
 def refuse_sizes(y: np.ndarray) -> None:

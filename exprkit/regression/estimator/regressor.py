@@ -49,7 +49,7 @@ from exprkit.regression.estimator import equations, islands, model_file, progres
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
-from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of, weights_of
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
@@ -378,7 +378,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         DataError
             For a y that holds texts, or has the labels of X's rows in another order.
         """
-        return float(super().score(X, target_of(X, y, sample_weight), sample_weight))
+        return float(super().score(X, target_of(X, y, sample_weight), weights_of(sample_weight)))
 
     def sympy(self, index: int | None = None) -> sympy.Expr:
         """The formula of row ``index`` (as for ``get_best``) as a SymPy object."""
@@ -388,11 +388,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         """The formula of row ``index`` (as for ``get_best``) in LaTeX, its numbers with ``precision`` digits."""
         return equations.latex(self._named(index), precision)
 
-    def latex_table(self, indices: Sequence[int] | None = None, precision: int = 4) -> str:
+    def latex_table(self, indices: Sequence[int] | int | None = None, precision: int = 4) -> str:
         """Rows ``indices`` (default: all) as a LaTeX table (package booktabs), with ``precision`` digits."""
         check_is_fitted(self, "_front")
-        every = range(len(self._front.entries))
-        return self._front.latex_table(every if indices is None else [self._index(i) for i in indices], precision)
+        every = range(len(self._front.entries)) if indices is None else listed(indices)
+        return self._front.latex_table(map(self._index, [indices] if every is None else every), precision)
 
     def to_numpy(self, index: int | None = None) -> str:
         """Formula ``index`` (as for ``get_best``) as text of a Python function ``f(X, params)`` that needs only NumPy.
@@ -550,10 +550,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         front, n = self._front, len(self._front.entries)
         if index is None:
             return equations.selected(front, self.model_selection, float(self.parsimony))
-        number = whole_number(index)
-        if number is None or not -n <= number < n:
-            raise ArgumentError(f"index must be a whole number below {n}, not {brief(index)}")
-        return number % n
+        return whole("index", index, -n, n - 1) % n
 
 
 def _signature() -> inspect.Signature:
