@@ -438,6 +438,7 @@ def test_a_wrong_setting_says_what_was_meant(wrong, message):
         ({"optimizer_iterations": 8}, "has no parameter 'optimizer_iterations'; leave it out"),
         ({"binary_operators": ["**"]}, "binary_operators: there is no operator '**'"),
         ({"unary_operators": ["wobble"]}, "unary_operators: there is no operator 'wobble'"),
+        ({"unary_operators": ["sec"]}, "'sec' is two operators; one is defined by 'sec(a) = inv(cos(a))' in its place"),
         ({"guesses": 3}, "guesses must be a list of formulas, not 3"),
         ({"guesses": ["r_k +"]}, "guesses: "),
         ({"guesses": ["r_k + sin(r_k) + cos(r_k) * sin(exp(r_k)) + 1 / r_k"]}, "maxsize=12 allows fewer"),

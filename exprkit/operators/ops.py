@@ -578,6 +578,19 @@ IN_VALUES = {code: row for code, row in BY_CODE.items() if row.name not in _IN_D
 BY_SPELLING: dict[str, Operator] = {
     name: row for row in OPERATORS for name in (row.name, *row.aliases) if name.isidentifier()
 }
+# ── names of two operators, the first of them inside of the other ────────────────────
+
+COMPOSED: dict[str, tuple[str, str]] = {
+    "sec": ("cos", "inv"), "csc": ("sin", "inv"), "cot": ("tan", "inv"),
+    "sech": ("cosh", "inv"), "csch": ("sinh", "inv"), "coth": ("tanh", "inv"),
+    "asec": ("inv", "acos"), "acsc": ("inv", "asin"), "acot": ("inv", "atan"),
+    "asech": ("inv", "acosh"), "acsch": ("inv", "asinh"), "acoth": ("inv", "atanh"),
+}  # fmt: skip
+INSTEAD = {  # what is written for names that others know
+    "sinc": "sin(a) / a, or sin(pi * a) / (pi * a) as NumPy has it", "exp10": "10 ^ a", "logit": "log(a / (1 - a))",
+    "factorial": "gamma(a + 1)", "heaviside": "greater(a, 0)", "step": "greater(a, 0)", "expit": "logistic(a)",
+    "softplus": "log1p(exp(a))", "reciprocal": "inv(a)", "trunc": "sign(a) * floor(abs(a))", "rint": "round(a)",
+}  # fmt: skip
 
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
 PAIR_OF = BY_NAME["pair_of"].code
