@@ -17,14 +17,13 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, DataError, brief, brought_by, number_of
+from exprkit.evaluate.inputs import refuse_sizes
 from exprkit.evaluate.tables import check_order, is_table, labels_of, refuse_lengths, table_of
 from exprkit.numbers import as_numbers
 
 with brought_by("search"):
     import pandas as pd
     from sklearn.utils.validation import _check_sample_weight, validate_data
-
-SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
 
 
 def checked_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -139,16 +138,3 @@ def weights_of(sample_weight: Any) -> Any:
         For texts, dates and categories.
     """
     return sample_weight if isinstance(sample_weight, int | float | None) else as_numbers("sample_weight", sample_weight)
-
-
-def refuse_sizes(y: np.ndarray) -> None:
-    """An error for numbers whose squares can not be added up.
-
-    Raises
-    ------
-    DataError
-    """
-    size = float(np.abs(y).max(initial=0.0))
-    if size and not SMALLEST < size < LARGEST:
-        raise DataError(f"y is up to {size:.3g}, and the squares of such numbers can not be added up: search for "
-                        f"y / {10.0 ** np.round(np.log10(size)):.3g}")  # fmt: skip
