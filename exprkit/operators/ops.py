@@ -143,7 +143,8 @@ def _row(code: int, name: str, arity: int, meaning: str, *, latex: str = "", sym
 def _template(name: str, arity: int, latex: str) -> str:
     if "{a}" in latex:
         return latex
-    function = latex or rf"\operatorname{{{{{name}}}}}"
+    word = name.replace("_", r"\_")
+    function = latex or rf"\operatorname{{{{{word}}}}}"
     return rf"{function}\left({'{a}' if arity == 1 else '{a}, {b}'}\right)"
 
 
@@ -496,14 +497,14 @@ _row(53, "greaterequal", 2, "1 where a >= b, else 0 (also for nan)",
     numpy=lambda a, b: np.greater_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a >= b)", inline=True, code_bytes=2560),
     derivative=("0", "0"),
-    latex=r"\left[{a} \ge {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a >= b), (0, True)),
+    latex=r"\left[{a} \geq {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a >= b), (0, True)),
     sympy_class=("GreaterThan",),
     python="(a >= b) * 1.0")
 _row(54, "lessequal", 2, "1 where a <= b, else 0 (also for nan)",
     numpy=lambda a, b: np.less_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a <= b)", inline=True, code_bytes=2560),
     derivative=("0", "0"),
-    latex=r"\left[{a} \le {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a <= b), (0, True)),
+    latex=r"\left[{a} \leq {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a <= b), (0, True)),
     sympy_class=("LessThan",),
     python="(a <= b) * 1.0")
 _row(55, "cond", 2, "b where a > 0, else 0 (also for a = nan)",
