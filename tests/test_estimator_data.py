@@ -125,6 +125,17 @@ def test_weights_that_are_no_numbers_are_refused(weights, message):
         small(guesses=["x1"], pool_size=0, niterations=0).fit(X, y).score(X, y, weights)
 
 
+@pytest.mark.parametrize("as_table", [True, False], ids=["table", "array"])
+def test_whole_numbers_that_become_one_are_refused(as_table):
+    rows, large = np.arange(60), 2**53 + np.arange(60)
+    X = pd.DataFrame({"id": large}) if as_table else large[:, None]
+    name = "'id'" if as_table else "0"
+    with pytest.raises(DataError, match=f"X: column {name}: 60 different numbers, .* in float64: subtract the least"):
+        small().fit(X, rows)
+    with pytest.raises(DataError, match="y: 60 different numbers"):
+        small().fit(rows[:, None], pd.Series(large) if as_table else large)
+
+
 def test_a_single_number_is_no_target():
     X = np.arange(20.0)[:, None]
     model = small(guesses=["x1"], pool_size=0, niterations=0).fit(X, X[:, 0])

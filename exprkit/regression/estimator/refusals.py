@@ -18,6 +18,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, DataError, brief, brought_by, number_of
 from exprkit.evaluate.inputs import refuse_sizes
+from exprkit.evaluate.rounding import harm
 from exprkit.evaluate.tables import check_order, is_table, labels_of, refuse_lengths, table_of
 from exprkit.numbers import as_numbers
 
@@ -86,6 +87,9 @@ def frame_of(X: Any) -> Any:
     if not _is_sequence(X) and not hasattr(X, "__array__"):
         raise DataError(f"X must be an array (n_rows, n_vars) or a table, not {brief(X)}")
     refuse_columns(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2:
+        for i in range(X.shape[1]):
+            refuse_rounding(f"X: column {i}", X[:, i])
     return X
 
 
@@ -105,9 +109,22 @@ def refuse_columns(X: Any) -> None:
         if names.count(name) > 1:
             raise DataError(f"X: {number_of(names.count(name), 'column')} are called {name!r}")
     for name in names:
-        if lacking := int(np.isnan(as_numbers(f"X: column {name!r}", X[name])).sum()):
+        column = as_numbers(f"X: column {name!r}", X[name])
+        refuse_rounding(f"X: column {name!r}", column)
+        if lacking := int(np.isnan(column).sum()):
             share = f"{lacking:,} of {number_of(len(X), 'value')}"
             raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
+
+
+def refuse_rounding(what: str, values: np.ndarray) -> None:
+    """An error for numbers that float64 can not tell apart: whole ones beyond 2^53, say.
+
+    Raises
+    ------
+    DataError
+    """
+    if values.dtype.kind in "iuf" and (lost := harm(values, np.dtype(np.float64))):
+        raise DataError(f"{what}: {lost}")
 
 
 def _is_sequence(value: Any) -> bool:
@@ -126,6 +143,7 @@ def target_of(X: Any, y: Any, sample_weight: Any) -> Any:
     numbers = y if getattr(getattr(y, "dtype", None), "kind", "O") in "fiubc" else as_numbers("y", y)
     if getattr(numbers, "ndim", 1) == 0:
         raise DataError(f"y should be a 1d array, a number for every row of X, not {brief(y)}")
+    refuse_rounding("y", np.asarray(numbers).ravel())
     return numbers
 
 
