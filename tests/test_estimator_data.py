@@ -40,7 +40,7 @@ def test_masked_values_are_no_numbers(which):
         (pd.Categorical(["x", "y"] * 10), "column 'b' holds categories (x, y), not quantities"),
         (pd.date_range("2020", periods=20), "column 'b' must hold real numbers, not datetime64[us]: take the time"),
         ([1.0] * 19 + [np.nan], "column 'b' contains NaN, it lacks 1 of 20 values"),
-        ([np.inf] * 20, "Input X contains infinity"),
+        ([np.inf, -np.inf] + [1.0] * 18, "X: column 'b' is infinite in 2 of 20 values: leave those rows out"),
         ([1j] * 20, "column 'b' must hold real numbers, not complex128"),
     ],
 )

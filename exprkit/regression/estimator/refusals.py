@@ -114,6 +114,9 @@ def refuse_columns(X: Any) -> None:
         if lacking := int(np.isnan(column).sum()):
             share = f"{lacking:,} of {number_of(len(X), 'value')}"
             raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
+        if endless := int(np.isinf(column).sum()):
+            share = f"{endless:,} of {number_of(len(X), 'value')}"
+            raise DataError(f"X: column {name!r} is infinite in {share}: leave those rows out")
 
 
 def refuse_rounding(what: str, values: np.ndarray) -> None:
