@@ -327,7 +327,8 @@ def _read_csv(path: Any, pd: Any) -> Any:
         _rewind(content)
         table = pd.read_csv(content, sep=None if re.search(SEPARATORS, first) else ",", engine="python")
         if all(re.fullmatch(NUMBER, name) for name in table.columns) and re.search("[.,]", "".join(table.columns)):
-            raise DataError(f"{path}: the first line should name the columns, and holds numbers: {shortened(first, 60)}")
+            held = shortened(first, 60)
+            raise DataError(f"{path}: the first line should name the columns, and holds numbers: {held}")
         with_commas = [
             column for column, words in table.items()
             if words.dtype.kind not in "fiub" and words.dropna().astype(str).str.fullmatch(DECIMAL_COMMA).all()

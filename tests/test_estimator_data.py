@@ -13,6 +13,7 @@ from sklearn.exceptions import DataConversionWarning
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError
+from exprkit.regression.sample import Sample
 
 SMALL = {"niterations": 2, "pool_size": 30, "population_size": 40, "maxsize": 12, "random_state": 0}
 
@@ -134,6 +135,18 @@ def test_whole_numbers_that_become_one_are_refused(as_table):
         small().fit(X, rows)
     with pytest.raises(DataError, match="y: 60 different numbers"):
         small().fit(rows[:, None], pd.Series(large) if as_table else large)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_target_of_few_digits_is_exact_within_them(dtype):
+    X = np.random.default_rng(0).uniform(1, 2, (60, 2)).astype(dtype)
+    y = X[:, 0] / X[:, 1] ** 2
+    model = small(pool_size=300).fit(X, y)
+    assert model.get_best().equation == "x1 / sqr(x2)" and model.stopped_ == "a formula is exact"
+    sample, place = Sample(X, y), np.finfo(dtype).eps
+    assert not sample.is_exact(sample.y * (1 + place)), "all digits of float64"
+    for few in (sample.given_as(y.dtype), sample.given_as(y.dtype).of(sample.y)):
+        assert few.is_exact(sample.y * (1 + place)) and not few.is_exact(sample.y * (1 + 20 * place))
 
 
 def test_a_single_number_is_no_target():

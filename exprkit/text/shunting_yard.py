@@ -344,7 +344,7 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                 continue
             if wanted:
                 sign, after_sign = after_sign, False
-                opens, function = kind == OPEN, 0
+                opens, function = kind == OPEN, np.int64(0)
                 token, value, undecided, flags = NOTHING, np.uint64(0), False, 0
                 if kind == LETTER:
                     limit = numbered[0] if c == LETTER_X else numbered[1] if c == LETTER_P else 0

@@ -100,7 +100,7 @@ def _items(obj: Any, names: Names) -> list[Item]:
         return _negated(sympy.Eq(*obj.args, evaluate=False))
     if isinstance(obj, sympy.UnevaluatedExpr):
         return [obj.args[0]]
-    if isinstance(obj, tuple(REWRITTEN)) and (other := obj.rewrite(REWRITTEN[type(obj)])) != obj:
+    if type(obj) in REWRITTEN and (other := obj.rewrite(REWRITTEN[type(obj)])) != obj:
         return [other]
     if obj in (sympy.I, sympy.zoo):
         raise ParseError(f"exprkit has real numbers only, and no {type(obj).__name__}")

@@ -158,4 +158,5 @@ def weights_of(sample_weight: Any) -> Any:
     DataError
         For texts, dates and categories.
     """
-    return sample_weight if isinstance(sample_weight, int | float | None) else as_numbers("sample_weight", sample_weight)
+    alone = isinstance(sample_weight, int | float | None)
+    return sample_weight if alone else as_numbers("sample_weight", sample_weight)

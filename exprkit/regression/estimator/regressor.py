@@ -261,6 +261,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             variables' names; in formulas one that is no identifier stands between backquotes, and one that is taken (a
             function's name, say) has a ``_`` at its end.
         y : array, (n_rows,)
+            Of float32 a formula is exact that is right to the digits of float32.
         sample_weight : array, (n_rows,), optional
             A weight >= 0 for every row.  Whole weights count rows; of others, as 1 / variance, only the quotients
             matter, unless the loss names w.
@@ -286,10 +287,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
-        X, y, weights = checked_data(self, X, y, sample_weight)
+        given, (X, y, weights) = y, checked_data(self, X, y, sample_weight)
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
-        sample = sample_for(self.elementwise_loss, X, y, weights, columns)
+        sample = sample_for(self.elementwise_loss, X, y, weights, columns).given_as(np.asarray(given).dtype)
         if self.backend not in ON_HOST and not Goal(self.elementwise_loss, sample).plain:
             raise ArgumentError(
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
