@@ -217,7 +217,7 @@ def refuse_sizes(y: np.ndarray) -> None:
     ------
     DataError
     """
-    size = float(np.abs(y).max(initial=0.0))
+    size = float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
     if size and not SMALLEST < size < LARGEST:
         raise DataError(f"y is up to {size:.3g}, and the squares of such numbers can not be added up: search for "
                         f"y / {10.0 ** np.round(np.log10(size)):.3g}")  # fmt: skip

@@ -143,7 +143,7 @@ def exhaustive_search(
     chunk : int
         Number of functions that are fitted at a time.
     timeout : float, optional
-        Seconds after which the search ends with what it has found.
+        Seconds after which the search ends with what it has found; compiling loops, once on a machine, is not counted.
     max_memory : float, optional
         Bytes of functions and of what is known of their fits at which the search ends with what it has found;
         default: half of the free memory.
@@ -279,8 +279,7 @@ def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
     if weights is not None and not (weights > 0).any():
         raise DataError("all weights are 0: there are no points to fit")
     inputs.refuse_infinite(columns, weights, empty)
-    counted = target if weights is None else target[weights > 0]
-    inputs.refuse_sizes(counted[np.isfinite(counted)])  # the fits say what is missing or infinite
+    inputs.refuse_sizes(target if weights is None else target[weights > 0])
     return _SearchData(columns, target, weights, names)
 
 

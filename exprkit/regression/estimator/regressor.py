@@ -135,7 +135,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         Number of functions whose pairs are searched; 0 for none.  Each needs some 200 bytes.  By default
         300,000; on a GPU 100 million, or as many as fit into its memory, where each needs up to 500 bytes.
     timeout_in_seconds : float, optional
-        Time after which the search ends with what it has found, which then depends on the machine.
+        Time after which the search ends with what it has found, which then depends on the machine.  Compiling exprkit's
+        loops, once on a machine, does not count.
     max_evals : int, optional
         The same, by the number of functions tried.
     early_stop_condition : float or function, optional
