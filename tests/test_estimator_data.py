@@ -69,8 +69,9 @@ def test_a_target_of_texts_is_refused(y):
         (pd.date_range("2020", periods=20), "y must hold real numbers, not datetime64"),
         (pd.Categorical(["a", "b"] * 10), "y holds categories (a, b), not quantities"),
         ([None, *range(19)], "y contains NaN"),
+        ("speed", "y is the text 'speed': give the numbers, table['speed'] without it in X"),
     ],
-    ids=["dates", "categories", "a gap"],
+    ids=["dates", "categories", "a gap", "a name"],
 )
 def test_a_target_that_is_no_quantity_is_refused(y, message):
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -114,7 +115,7 @@ def test_a_dict_of_single_numbers_is_a_row():
         (["1"] * 20, "sample_weight must hold real numbers, not <U1: pandas.to_numeric converts text"),
         (pd.date_range("2020", periods=20), "sample_weight must hold real numbers, not datetime64"),
         ({"w": np.ones(20)}, "sample_weight must hold real numbers, not {'w'"),
-        ("w", "sample_weight must hold real numbers, not <U1"),
+        ("w", "sample_weight is the text 'w': give the numbers, table['w'] without it in X"),
     ],
     ids=["texts", "dates", "dict", "name"],
 )
@@ -130,7 +131,7 @@ def test_weights_that_are_no_numbers_are_refused(weights, message):
 def test_whole_numbers_that_become_one_are_refused(as_table):
     rows, large = np.arange(60), 2**53 + np.arange(60)
     X = pd.DataFrame({"id": large}) if as_table else large[:, None]
-    name = "'id'" if as_table else "0"
+    name = "'id'" if as_table else "x1"
     with pytest.raises(DataError, match=f"X: column {name}: 60 different numbers, .* in float64: subtract the least"):
         small().fit(X, rows)
     with pytest.raises(DataError, match="y: 60 different numbers"):

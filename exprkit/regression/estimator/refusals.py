@@ -89,7 +89,7 @@ def frame_of(X: Any) -> Any:
     refuse_columns(X)
     if isinstance(X, np.ndarray) and X.ndim == 2:
         for i in range(X.shape[1]):
-            refuse_rounding(f"X: column {i}", X[:, i])
+            refuse_rounding(f"X: column x{i + 1}", X[:, i])
     return X
 
 
@@ -143,11 +143,17 @@ def target_of(X: Any, y: Any, sample_weight: Any) -> Any:
         For texts, dates and categories, for a single number, and for what has the labels of X's rows in another order.
     """
     check_order(labels_of(X), y=y, sample_weight=sample_weight)
+    _refuse_name("y", y)
     numbers = y if getattr(getattr(y, "dtype", None), "kind", "O") in "fiubc" else as_numbers("y", y)
     if getattr(numbers, "ndim", 1) == 0:
         raise DataError(f"y should be a 1d array, a number for every row of X, not {brief(y)}")
     refuse_rounding("y", np.asarray(numbers).ravel())
     return numbers
+
+
+def _refuse_name(what: str, values: Any) -> None:
+    if isinstance(values, str):
+        raise DataError(f"{what} is the text {brief(values)}: give the numbers, table[{brief(values)}] without it in X")
 
 
 def weights_of(sample_weight: Any) -> Any:
@@ -158,5 +164,6 @@ def weights_of(sample_weight: Any) -> Any:
     DataError
         For texts, dates and categories.
     """
+    _refuse_name("sample_weight", sample_weight)
     alone = isinstance(sample_weight, int | float | None)
     return sample_weight if alone else as_numbers("sample_weight", sample_weight)

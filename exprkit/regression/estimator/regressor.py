@@ -80,16 +80,24 @@ OTHER_PARAMETERS = {  # the same, of parameters
     "time_limit": "timeout_in_seconds", "max_evaluations": "max_evals", "max_size": "maxsize", "max_length": "maxsize",
     "seed": "random_state", "procs": "n_jobs", "n_threads": "n_jobs", "parsimony_coefficient": "parsimony",
     "function_set": "binary_operators", "allowed_symbols": "binary_operators",
-    "stopping_criteria": "early_stop_condition",
+    "stopping_criteria": "early_stop_condition", "pop_size": "population_size", "n_iter": "niterations",
+    "ngen": "niterations", "maxdepth": "maxsize", "max_depth": "maxsize", "max_complexity": "maxsize",
+    "functions": "unary_operators", "unary": "unary_operators", "binary": "binary_operators", "workers": "n_jobs",
+    "output_directory": "checkpoint", "run_id": "checkpoint", "equation_file": "checkpoint",
+    "temp_equation_file": "checkpoint", "gpu": "backend", "device": "backend",
 }  # fmt: skip
 
 
 _REPORTED = "; stopped_, n_evals_ and seconds_ say how a search went, progress= shows it"
+_SAME = "; n_jobs and random_state are enough: the number of threads changes no result"
 _SET_ITSELF = "; leave it out: a search sets this itself"
 NO_PARAMETERS = {  # what others can be told, and why not here
     "verbosity": _REPORTED, "verbose": _REPORTED, "crossover_probability": _SET_ITSELF, "p_crossover": _SET_ITSELF,
     "tournament_selection_n": _SET_ITSELF, "tournament_size": _SET_ITSELF, "optimizer_iterations": _SET_ITSELF,
-    "ncycles_per_iteration": _SET_ITSELF, "batching": _SET_ITSELF, "turbo": _SET_ITSELF,
+    "ncycles_per_iteration": _SET_ITSELF, "ncyclesperiteration": _SET_ITSELF, "batching": _SET_ITSELF,
+    "batch_size": _SET_ITSELF, "turbo": _SET_ITSELF, "precision": _SET_ITSELF, "deterministic": _SAME,
+    "parallelism": _SAME, "multithreading": _SAME, "weights": "; fit(X, y, sample_weight=…) takes them",
+    "variable_names": "; the columns of a DataFrame have names", "complexity_of_operators": "; every token counts as 1",
 }  # fmt: skip
 
 
@@ -190,8 +198,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         for name in settings:
             if name not in (known := cls._get_param_names()):
                 of_fit = name in inspect.signature(cls.fit).parameters
-                hint = NO_PARAMETERS.get(name) or did_you_mean(name, known, OTHER_PARAMETERS)
-                hint = "; fit(X, y, …) does" if of_fit else hint
+                hint = "; fit(X, y, …) does" if of_fit else NO_PARAMETERS.get(name)
+                hint = hint or did_you_mean(name, known, OTHER_PARAMETERS) or f"; it has {', '.join(known)}"
                 raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
         return super().__new__(cls)
 
