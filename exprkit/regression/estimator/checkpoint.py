@@ -49,7 +49,7 @@ from exprkit.runtime import files
 from exprkit.search.state_file import WHAT, StateFile
 
 FREE = {"niterations", "early_stop", "threads"}  # settings that may be others when a search goes on
-OWN_NAMES = {"loss": "elementwise_loss", "tournament_size": "tournament_selection_n", "seed": "random_state"}
+OWN_NAMES = {"loss": "elementwise_loss", "seed": "random_state"}
 
 
 class Checkpoint:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import brought_by, whole
+from exprkit.errors import ArgumentError, brief, brought_by, whole
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
@@ -112,6 +112,8 @@ class DescribedFront:
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 
+        if not (ax is None or isinstance(ax, plt.Axes)):
+            raise ArgumentError(f"ax must be axes of Matplotlib, as plt.subplots() gives them, not {brief(ax)}")
         if ax is None:
             ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
         draw_front(ax, [entry.size for entry in self.entries], [entry.loss for entry in self.entries])
