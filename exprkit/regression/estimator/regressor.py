@@ -88,11 +88,10 @@ OTHER_PARAMETERS = {  # the same, of parameters
 }  # fmt: skip
 
 
-_REPORTED = "; stopped_, n_evals_ and seconds_ say how a search went, progress= shows it"
 _SAME = "; n_jobs and random_state are enough: the number of threads changes no result"
 _SET_ITSELF = "; leave it out: a search sets this itself"
 NO_PARAMETERS = {  # what others can be told, and why not here
-    "verbosity": _REPORTED, "verbose": _REPORTED, "crossover_probability": _SET_ITSELF, "p_crossover": _SET_ITSELF,
+    "crossover_probability": _SET_ITSELF, "p_crossover": _SET_ITSELF,
     "tournament_selection_n": _SET_ITSELF, "tournament_size": _SET_ITSELF, "optimizer_iterations": _SET_ITSELF,
     "ncycles_per_iteration": _SET_ITSELF, "ncyclesperiteration": _SET_ITSELF, "batching": _SET_ITSELF,
     "batch_size": _SET_ITSELF, "turbo": _SET_ITSELF, "precision": _SET_ITSELF, "deterministic": _SAME,
@@ -168,6 +167,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         True: a bar with the loss of the best formula; in a notebook the front as a table and a figure that grow.  None:
         the same where somebody looks, after a second.  A function is called with a ``SearchView`` (stage, generation,
         n_evals, seconds, and complexity, loss and equation of the front) and ends the search by returning True.
+    verbosity : int
+        1: print at the end why the search ended.
     devices, client
         As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).  Before that a
         client's workers share curves, the lookups of pairs and their regressions; the cores of this host do so without
@@ -228,6 +229,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         n_jobs: int | None = None,
         backend: str = "cpu",
         progress: Any = None,
+        verbosity: int = 0,
         devices: Any = None,
         client: Any = None,
     ) -> None:
@@ -254,6 +256,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.backend = backend
         self.progress = progress
+        self.verbosity = verbosity
         self.devices = devices
         self.client = client
 
@@ -315,6 +318,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.n_evals_, self.seconds_ = search.budget.n_evals, search.budget.seconds
         self._front = equations.described(search.front.entries(), search.goal, names, search.front.floor)
         self.__dict__.pop("_table", None)
+        if self.verbosity:
+            print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")
         return self
 
     def _searched(
@@ -472,7 +477,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self._check_loss()
         one_of("model_selection", self.model_selection, SELECTIONS)
         progress.checked(self.progress)
-        least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0}
+        least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "verbosity": 0}
         if self.pool_size is None:
             del least["pool_size"]
         for name, smallest in least.items():
