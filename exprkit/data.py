@@ -11,8 +11,10 @@ Beside the pipeline: gives the ``X`` and ``y`` that an ``Evaluator`` takes.
 
 from __future__ import annotations
 
+import csv
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +47,8 @@ PIPES = (
     (507.0, 4.11, 5.99),
 )
 NAMELESS = "Unnamed: "  # what pandas calls a column without a name
+NUMBER = r"[+-]?\d*[.,]?\d+([eE][+-]?\d+)?(\.\d+)?"  # the last part is added by pandas to what stands twice
+SEPARATORS = r"[^\w.\"'()]"  # one of these stands between the names of columns, if there are several
 DECIMAL_COMMA = r"\s*[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?\s*"
 MOST_MISSING = 0.2  # of a column's values, for which rows are left out
 NOISE = 0.005  # of log10(100 f): about what his measurements scatter within one pipe
@@ -245,6 +249,10 @@ def from_table(
     target = names[-1] if target is None and names else target
     if isinstance(target, str) and target not in names:
         raise DataError(f"there is no column {target!r}; there are {', '.join(names)}{did_you_mean(target, names)}")
+    if len(names) == 1:
+        raise DataError(f"there is one column alone, {names[0]!r}, and nothing that it could depend on")
+    if not len(table):
+        raise DataError("the table has no rows")
     if not isinstance(target, str) or len(names) < 2 or len(set(names)) < len(names):
         raise DataError(f"the columns must be a target and others, each once: {brief(target)} of {', '.join(names)}")
     if columns is not None:
@@ -315,7 +323,12 @@ def _read_csv(path: Any, pd: Any) -> Any:
     """The table; numbers with decimal commas, where a column holds nothing else and commas separate nothing."""
     try:
         content = io.StringIO(_text(path.read())) if hasattr(path, "read") else path
-        table = pd.read_csv(content, sep=None, engine="python")
+        first = pd.read_csv(content, sep="\0", engine="python", nrows=0, quoting=csv.QUOTE_NONE).columns[0]
+        _rewind(content)
+        table = pd.read_csv(content, sep=None if re.search(SEPARATORS, first) else ",", engine="python")
+        if all(re.fullmatch(NUMBER, name) for name in table.columns) and re.search("[.,]", "".join(table.columns)):
+            held = shortened(first, 60)
+            raise DataError(f"{path}: the first line should name the columns, and holds numbers: {held}")
         with_commas = [
             column for column, words in table.items()
             if words.dtype.kind not in "fiub" and words.dropna().astype(str).str.fullmatch(DECIMAL_COMMA).all()
@@ -323,6 +336,8 @@ def _read_csv(path: Any, pd: Any) -> Any:
         if with_commas and not _separates_by_commas(content, table, pd):  # "1,234" there: perhaps a thousand
             table[with_commas] = table[with_commas].apply(lambda words: words.str.replace(",", ".").astype(float))
         return table
+    except DataError:
+        raise
     except OSError as error:
         raise DataError(f"{path} could not be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -336,10 +351,14 @@ def _text(content: str | bytes) -> str:
     return content.decode("utf-8-sig") if isinstance(content, bytes) else content
 
 
-def _separates_by_commas(content: Any, table: Any, pd: Any) -> bool:
-    """Whether a comma stands between the names of the columns."""
+def _rewind(content: Any) -> None:
     if isinstance(content, io.StringIO):
         content.seek(0)
+
+
+def _separates_by_commas(content: Any, table: Any, pd: Any) -> bool:
+    """Whether a comma stands between the names of the columns."""
+    _rewind(content)
     return bool(pd.read_csv(content, sep=",", engine="python", nrows=0).columns.equals(table.columns))
 
 

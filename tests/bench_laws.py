@@ -263,7 +263,7 @@ def of_empirical(name, seed, search, arguments):
     X, y = make(FRESH, random)
     error = float(np.abs(predict(X) - y).max())
     pop, params = as_parameters(ek.parse([formula]), held=is_fraction)
-    exact = ek.fit(pop, X, y, init=params if pop.max_params else None, dtype="float64", backend="cpu")
+    exact = ek.fit(pop, X, y, init=params if pop.max_params else None, dtype="float64", backend="cpu", tol=1e-15)
     is_law = np.abs(exact.predict(X)[0] - y).max() < 1e-6 and pop.max_params <= numbers
     return bool(is_law and nodes(formula) <= 1.2 * most), error, tried, formula
 

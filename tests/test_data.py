@@ -136,6 +136,23 @@ def test_a_table_in_another_encoding_says_what_mends_it(tmp_path):
         data.from_table(path)
 
 
+@pytest.mark.parametrize("text", ["1.5,2\n2.5,3\n", "1.5\t1.5\n2e-3\t3\n"])
+def test_a_first_line_of_numbers_names_no_columns(tmp_path, text):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"the first line should name the columns, and holds numbers: 1[.,]5"):
+        data.from_table(path)
+    path.write_text("400,500,y\n" + text.splitlines()[-1].replace(";", ",").replace("\t", ",") + ",3\n")
+    assert len(data.from_table(path).variables) == 2, "wavelengths, say"
+
+
+def test_a_file_of_one_column_is_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("speed\n1.25\n2.25\n")
+    with pytest.raises(DataError, match="there is one column alone, 'speed'"):
+        data.from_table(path)
+
+
 def test_chosen_columns(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("a,word,b,y,c\n5,u,7,2,1\n6,v,9,3,0\n")

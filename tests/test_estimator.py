@@ -416,7 +416,6 @@ def test_ctrl_c_ends_a_search_within_a_second(rows, busy):
         ({"progress": "yes"}, "progress must be None, True, False or a function of a SearchView, not 'yes'"),
         ({"n_jobs": 0}, "n_jobs must be a whole number from 1 to 4,096, not 0"),
         ({"parsimony": "low"}, "parsimony must be a number, not 'low'"),
-        ({"crossover_probability": "half"}, "crossover_probability must be from 0 to 1, not 'half'"),
         ({"max_evals": True}, "max_evals must be None or a positive number, not True"),
         ({"early_stop_condition": "f(l, c) = l < 1"}, r"must be a number or a function of \(loss, complexity\)"),
     ],
@@ -436,8 +435,13 @@ def test_a_wrong_setting_says_what_was_meant(wrong, message):
         ({"dimensionless_constants_only": 1}, "dimensionless_constants_only must be True or False, not 1"),
         ({"parsimony": np.nan}, "parsimony must be a number, not nan"),
         ({"verbosity": "loud"}, "verbosity must be a whole number >= 0, not 'loud'"),
+        ({"optimizer_iterations": 8}, "has no parameter 'optimizer_iterations'; leave it out"),
+        ({"pop_size": 8}, "did you mean 'population_size'?"),
+        ({"weights": [1]}, "has no parameter 'weights'; fit(X, y, sample_weight=…) takes them"),
+        ({"denoise": True}, "SymbolicRegressor has no parameter 'denoise'; it has backend, binary_operators, "),
         ({"binary_operators": ["**"]}, "binary_operators: there is no operator '**'"),
         ({"unary_operators": ["wobble"]}, "unary_operators: there is no operator 'wobble'"),
+        ({"unary_operators": ["sec"]}, "'sec' is two operators; one is defined by 'sec(a) = inv(cos(a))' in its place"),
         ({"guesses": 3}, "guesses must be a list of formulas, not 3"),
         ({"guesses": ["r_k +"]}, "guesses: "),
         ({"guesses": ["r_k + sin(r_k) + cos(r_k) * sin(exp(r_k)) + 1 / r_k"]}, "maxsize=12 allows fewer"),
@@ -448,6 +452,10 @@ def test_a_wrong_setting_says_what_was_meant(wrong, message):
 def test_a_parameter_that_is_none_is_told_before_anything_begins(wrong, message):
     with pytest.raises((ValueError, BackendError), match=re.escape(message)):
         regressor(**wrong).fit(*table(20))
+
+
+def test_there_are_as_few_parameters_as_can_be_read_at_once():
+    assert len(ek.SymbolicRegressor().get_params()) <= 26
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
@@ -495,6 +503,21 @@ def test_numbers_are_rounded_as_asked_and_are_none_where_they_are_1():
     for wrong in (0, "x", 2.5):
         with pytest.raises(ArgumentError, match="precision must be a whole number"):
             equations.latex(formula, wrong)
+
+
+@pytest.mark.parametrize("method", ["sympy", "latex", "latex_table", "to_numpy", "jax", "torch", "get_best"])
+def test_what_is_no_row_is_refused_and_any_whole_number_is_one(model, method):
+    n = len(model.equations_)
+    assert str(getattr(model, method)(np.int64(1))) == str(getattr(model, method)(1 - n))
+    for wrong in (n, -n - 1, 0.0, "0", True):
+        with pytest.raises(ArgumentError, match=rf"index must be a whole number from -{n} to {n - 1}, not"):
+            getattr(model, method)(wrong)
+
+
+def test_only_axes_are_drawn_into(model):
+    for wrong in ("x", 1):
+        with pytest.raises(ArgumentError, match=r"ax must be axes of Matplotlib, as plt.subplots\(\) gives them, not"):
+            model.plot_front(ax=wrong)
 
 
 def test_a_loss_is_a_parameter_of_a_grid():

@@ -13,6 +13,7 @@ from sklearn.exceptions import DataConversionWarning
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError
+from exprkit.regression.sample import Sample
 
 SMALL = {"niterations": 2, "pool_size": 30, "population_size": 40, "maxsize": 12, "random_state": 0}
 
@@ -40,7 +41,7 @@ def test_masked_values_are_no_numbers(which):
         (pd.Categorical(["x", "y"] * 10), "column 'b' holds categories (x, y), not quantities"),
         (pd.date_range("2020", periods=20), "column 'b' must hold real numbers, not datetime64[us]: take the time"),
         ([1.0] * 19 + [np.nan], "column 'b' contains NaN, it lacks 1 of 20 values"),
-        ([np.inf] * 20, "Input X contains infinity"),
+        ([np.inf, -np.inf] + [1.0] * 18, "X: column 'b' is infinite in 2 of 20 values: leave those rows out"),
         ([1j] * 20, "column 'b' must hold real numbers, not complex128"),
     ],
 )
@@ -68,8 +69,9 @@ def test_a_target_of_texts_is_refused(y):
         (pd.date_range("2020", periods=20), "y must hold real numbers, not datetime64"),
         (pd.Categorical(["a", "b"] * 10), "y holds categories (a, b), not quantities"),
         ([None, *range(19)], "y contains NaN"),
+        ("speed", "y is the text 'speed': give the numbers, table['speed'] without it in X"),
     ],
-    ids=["dates", "categories", "a gap"],
+    ids=["dates", "categories", "a gap", "a name"],
 )
 def test_a_target_that_is_no_quantity_is_refused(y, message):
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -85,6 +87,76 @@ def test_a_table_of_any_kind_has_names(made):
     table = pd.DataFrame({"a": np.arange(1.0, 21)})
     found = small().fit(made(table), (3 * table[["a"]]).to_numpy()[:, 0])
     assert found.get_best().equation == "3 * a" and found.predict(made(table)) == pytest.approx(3 * table["a"])
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ({"a": [1.0, 2.0], "b": [3.0]}, "the columns of X have different lengths: a 2, b 1"),
+        ("table.csv", "X must be an array (n_rows, n_vars) or a table, not 'table.csv'"),
+        (None, "X must be an array (n_rows, n_vars) or a table, not None"),
+        (iter([[1.0, 2.0]]), "X must be an array (n_rows, n_vars) or a table, not <list_iterator"),
+    ],
+    ids=["ragged", "text", "None", "iterator"],
+)
+def test_what_is_no_table_is_refused(X, message):
+    with pytest.raises(DataError, match=re.escape(message)):
+        small().fit(X, [1.0, 2.0])
+
+
+def test_a_dict_of_single_numbers_is_a_row():
+    table = pd.DataFrame({"a": np.arange(1.0, 21), "b": 3.0})
+    assert small().fit(table, 3 * table["a"]).predict({"a": 4, "b": 3.0}) == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (["1"] * 20, "sample_weight must hold real numbers, not <U1: pandas.to_numeric converts text"),
+        (pd.date_range("2020", periods=20), "sample_weight must hold real numbers, not datetime64"),
+        ({"w": np.ones(20)}, "sample_weight must hold real numbers, not {'w'"),
+        ("w", "sample_weight is the text 'w': give the numbers, table['w'] without it in X"),
+    ],
+    ids=["texts", "dates", "dict", "name"],
+)
+def test_weights_that_are_no_numbers_are_refused(weights, message):
+    X, y = np.arange(20.0)[:, None], np.arange(20.0)
+    with pytest.raises(DataError, match=re.escape(message)):
+        small().fit(X, y, weights)
+    with pytest.raises(DataError, match=re.escape(message)):
+        small(guesses=["x1"], pool_size=0, niterations=0).fit(X, y).score(X, y, weights)
+
+
+@pytest.mark.parametrize("as_table", [True, False], ids=["table", "array"])
+def test_whole_numbers_that_become_one_are_refused(as_table):
+    rows, large = np.arange(60), 2**53 + np.arange(60)
+    X = pd.DataFrame({"id": large}) if as_table else large[:, None]
+    name = "'id'" if as_table else "x1"
+    with pytest.raises(DataError, match=f"X: column {name}: 60 different numbers, .* in float64: subtract the least"):
+        small().fit(X, rows)
+    with pytest.raises(DataError, match="y: 60 different numbers"):
+        small().fit(rows[:, None], pd.Series(large) if as_table else large)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_target_of_few_digits_is_exact_within_them(dtype):
+    X = np.random.default_rng(0).uniform(1, 2, (60, 2)).astype(dtype)
+    y = X[:, 0] / X[:, 1] ** 2
+    model = small(pool_size=300).fit(X, y)
+    assert model.get_best().equation == "x1 / sqr(x2)" and model.stopped_ == "a formula is exact"
+    sample, place = Sample(X, y), np.finfo(dtype).eps
+    assert not sample.is_exact(sample.y * (1 + place)), "all digits of float64"
+    for few in (sample.given_as(y.dtype), sample.given_as(y.dtype).of(sample.y)):
+        assert few.is_exact(sample.y * (1 + place)) and not few.is_exact(sample.y * (1 + 20 * place))
+
+
+def test_a_single_number_is_no_target():
+    X = np.arange(20.0)[:, None]
+    model = small(guesses=["x1"], pool_size=0, niterations=0).fit(X, X[:, 0])
+    for method in (small().fit, model.score):
+        for y in (None, 3.0):
+            with pytest.raises(ValueError, match="y should be a 1d array, a number for every row of X, not"):
+                method(X, y)
 
 
 def test_a_target_may_be_a_table_of_one_column():

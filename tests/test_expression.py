@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.mathtext import MathTextParser
 from postfix_text import AWKWARD, random_population, words
 
 import exprkit as ek
@@ -132,7 +133,20 @@ def test_latex_of_names_is_harmless():
     pop = ek.parse("r_k * log_Re + λ + a + b2", variables=["r_k", "log_Re", "λ", "a", "b2"])
     assert pop[0].latex() == r"\mathrm{r\_k} \cdot \mathrm{log\_Re} + \lambda + a + b_{2}"
     pop = ek.parse("_ * Δt / ρ_0 - `Δp µ`", variables=["_", "Δt", "ρ_0", "Δp µ"])
-    assert pop[0].latex() == r"\frac{\_ \cdot \mathrm{\Delta t}}{\rho_{0}} - \text{}\Delta\text{p µ}"
+    assert pop[0].latex() == r"\frac{\_ \cdot \mathrm{\Delta t}}{\rho_{0}} - {\text{}\Delta\text{p }\mu\text{}}"
+    assert ek.parse("`a < b` ^ 2", variables=["a < b"])[0].latex() == r"{\text{a }< \text{ b}}^{2}"
+    assert ek.parse("größe * µ", variables=["größe", "µ"])[0].latex() == r"\text{größe} \cdot \mu"  # the micro sign
+    assert ek.parse("logical_and(x1, x2)")[0].latex() == r"\operatorname{logical\_and}\left(x_{1}, x_{2}\right)"
+
+
+def test_latex_is_read_by_another_reader():
+    names = ("x_max", "Δp", "T (°C)", "50% x", "1st", "a^b", "a&b", "#n", "$cost$", "~x", r"\alpha", "{x}", "a{", "}",
+             "a<b", "a>b", "C_{p}", "α_β", "é", "µ", "a/b", "...", "ϑ")  # fmt: skip
+    formula = "2.5 * `{}` ^ -1.5 / (1 + sqrt(`{}`)) + sqr(`{}`) + log(`{}` / p1)"
+    texts = [ek.parse(formula.replace("{}", name), variables=[name])[0].latex() for name in names]
+    read = MathTextParser("path").parse
+    for text in [*texts, *(expression.latex() for expression in random_population(100, 1, 14))]:
+        read(f"${text}$")
 
 
 def test_latex_is_balanced(op):

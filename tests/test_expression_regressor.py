@@ -61,7 +61,7 @@ def test_weights_expressions_and_populations_are_taken():
     weights = (np.arange(len(Y)) % 2).astype(float)
     spoiled = np.where(weights == 0, 1e3, Y)
     (x1, x2), (p1, p2) = ek.variables(2), ek.parameters(2)
-    for given in (TEXTS[1], p1 * x1**p2 / x2, ek.parse(TEXTS[1])):
+    for given in (TEXTS[1], p1 * x1**p2 / x2, ek.parse(TEXTS[1]), ek.parse(TEXTS[1])[0].sympy()):
         model = ek.ExpressionRegressor(given).fit(X, spoiled, sample_weight=weights)
         np.testing.assert_allclose(model.predict(X), Y)
 
@@ -82,7 +82,8 @@ def test_it_works_in_a_pipeline_a_grid_and_a_cross_validation_and_can_be_kept():
     [
         ({"select": "bci"}, "select must be one of"), ({"restarts": -1}, "restarts"),
         ({"expressions": "log(0 - x1) * p1"}, "no expression has a loss"),
-        ({"expressions": []}, "expressions is empty"),
+        ({"expressions": []}, "expressions is empty"), ({"expressions": "p1 * x1 + inf"}, "no expression has a loss"),
+        ({"expressions": 3}, "expressions must be a list of expressions, not 3"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_fitted_is_named(wrong, message):

@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+from numba.core import event
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
@@ -184,3 +185,17 @@ def test_a_law_of_very_many_rows_is_found_with_a_column_of_0_and_1(monkeypatch):
     X = np.column_stack([random.integers(0, 2, 3000), random.uniform(1, 2, 3000)]).astype(float)
     model = ek.SymbolicRegressor(random_state=0, niterations=0, pool_size=3000).fit(X, 2.5 * X[:, 1] + 1.5 * X[:, 0])
     assert model.stopped_ == "a formula is exact" and model.get_best().complexity == 7
+
+
+def test_compiling_loops_takes_none_of_the_time():
+    """A first search of a few seconds would find nothing."""
+    work = Budget(seconds=0.5)
+    with event.trigger_event("numba:compile"), event.trigger_event("numba:compile"):
+        time.sleep(0.3)
+        assert work.seconds < 0.3 and not work.is_over
+        time.sleep(0.3)
+    work.check()
+    while not work.is_over:  # threads of other tests may compile something
+        time.sleep(0.1)
+    with pytest.raises(Ended, match=r"0\.5 s are over"):
+        work.check()

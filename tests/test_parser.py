@@ -11,6 +11,7 @@ import re
 import sys
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -83,6 +84,8 @@ GRAMMAR = {
     "pow(-2, 2) ^ 2": "-2.0 2.0 pow 2.0 pow",
     "arctan(ln(square(x1)))": "x1 sqr log atan",
     "x1\n\t+ x2\r\n": "x1 x2 add",
+    "2^sec(x1)^-cot(x2) * -csc(3)": "2.0 x1 cos inv x2 tan inv neg pow pow 3.0 sin inv neg mul",
+    "max(acot(sech(x1)), x2, x3)": "x1 cosh inv inv atan x2 max x3 max",
 }
 
 
@@ -99,6 +102,20 @@ def test_every_spelling_of_the_table_is_a_function():
         if row.infix:
             text = f"x1 {row.infix} x2" if row.arity == 2 else f"{row.infix}x1"
             assert ek.parse(text)[0].values[-1] == row.code
+
+
+@pytest.mark.parametrize("name", ops.COMPOSED)
+def test_names_of_two_operators_mean_what_mpmath_has(name):
+    x = np.array([[1.3], [2.5], [0.3], [-1.7]])
+    y = ek.Evaluator(ek.parse(f"{name}(x1)"), x, "numpy", dtype="float64").evaluate()
+    for (number,), found in zip(x.tolist(), y[0].tolist(), strict=True):
+        wanted = getattr(mpmath, name)(number)
+        assert np.isnan(found) if isinstance(wanted, mpmath.mpc) else found == pytest.approx(float(wanted), rel=1e-12)
+
+
+def test_a_name_of_two_operators_is_free_for_others():
+    assert ek.parse("60 * sec", variables=["sec"]).texts() == ["60 * sec"]
+    assert ek.parse("cot + sec(x1)", parameters=["cot"]).texts() == ["cot + inv(cos(x1))"]
 
 
 def _by_python(text: str, x: dict[str, np.ndarray]) -> np.ndarray:
@@ -274,6 +291,11 @@ MESSAGES = {
     "x1(x2)": "'x1' is not a function; to multiply, write x1 * (…)\n    x1(x2)\n      ^",
     "x1 + sqrtt(x2)": "unknown function 'sqrtt'; did you mean 'sqrt'?\n    x1 + sqrtt(x2)\n         ^^^^^",
     "EXP(x1)": "unknown function 'EXP'; did you mean 'exp'?\n    EXP(x1)\n    ^^^",
+    "1 + sec(x1, 2)": "'sec' takes 1 argument, 2 given\n    1 + sec(x1, 2)\n        ^^^",
+    "sec()": "'sec' takes 1 argument, none given\n    sec()\n        ^",
+    "sec x1": "'sec' is a function: write sec(…)\n    sec x1\n    ^^^",
+    "sinc(x1)": "unknown function 'sinc': sinc(a) is written sin(a) / a, or sin(pi * a) / (pi * a) as NumPy has it\n"
+                "    sinc(x1)\n    ^^^^",
     "f(x1)": "unknown function 'f'; exprkit.operator defines functions of your own\n    f(x1)\n    ^",
     "X1": "unknown name 'X1'; did you mean 'x1'?\n    X1\n    ^^",
     "foo": "unknown name 'foo'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    foo\n    ^^^",
@@ -575,7 +597,7 @@ def test_fuzz(root):
     global _heard
     rng = np.random.default_rng(5)
     lines = (root / "data" / "esr_sample.txt").read_bytes().split(b"\n")[:-1] + [text.encode() for text in GRAMMAR]
-    alphabet = [b"+", b"-", b"*", b"/", b"^", b"**", b"//", b"(", b")", b",", b".", b"e", b"x1", b"p2", b"exp(", b"max(",
+    alphabet = [b"+", b"-", b"*", b"/", b"^", b"**", b"//", b"(", b")", b",", b".", b"e", b"x1", b"p2", b"exp(", b"max(", b"acot(",
                 b"1", b"0", b"1e9", b"f0", b" ", b"\0", b"\xff", b"\xc3\xa4", b"\xe2\x82", b"__import__('os')", b"\n", b"nan"]  # fmt: skip
     texts = [rng.bytes(int(n)) for n in rng.integers(0, 40, 20_000)]
     texts += [b"".join(alphabet[k] for k in rng.integers(0, len(alphabet), n)) for n in rng.integers(1, 12, 30_000)]

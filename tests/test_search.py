@@ -334,6 +334,19 @@ def test_a_text_may_be_the_likelihood():
     assert text.params[:9] == pytest.approx(named.params[:9], rel=1e-6, nan_ok=True)
 
 
+def test_what_no_sum_of_squares_can_hold_is_refused_by_name():
+    x = np.linspace(1, 2, 20)
+    endless = np.where(x == x[3], np.inf, x)
+    for X, name in (({"a": x, "b c": endless}, "'b c'"), (endless[:, None], "x1")):
+        with pytest.raises(DataError, match=f"column {name} of X is infinite in 1 of 20 values: drop those rows"):
+            ek.exhaustive_search(X, 2 / x, max_nodes=3, progress=False)
+    found = ek.exhaustive_search({"a": endless}, 2 / x, max_nodes=3, progress=False, weights=np.isfinite(endless) * 1e6)
+    assert found.texts()[0] == "p1 / a"
+    for scale in (1e-200, 1e200):
+        with pytest.raises(DataError, match=r"the squares of such numbers can not be added up: search for y / 1e"):
+            ek.exhaustive_search({"a": x}, 2 / x * scale, max_nodes=3, progress=False)
+
+
 def test_heavy_tails_find_the_law_that_normal_errors_miss():
     """Student's t of three degrees of freedom; parameters by the second derivatives of that."""
     sigma, y = 0.01, OUTLIERS

@@ -56,6 +56,21 @@ def test_read(obj, text):
     assert ek.parse([obj, "x1"])[0] == expression
 
 
+@pytest.mark.parametrize("name", ops.COMPOSED)
+def test_names_of_two_operators_are_read(name):
+    assert ek.parse(2 * getattr(sympy, name)(x1)) == ek.parse(f"2 * {name}(x1)")
+
+
+@pytest.mark.parametrize("function", [sympy.sinc, sympy.Heaviside, sympy.factorial, lambda x: sympy.beta(2, x)])
+def test_what_sympy_writes_with_other_functions_is_read(function):
+    x = np.array([[0.0], [0.5], [2.0], [-1.5]])
+    wanted = [complex(function(sympy.Rational(number)).evalf()).real for (number,) in x[1:].tolist()]
+    found = ek.Evaluator(ek.parse(function(x1)), x, "numpy", dtype="float64").evaluate()[0]
+    assert found[1:] == pytest.approx(np.array(wanted), rel=1e-12)
+    if function is sympy.sinc:
+        assert found[0] == 1
+
+
 def test_every_class_that_the_table_names_exists_and_is_read():
     places = (sympy, cfunctions, relational)
     for row in ops.OPERATORS:
@@ -193,7 +208,8 @@ def test_deep_objects():
         (sympy.Symbol('__import__("os")'),
          "unknown symbol '__import__(\"os\")'; name the variables by variables=[...]"),
         (sympy.Symbol("x1\n\x1b[31m"), "unknown symbol 'x1 \ufffd[31m'; name the variables by variables=[...]"),
-        (sympy.cot(x1), "the SymPy function 'cot' is not in exprkit's table; did you mean 'cos'?"),
+        (sympy.Function("cotan")(x1), "the SymPy function 'cotan' is not in exprkit's table; did you mean 'tan'?"),
+        (sympy.Function("cot")(x1, x2), "the SymPy function 'cot' is not in exprkit's table; did you mean 'cos'?"),
         (sympy.Function("sqrtt")(x1), "the SymPy function 'sqrtt' is not in exprkit's table; did you mean 'sqrt'?"),
         (sympy.Function("exp")(x1, x2), "the SymPy function 'exp' has 2 arguments here, not 1"),
         (sympy.I * x1, "exprkit has real numbers only, and no ImaginaryUnit"),

@@ -34,6 +34,7 @@ Adopt = Callable[[Any], Any]
 DTYPES = ("float32", "float64")
 DROP = " (ek.fit(..., missing=\"drop\") leaves them out)"
 MOST_NESTED = 4  # lists; sets of vectors are 3
+SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
 NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
 
 
@@ -196,6 +197,30 @@ def infinite_columns(X: Any, w: Any, pop: Population) -> dict[int, str]:
         if n := int(np.sum(there if w is None else there & (on_host(w) > 0))):
             found[i] = f"column {_column_name(pop, i)} of X is infinite in {n:,} of {number_of(len(there), 'value')}"
     return found
+
+
+def refuse_infinite(X: Any, w: Any, pop: Population) -> None:
+    """An error for columns that are infinite at points that count.
+
+    Raises
+    ------
+    DataError
+    """
+    for what in infinite_columns(X, w, pop).values():
+        raise DataError(f"{what}: drop those rows, or give them weight 0")
+
+
+def refuse_sizes(y: np.ndarray) -> None:
+    """An error for numbers whose squares can not be added up.
+
+    Raises
+    ------
+    DataError
+    """
+    size = float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
+    if size and not SMALLEST < size < LARGEST:
+        raise DataError(f"y is up to {size:.3g}, and the squares of such numbers can not be added up: search for "
+                        f"y / {10.0 ** np.round(np.log10(size)):.3g}")  # fmt: skip
 
 
 def _column_name(pop: Population | DevicePopulation, i: int) -> str:

@@ -236,11 +236,15 @@ def columns(table: Any, pop: Population) -> dict[str, np.ndarray | str]:
             if i in used:
                 raise
             arrays[name] = str(error)
-    lengths = {name: len(values) for name, values in arrays.items() if not isinstance(values, str)}
+    refuse_lengths({name: len(values) for name, values in arrays.items() if not isinstance(values, str)})
+    return arrays
+
+
+def refuse_lengths(lengths: Mapping[Any, int]) -> None:
+    """An error for columns that have not as many numbers as each other."""
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{name} {n:,}" for name, n in lengths.items())
         raise DataError(f"the columns of X have different lengths: {listed}")
-    return arrays
 
 
 def _column(table: Any, name: Any, place: int, what: str) -> np.ndarray:

@@ -61,6 +61,9 @@ def numbers(name: str, values: object) -> np.ndarray:
 
 
 def _unknown(what: str, name: object, possible: Iterable[str]) -> str:
+    if isinstance(name, str) and name in ops.COMPOSED:
+        inner, outer = ops.COMPOSED[name]
+        return f"{name!r} is two operators; one is defined by '{name}(a) = {outer}({inner}(a))' in its place"
     hint = errors.did_you_mean(str(name), possible) or f"; there are {', '.join(possible)}"
     return f"there is no {what} {name!r}{hint}"
 

@@ -143,7 +143,8 @@ def _row(code: int, name: str, arity: int, meaning: str, *, latex: str = "", sym
 def _template(name: str, arity: int, latex: str) -> str:
     if "{a}" in latex:
         return latex
-    function = latex or rf"\operatorname{{{{{name}}}}}"
+    word = name.replace("_", r"\_")
+    function = latex or rf"\operatorname{{{{{word}}}}}"
     return rf"{function}\left({'{a}' if arity == 1 else '{a}, {b}'}\right)"
 
 
@@ -496,14 +497,14 @@ _row(53, "greaterequal", 2, "1 where a >= b, else 0 (also for nan)",
     numpy=lambda a, b: np.greater_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a >= b)", inline=True, code_bytes=2560),
     derivative=("0", "0"),
-    latex=r"\left[{a} \ge {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a >= b), (0, True)),
+    latex=r"\left[{a} \geq {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a >= b), (0, True)),
     sympy_class=("GreaterThan",),
     python="(a >= b) * 1.0")
 _row(54, "lessequal", 2, "1 where a <= b, else 0 (also for nan)",
     numpy=lambda a, b: np.less_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a <= b)", inline=True, code_bytes=2560),
     derivative=("0", "0"),
-    latex=r"\left[{a} \le {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a <= b), (0, True)),
+    latex=r"\left[{a} \leq {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a <= b), (0, True)),
     sympy_class=("LessThan",),
     python="(a <= b) * 1.0")
 _row(55, "cond", 2, "b where a > 0, else 0 (also for a = nan)",
@@ -578,6 +579,19 @@ IN_VALUES = {code: row for code, row in BY_CODE.items() if row.name not in _IN_D
 BY_SPELLING: dict[str, Operator] = {
     name: row for row in OPERATORS for name in (row.name, *row.aliases) if name.isidentifier()
 }
+# ── names of two operators, the first of them inside of the other ────────────────────
+
+COMPOSED: dict[str, tuple[str, str]] = {
+    "sec": ("cos", "inv"), "csc": ("sin", "inv"), "cot": ("tan", "inv"),
+    "sech": ("cosh", "inv"), "csch": ("sinh", "inv"), "coth": ("tanh", "inv"),
+    "asec": ("inv", "acos"), "acsc": ("inv", "asin"), "acot": ("inv", "atan"),
+    "asech": ("inv", "acosh"), "acsch": ("inv", "asinh"), "acoth": ("inv", "atanh"),
+}  # fmt: skip
+INSTEAD = {  # what is written for names that others know
+    "sinc": "sin(a) / a, or sin(pi * a) / (pi * a) as NumPy has it", "exp10": "10 ^ a", "logit": "log(a / (1 - a))",
+    "factorial": "gamma(a + 1)", "heaviside": "greater(a, 0)", "step": "greater(a, 0)", "expit": "logistic(a)",
+    "softplus": "log1p(exp(a))", "reciprocal": "inv(a)", "trunc": "sign(a) * floor(abs(a))", "rint": "round(a)",
+}  # fmt: skip
 
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
 PAIR_OF = BY_NAME["pair_of"].code

@@ -21,6 +21,8 @@ stage                   what it does (``stages/``)
 ``join``                small pools: pairs of functions that make y exactly
 ``group``               with units: the same and the next stage in units that some of the variables make
 ``single``              functions of a large pool, by least squares: noise hides even the simplest law from exact stages
+``grow_first``          a little of ``grow``; where rows nearby tell nothing of what is left of y, there is noise, and
+                        the stages for exact formulas come last
 ``factor``              ``join``, ``join_three``, ``sum_exactly``, ``curve`` and a part of ``nest`` without variables of
                         which y is a power, whatever the others are
 ``join_three``          three functions that make y exactly; of very many, on a GPU
@@ -72,6 +74,7 @@ class Halfway(NamedTuple):
     stages: int  # that are done
     generation: int  # so many are
     n_evals: int
+    is_noisy: bool
     front: list[Entry]
     evolution: dict[str, np.ndarray]  # its ``state``; empty before it has begun
 
@@ -114,7 +117,8 @@ class Discovery(FormulaSearch):
             self.device.use()  # a thread of its own begins with the first one
         self.budget.keep_back(effort.FINISH)
         try:
-            for stage in self._stages()[self._done :]:
+            while self._done < len(stages := self._stages()):
+                stage = stages[self._done]
                 self.stage = stage.__name__
                 stage(self)
                 self.look()
@@ -132,15 +136,16 @@ class Discovery(FormulaSearch):
         return why
 
     def _stages(self) -> list[Stage]:
-        """Those before ``evolve``, in order."""
+        """Those before ``evolve``, in order: what is exact comes last where there is noise."""
         stages: list[Stage] = [
-            begin, exact.join, fewer_variables.group, sums.single, fewer_variables.factor, exact.join_three,
-            exact.sum_exactly, nested.curve, sums.sum, nested.nest, exact.join_more, sums.sum_within, nested.nest_more,
-            pairs.regress,
+            begin, exact.join, fewer_variables.group, sums.single, growth.grow_first, fewer_variables.factor,
+            exact.join_three, exact.sum_exactly, nested.curve, sums.sum, nested.nest, exact.join_more, sums.sum_within,
+            nested.nest_more, pairs.regress,
         ]  # fmt: skip
         # a GPU has seconds' worth of pools that the host has not
         stages.insert(stages.index(sums.sum if self.device is None else sums.sum_within), growth.grow)
-        return stages
+        put_off = (exact.join_three, exact.sum_exactly, exact.join_more) if self.is_noisy else ()
+        return sorted(stages, key=lambda stage: stage in put_off)
 
     def evolve(self) -> None:
         """Generations, from what has been found; every one is kept, for more of them may follow another time."""
@@ -158,10 +163,10 @@ class Discovery(FormulaSearch):
     def halfway(self) -> Halfway:
         """The search as it is, when ``kept`` is called."""
         evolution = {} if self._evolution is None else self._evolution.state()
-        return Halfway(self._done, self.generation, self.budget.n_evals, self.front.entries(), evolution)
+        return Halfway(self._done, self.generation, self.budget.n_evals, self.is_noisy, self.front.entries(), evolution)
 
     def resume(self, halfway: Halfway) -> None:
         """Before ``run``: go on from there, to the same bits as if there had been no end."""
         self._begun, self._done, self.generation = halfway, halfway.stages, halfway.generation
-        self.budget.n_evals = halfway.n_evals
+        self.budget.n_evals, self.is_noisy = halfway.n_evals, halfway.is_noisy
         self.front.restore(halfway.front)

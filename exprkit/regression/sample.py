@@ -22,7 +22,8 @@ SELDOM = 0.2  # share of the rows
 EXACT_SHARE = 1e-13  # of y: errors below it are as good as 0
 VARIES = 1e6  # y counts as no larger than so many times what it varies by: a large constant in it hides no rest
 MOST_ROWS = 2.0**53  # that weights can count
-LAST_PLACES = 8 * np.finfo(np.float64).eps  # share of y that is rounding all the same
+ULPS = 8
+LAST_PLACES = ULPS * np.finfo(np.float64).eps  # share of y that is rounding all the same
 
 
 class LossRows(NamedTuple):
@@ -40,6 +41,8 @@ class Sample:
     ----------
     X : float64 array, (n_rows, n_vars)
     y, w : float64 arrays, (n_rows,)
+    coarseness : float
+        Share of y that was rounded before it was given: float32 and float16 have fewer digits.
     given : LossRows or None
         For a loss of the user's own, of which ``y`` is where it is least.
 
@@ -52,6 +55,7 @@ class Sample:
     """
 
     given: LossRows | None = None
+    coarseness: float = 0.0
 
     def __init__(
         self, X: Any, y: Any, weights: Any = None, columns: Mapping[str, Any] | None = None, merged: bool = True
@@ -127,10 +131,15 @@ class Sample:
         part.__dict__.update(changed)
         return part
 
+    def given_as(self, dtype: np.dtype) -> Sample:
+        """The same rows, of a y that was of this type."""
+        few = dtype.kind == "f" and dtype.itemsize < 8
+        return self._with(coarseness=ULPS * float(np.finfo(dtype).eps)) if few else self
+
     def is_exact(self, values: np.ndarray) -> np.ndarray:
         """Whether rows of values are y but for rounding, which is larger where terms cancel."""
         with np.errstate(all="ignore"):
-            error = np.abs(values - self.y)
+            error = np.maximum(np.abs(values - self.y) - self.coarseness * np.abs(self.y), 0.0)
             limit = self.rounding(EXACT) + self.rounding(1e-14).max(initial=0)
             exact = np.asarray((error <= limit).all(axis=-1))
             exact[exact] = np.median(error[exact] - self.rounding(USUALLY), axis=-1) <= 0

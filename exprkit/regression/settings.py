@@ -19,7 +19,7 @@ from exprkit.regression.rules.admission import FormulaRules
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What a user may say of a search; ``SymbolicRegressor`` explains it."""
+    """What a search goes by; ``SymbolicRegressor`` explains what a user may say of it."""
 
     operators: tuple[defined.Written, ...] = field(default_factory=lambda: default_operators())
     niterations: int = 100
@@ -27,9 +27,9 @@ class SearchSettings:
     maxsize: int = 30
     loss: str = "squares"
     pool_size: int | None = None  # by default what discovery.py says
-    crossover_probability: float = 0.4
-    tournament_size: int = 10
-    optimizer_iterations: int = 8
+    crossover_probability: float = 0.4  # share of children that have two parents
+    tournament_size: int = 10  # trees of which the best becomes a parent
+    optimizer_iterations: int = 8  # Levenberg-Marquardt steps of a child at most; hopeless ones end earlier
     early_stop: Callable[[float, int], bool] = lambda loss, size: False
     guesses: Sequence[Expression] = ()
     seed: int = 0

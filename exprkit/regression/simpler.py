@@ -103,13 +103,19 @@ class Simpler:
                 done.update(new)
                 search.offer(search.refitted([other for other, _ in new], held))
 
-    def finish(self) -> None:
-        """Simpler numbers for the formula that takes the fewest nats, then for the next one, until the time is over."""
+    def simplify_best(self, most: int) -> None:
+        """Simpler numbers for the formula that takes the fewest nats, then for the next one, so many at most."""
         done: list[Entry] = []
+        while not self.search.is_exact and (left := [one for one in self.front.by_nats() if one not in done]):
+            done.append(left[0])
+            self._offer(left[0].expression, 8)
+            if len(done) == most:
+                return
+
+    def finish(self) -> None:
+        """The same until the time is over."""
         with contextlib.suppress(Ended):
-            while not self.search.is_exact and (left := [one for one in self.front.by_nats() if one not in done]):
-                done.append(left[0])
-                self._offer(left[0].expression, 8)
+            self.simplify_best(self.front.maxsize)
 
     def settle(self) -> None:
         """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""

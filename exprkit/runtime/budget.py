@@ -1,6 +1,7 @@
 """Budgets of a search: time, evaluations and memory.
 
 In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is reached, and by ``run`` soon after.
+Time in which loops are compiled, which is once on a machine, is none of the work's.
 
     >>> from exprkit.runtime.budget import Budget, Ended
     >>> budget = Budget(max_evals=10)
@@ -30,11 +31,39 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from numba.core import event
+
 PATIENCE = 0.4  # seconds after its end that work has to see it by itself
 TICK = 0.05  # seconds between two looks at the clock from outside
 SHOW = object()  # what work says that wants to be shown
 
 Found = TypeVar("Found")
+
+
+class _CompileClock(event.Listener):
+    """How long loops have been compiled in this process, by any thread; Numba's lock lets one at a time."""
+
+    def __init__(self) -> None:
+        self._depth, self._begin, self._before = 0, 0.0, 0.0
+
+    def on_start(self, event: Any) -> None:
+        if not self._depth:
+            self._begin = time.perf_counter()
+        self._depth += 1
+
+    def on_end(self, event: Any) -> None:
+        if self._depth == 1:  # what is begun within it is part of it
+            now = time.perf_counter()
+            self._before, self._begin = self._before + now - self._begin, now
+        self._depth -= 1
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (time.perf_counter() - self._begin if self._depth else 0.0)
+
+
+_COMPILING = _CompileClock()
+event.register("numba:compile", _COMPILING)
 
 
 class Ended(Exception):
@@ -55,6 +84,7 @@ class Budget:
         most_bytes: float | None = None, begin: float | None = None,
     ) -> None:  # fmt: skip
         self._begin = time.perf_counter() if begin is None else begin
+        self._compiled = _COMPILING.seconds
         self._seconds, self._max_evals, self._shown = seconds, max_evals, shown
         self._most_bytes, self.n_evals = most_bytes, 0
         self._is_left = False  # by who waited for its end
@@ -62,8 +92,8 @@ class Budget:
 
     @property
     def seconds(self) -> float:
-        """Since the search began."""
-        return time.perf_counter() - self._begin
+        """Since the search began, without those in which loops were compiled."""
+        return time.perf_counter() - self._begin - (_COMPILING.seconds - self._compiled)
 
     def part(self, share: float) -> Callable[[], bool]:
         """Whether such a share of the time has gone by since now; never where time has no limit."""

@@ -143,7 +143,7 @@ def exhaustive_search(
     chunk : int
         Number of functions that are fitted at a time.
     timeout : float, optional
-        Seconds after which the search ends with what it has found.
+        Seconds after which the search ends with what it has found; compiling loops, once on a machine, is not counted.
     max_memory : float, optional
         Bytes of functions and of what is known of their fits at which the search ends with what it has found;
         default: half of the free memory.
@@ -249,7 +249,7 @@ def _check_numbers(numbers: dict[str, tuple[Any, int]], others: dict[str, Any]) 
 
 def _complete(X: Any, y: Any, weights: Any, sigma: Any) -> tuple[Any, Any, Any, Any]:
     """The same without the data points at which y or a column is missing."""
-    names = tuple(map(str, X.columns if hasattr(X, "columns") else X)) if tables.is_table(X) else None
+    names = tuple(tables.names_in(X)) if tables.is_table(X) else None
     n = len(names) if names is not None else np.asarray(X).shape[-1]
     every = Population(np.full(n, VARIABLE, np.uint8), np.arange(n, dtype=np.uint64), np.arange(n + 1), variables=names)
     deviations = sigma if sigma is None or np.isscalar(sigma) else tables.complete(X, y, sigma, every)[2]
@@ -259,9 +259,7 @@ def _complete(X: Any, y: Any, weights: Any, sigma: Any) -> tuple[Any, Any, Any, 
 def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
     """The data as arrays, checked as far as the fits do not."""
     tables.check_order(tables.labels_of(X), weights=weights, sigma=sigma)
-    names = None
-    if tables.is_table(X):
-        names = tuple(str(name) for name in (X.columns if hasattr(X, "columns") else X))
+    names = tuple(tables.names_in(X)) if tables.is_table(X) else None
     empty = Population([], [], [0], variables=names)
     data = inputs.data_matrix(X, empty, np.dtype(np.float64))
     for what in data.unusable.values():  # a search uses all columns
@@ -280,6 +278,8 @@ def _data(X: Any, y: Any, weights: Any, sigma: Any) -> _SearchData:
     weights = inputs.on_host(inputs.weights_vector(weights, len(columns), np.dtype(np.float64)))
     if weights is not None and not (weights > 0).any():
         raise DataError("all weights are 0: there are no points to fit")
+    inputs.refuse_infinite(columns, weights, empty)
+    inputs.refuse_sizes(target if weights is None else target[weights > 0])
     return _SearchData(columns, target, weights, names)
 
 

@@ -48,8 +48,10 @@ def _read(path: Path, **kinds: Any) -> pd.DataFrame | None:
 def operators(folder: str | Path = "") -> str:
     """A row per operator; errors in units of the last place."""
     head = ("written", "means", "largest error, float32 / float64", 'with `precision="fast"`')
-    return table(head, [(_forms(row), row.meaning.replace("|", r"\|"), _pair(row.ulp), _pair(row.fast_ulp))
-                        for row in ops.OPERATORS])  # fmt: skip
+    rows = [(_forms(row), row.meaning.replace("|", r"\|"), _pair(row.ulp), _pair(row.fast_ulp))
+            for row in ops.OPERATORS]  # fmt: skip
+    two = ", ".join(f"`{name}(a)` as `{outer}({inner}(a))`" for name, (inner, outer) in ops.COMPOSED.items())
+    return f"{table(head, rows)}\n\nRead as two operators: {two}."
 
 
 def _forms(row: ops.Operator) -> str:

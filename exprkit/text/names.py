@@ -64,17 +64,24 @@ class Names:
 
     @property
     def _meanings(self) -> dict[str, tuple[int, int]]:
-        """Every word with its (kind, value), those of the form x1 and p1 excepted; made anew for new operators."""
+        """Every word with its (kind, value), those of the form x1 and p1 excepted; made anew for new operators.
+
+        The value of an operator is its code, and 256 times that of one around it.
+        """
         n_defined = defined.count()
         if self._made_with != n_defined:
             self._made, self._made_with = dict(self._words()), n_defined
         return self._made
 
     def _words(self) -> Iterator[tuple[str, tuple[int, int]]]:
+        own = {*(self.variables or ()), *(self.parameters or ())}
+        for spelling, (inner, outer) in ops.COMPOSED.items():
+            if spelling not in own:  # sec may be seconds
+                yield spelling, (OPERATOR, ops.BY_NAME[inner].code | ops.BY_NAME[outer].code << 8)
         for spelling, row in defined.spellings().items():
             yield spelling, (OPERATOR, row.code)
         for spelling, number in CONSTANTS.items():
-            if spelling not in (*(self.variables or ()), *(self.parameters or ())):
+            if spelling not in own:
                 yield spelling, (CONSTANT, int(np.float64(number).view(np.uint64)))
         for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
             for index, word in enumerate(words or ()):

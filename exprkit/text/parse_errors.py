@@ -188,7 +188,7 @@ def _operand_expected(fault: Fault) -> str:
     here, before = fault.here(), fault.before()
     if here == ")" and before.endswith("("):
         name = re.search(r"([^\W\d]\w*)\s*\($", before)
-        if name and defined.spelled(name[1]):
+        if name and (defined.spelled(name[1]) or name[1] in ops.COMPOSED):
             return _takes(name[1], 0)
         return "nothing between the parentheses"
     what = quoted(here) if here else "the end of the text"
@@ -220,6 +220,8 @@ def _factor(word: str) -> str:
 def _unknown_name(fault: Fault) -> str:
     word = fault.here()
     if re.match(r"\s*\(", fault.text[fault.column + len(word) :]):
+        if word in ops.INSTEAD:
+            return f"unknown function {quoted(word)}: {word}(a) is written {ops.INSTEAD[word]}"
         hint = closest(word, fault.names.words(OPERATOR))
         return f"unknown function {quoted(word)}{hint or '; exprkit.operator defines functions of your own'}"
     for kind, own in ((VARIABLE, fault.names.variables), (PARAMETER, fault.names.parameters)):
@@ -268,7 +270,7 @@ def _bare_function(fault: Fault) -> str:
     word = fault.here()
     if word in (fault.names.variables or ()) or word in (fault.names.parameters or ()):
         return f"{quoted(word)} is a function; what is called so as well is written {in_text(word)}"
-    return f"{quoted(word)} is a function: write {word}({', '.join('…' * defined.spellings()[word].arity)})"
+    return f"{quoted(word)} is a function: write {word}({', '.join('…' * _row(word).arity)})"
 
 
 def _not_closed(fault: Fault) -> str:
@@ -276,8 +278,13 @@ def _not_closed(fault: Fault) -> str:
     return "this '(' is never closed" if word == "(" else f"the '(' of {quoted(word)} is never closed"
 
 
+def _row(name: str) -> defined.Written:
+    """The operator that takes what stands in the parentheses."""
+    return defined.spelled(name) or ops.BY_NAME[ops.COMPOSED[name][0]]
+
+
 def _takes(name: str, count: int) -> str:
-    row = defined.spellings()[name]
+    row = _row(name)
     more = " or more" if row.chain else ""
     return f"{quoted(name)} takes {row.arity}{more} argument{'s' * (row.arity > 1)}, {count or 'none'} given"
 

@@ -23,15 +23,15 @@ from exprkit.text import notation as infix
 from exprkit.text.names import in_text, word_of
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, NamedTokens
 
-LETTERS = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ"  # that LaTeX has commands for: the others look like Latin ones
+LETTERS = "αβγδεζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ\u00b5"  # that LaTeX has commands for: the others look like Latin ones
 GREEK = {
     letter: "\\" + (str.lower if letter.islower() else str.title)(unicodedata.name(letter).split()[-1])
     for letter in LETTERS
-} | {"λ": r"\lambda", "Λ": r"\Lambda"}  # Unicode leaves out the b
+} | {"λ": r"\lambda", "Λ": r"\Lambda", "\u00b5": r"\mu"}  # Unicode leaves out the b; the last is the micro sign
 WORD_LATEX = str.maketrans({"_": r"\_"} | {letter: f"{command} " for letter, command in GREEK.items()})
-# characters that mean something in LaTeX's text (or in HTML), or are not there, as they are written there
+# characters that mean something in LaTeX's text (or in HTML: no < before a letter), or are not there
 TEXT_LATEX = str.maketrans({character: "\\" + character for character in "#$%&_{}"} | {
-    "\\": r"}\backslash\text{", "~": r"}\sim\text{", "^": r"}\hat{\ }\text{", "<": r"}\lt\text{", ">": r"}\gt\text{",
+    "\\": r"}\backslash\text{", "~": r"}\sim\text{", "^": r"}\hat{\ }\text{", "<": r"}< \text{", ">": r"}>\text{",
 } | {letter: rf"}}{command}\text{{" for letter, command in GREEK.items()})  # fmt: skip
 ATOM = 9  # holds together anywhere
 POWER = max(row.precedence for row in ops.OPERATORS if row.infix)  # the tightest infix operator
@@ -104,10 +104,11 @@ def word_latex(word: str) -> str:
     match = re.fullmatch(rf"([A-Za-z{LETTERS}])_?([0-9]+)", word)
     if match:
         return f"{GREEK.get(match[1], match[1])}_{{{match[2]}}}"
-    if word.isidentifier():
-        text = word.translate(WORD_LATEX).strip()
+    text = word.translate(WORD_LATEX).strip()
+    if word.isidentifier() and text.isascii():
         return text if len(word) == 1 else rf"\mathrm{{{text}}}"
-    return r"\text{" + word.translate(TEXT_LATEX) + "}"
+    text = r"\text{" + word.translate(TEXT_LATEX) + "}"
+    return f"{{{text}}}" if r"\text{" in text[1:] else text  # as one, to be raised to a power
 
 
 # ── notations ────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,8 @@ operator:
 
 =============  ======================================================================
 stack entry    ``precedence << 8 | code`` of an operator or prefix; a wall has
-               precedence 0 and the function's code, or 0 for a plain parenthesis
+               precedence 0 and the function's code, or 0 for a plain parenthesis;
+               under that of a name for two functions the outer one waits
 stack place    where in the text it stands, for messages
 stack commas   how many arguments of a wall are complete
 =============  ======================================================================
@@ -53,6 +54,7 @@ OTHER, END, SPACE, DIGIT, DOT, LETTER, OPEN, CLOSE, COMMA, SYMBOL, QUOTE = range
 
 NOTHING = 9  # no kind of token
 
+TIGHTEST = np.int32(255)  # precedence
 PLUS_SIGN, RATIONAL_SIGN = 254, 255  # no operators: the prefix ``+`` and the infix ``//``
 
 SLOW_NEGATIVE, SLOW_SINGLE, SLOW_RATIONAL = 1, 2, 4
@@ -342,7 +344,7 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                 continue
             if wanted:
                 sign, after_sign = after_sign, False
-                opens, function = kind == OPEN, 0
+                opens, function = kind == OPEN, np.int64(0)
                 token, value, undecided, flags = NOTHING, np.uint64(0), False, 0
                 if kind == LETTER:
                     limit = numbered[0] if c == LETTER_X else numbered[1] if c == LETTER_P else 0
@@ -357,7 +359,7 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                         if index < 0:
                             error = UNKNOWN_NAME
                         elif entries[index, 2] == OPERATOR:
-                            opens, function = True, entries[index, 3]
+                            opens, function = True, np.int64(entries[index, 3])
                             opening = _skip(text, j, rules)
                             error = FINE if rules[BYTE_CLASS, text[opening]] == OPEN else BARE_FUNCTION
                             j = opening if error == FINE else j
@@ -392,8 +394,11 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                     if depth > MAX_DEPTH:
                         error, j = TOO_DEEP, start
                         break
+                    if function >> 8:  # around it stands an operator, which goes to the output next
+                        top, waiting = top + 1, waiting + 1
+                        stack[top, ENTRY] = TIGHTEST << 8 | np.int32(function >> 8)
                     top, waiting = top + 1, waiting + (function != 0)
-                    stack[top, ENTRY], stack[top, OPENED], stack[top, COMMAS] = function, start - starts[i], 0
+                    stack[top, ENTRY], stack[top, OPENED], stack[top, COMMAS] = function & 255, start - starts[i], 0
                 if token == CONSTANT and sign and not _power_follows(text, j, rules):
                     top, waiting = top - 1, waiting - 1  # the sign belongs to the number
                     flags |= SLOW_NEGATIVE

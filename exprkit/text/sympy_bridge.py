@@ -14,6 +14,9 @@ SymPy                        is read as
 ``Integer``, ``Rational``    the nearest float64; as a factor, ``2/3`` is ``2 * … / 3``
 ``Piecewise``, ``a > b``     the table's conditions, 1 for true and 0 for false; ``Eq(a, b)`` as
                              ``a <= b`` and ``a >= b``
+``sec``, ``acot``, …         two operators, of ``ops.COMPOSED``
+``sinc``, ``Heaviside``,     what SymPy writes for them with functions of the table
+``factorial``, ``beta``
 other classes                the row of the table that names them, or the user's operator of that name
 ===========================  ==========================================================
 
@@ -42,6 +45,10 @@ Token = tuple[int, int]
 Item = Any  # a SymPy object that waits to be read, or a Token
 
 BY_CLASS = {name: row for row in ops.OPERATORS for name in (row.name, *row.aliases, *row.sympy_class)}
+
+REWRITTEN = {
+    sympy.sinc: sympy.sin, sympy.Heaviside: sympy.Piecewise, sympy.factorial: sympy.gamma, sympy.beta: sympy.gamma,
+}  # fmt: skip
 
 WHOLE = 2**53  # whole numbers up to here are written as Integer
 
@@ -93,6 +100,8 @@ def _items(obj: Any, names: Names) -> list[Item]:
         return _negated(sympy.Eq(*obj.args, evaluate=False))
     if isinstance(obj, sympy.UnevaluatedExpr):
         return [obj.args[0]]
+    if type(obj) in REWRITTEN and (other := obj.rewrite(REWRITTEN[type(obj)])) != obj:
+        return [other]
     if obj in (sympy.I, sympy.zoo):
         raise ParseError(f"exprkit has real numbers only, and no {type(obj).__name__}")
     if obj in (sympy.true, sympy.false):
@@ -255,6 +264,8 @@ def _application(obj: Any) -> list[Item]:
         return [arguments[0], own, arguments[1], own, _operator("__truediv__")]
     elif row is None and arguments and f"{name}{arguments[0]}" in BY_CLASS:
         row = BY_CLASS[f"{name}{arguments.pop(0)}"]  # a function of an order that the table has
+    if row is None and name in ops.COMPOSED and len(arguments) == 1:
+        return [*arguments, *((OPERATOR, ops.BY_NAME[one].code) for one in ops.COMPOSED[name])]
     if row is None:
         kind = "function" if isinstance(obj, sympy.Function) else "class"
         known = [one for one in (*BY_CLASS, *defined.spellings()) if one.rstrip("0123456789") != name]

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import brought_by, whole
+from exprkit.errors import ArgumentError, brief, brought_by, whole
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import function_length
 from exprkit.regression.confirm import values_of
-from exprkit.regression.constants import as_constants, as_parameters, count
+from exprkit.regression.constants import as_constants, as_parameters, count, is_fraction
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
 from exprkit.regression.nonlinear.growth import OF_A_NUMBER, OF_A_TOKEN
@@ -114,6 +114,8 @@ class DescribedFront:
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 
+        if not (ax is None or isinstance(ax, plt.Axes)):
+            raise ArgumentError(f"ax must be axes of Matplotlib, as plt.subplots() gives them, not {brief(ax)}")
         if ax is None:
             ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
         draw_front(ax, [entry.size for entry in self.entries], [entry.loss for entry in self.entries])
@@ -166,9 +168,11 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
     errors = [_errors(part[:n, :n], part[:n, :n] * v, params.shape[1])
               for part, v, n in zip(squares, variance, pop.n_params.tolist(), strict=True)]  # fmt: skip
-    k = pop.n_params + 1.0  # numbers, and the variance; of few rows each takes more off the loss than it says
+    fitted, numbers = as_parameters(parse([entry.expression for entry in entries]), is_fraction)
+    k = fitted.n_params + 1.0  # numbers, and the variance; of few rows each takes more off the loss than it says
     few_rows = k * (k + 1) / np.maximum(goal.total - k - 1, 1)
-    nats = goal.total / 2 * np.log(variance * _of_rows_left_out(pop, params, goal)) + few_rows
+    left_out = _of_rows_left_out(fitted, np.where(np.isnan(numbers), 0.0, numbers), goal)
+    nats = goal.total / 2 * np.log(variance * left_out) + few_rows
     return _Evidence(nats, information, np.reshape(errors, params.shape))
 
 

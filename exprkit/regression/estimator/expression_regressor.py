@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brought_by, checks_keywords, one_of, whole
+from exprkit.errors import ArgumentError, brief, brought_by, checks_keywords, listed, one_of, whole
 from exprkit.evaluate.inputs import named_population
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
+from exprkit.expressions.parser import is_object, parse
 from exprkit.expressions.population import Population
 from exprkit.fitting import ranking
 from exprkit.fitting.fit import fit
@@ -104,7 +104,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         )  # fmt: skip
         if not len(found):
             raise ArgumentError("expressions is empty: nothing is left that could be fitted")
-        if np.isnan(found.loss).all():
+        if not np.isfinite(found.loss).any():
             raise ArgumentError(f"no expression has a loss at these data: the first is {found.pop[0]}")
         self.found_: FitResult = found.rank(self.select)
         return self
@@ -117,8 +117,12 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
             return parse([" + ".join(["p1", *terms])], variables=names)
         if isinstance(self.expressions, Population):
             return self.expressions
-        given = [self.expressions] if isinstance(self.expressions, str | Expression) else list(self.expressions)
-        return named_population([str(one) for one in given], names or (), variables=names)
+        alone = isinstance(self.expressions, str | Expression) or is_object(self.expressions)
+        given = [self.expressions] if alone else listed(self.expressions)
+        if given is None:
+            raise ArgumentError(f"expressions must be a list of expressions, not {brief(self.expressions)}")
+        texts = [str(one) if isinstance(one, Expression) else one for one in given]
+        return named_population(texts, names or (), variables=names)
 
     def get_best(self, index: int = 0) -> FittedExpression:
         """The best expression with its numbers, or the ``index``-th best."""

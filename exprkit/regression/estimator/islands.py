@@ -48,7 +48,7 @@ def evolve(
     data = KeptArrays(workers, "data").take(sample.arrays)
     words = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings) if one.name not in OWN}
     words["columns"] = None if sample.given is None else list(sample.given.columns)
-    words["operators"] = [row.name for row in settings.operators]
+    words["operators"], words["coarseness"] = [row.name for row in settings.operators], sample.coarseness
     for first in range(0, settings.niterations, EPOCH):
         generations = min(EPOCH, settings.niterations - first)
         front = TokenSlice.of(found := parse([entry.expression for entry in search.front.entries()]), 0, len(found))
@@ -84,6 +84,7 @@ def _island(
 def _bred(data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice) -> tuple[TokenSlice, int]:
     words = dict(words)
     sample = Sample.of_arrays(data, words.pop("columns"))
+    sample.coarseness = words.pop("coarseness")
     operators = tuple(filter(None, map(defined.spelled, words["operators"])))
     budget = Budget()
     search = Discovery(sample, SearchSettings(**{**words, "operators": operators, "threads": 1}), budget)

@@ -39,7 +39,7 @@ from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.front import Entry
 from exprkit.runtime import files
 
-FORMAT = 3
+FORMAT = 4
 COLUMNS = {"lengths": "f", "expected": "f", "exact": "b", "numbers": "f", "errors": "f"}  # of the front: kinds
 WIDE = {"numbers", "errors"}  # of two dimensions
 FITTED = {"n_evals_": int, "seconds_": float, "stopped_": str, "interrupted_": bool, "n_features_in_": int}

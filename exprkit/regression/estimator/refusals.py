@@ -11,20 +11,20 @@ In: X, y and weights as they are given.  Out: arrays, or an error.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brought_by, number_of
-from exprkit.evaluate.tables import check_order, is_table, labels_of, table_of
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, number_of
+from exprkit.evaluate.inputs import refuse_sizes
+from exprkit.evaluate.rounding import harm
+from exprkit.evaluate.tables import check_order, is_table, labels_of, refuse_lengths, table_of
 from exprkit.numbers import as_numbers
 
 with brought_by("search"):
     import pandas as pd
     from sklearn.utils.validation import _check_sample_weight, validate_data
-
-SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
 
 
 def checked_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
@@ -35,7 +35,7 @@ def checked_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[np.nda
     ArgumentError, DataError, ValueError
     """
     refuse_masks(X=X, y=y, sample_weight=sample_weight)
-    X = frame_of(X)
+    X, sample_weight = frame_of(X), weights_of(sample_weight)
     X, y = validate_data(model, X, target_of(X, y, sample_weight), dtype=np.float64, y_numeric=True)
     refuse_sizes(y)
     if sample_weight is None:
@@ -72,15 +72,24 @@ def refuse_masks(**arrays: Any) -> None:
 def frame_of(X: Any) -> Any:
     """A dict, a Dataset, a Series, an array with named fields as a DataFrame; other tables and arrays as they are.
 
+    A dict of single numbers is one row.
+
     Raises
     ------
     DataError
-        For a column that is no use.
+        For a column that is no use, and for what is no table and no array.
     """
     X = table_of(X)
     if is_table(X) and isinstance(X, Mapping):
-        X = pd.DataFrame(dict(X))
+        lengths = {name: len(one) for name, one in X.items() if _is_sequence(one)}
+        refuse_lengths(lengths)
+        X = pd.DataFrame(dict(X), index=None if lengths else [0])
+    if not _is_sequence(X) and not hasattr(X, "__array__"):
+        raise DataError(f"X must be an array (n_rows, n_vars) or a table, not {brief(X)}")
     refuse_columns(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2:
+        for i in range(X.shape[1]):
+            refuse_rounding(f"X: column x{i + 1}", X[:, i])
     return X
 
 
@@ -100,9 +109,29 @@ def refuse_columns(X: Any) -> None:
         if names.count(name) > 1:
             raise DataError(f"X: {number_of(names.count(name), 'column')} are called {name!r}")
     for name in names:
-        if lacking := int(np.isnan(as_numbers(f"X: column {name!r}", X[name])).sum()):
+        column = as_numbers(f"X: column {name!r}", X[name])
+        refuse_rounding(f"X: column {name!r}", column)
+        if lacking := int(np.isnan(column).sum()):
             share = f"{lacking:,} of {number_of(len(X), 'value')}"
             raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
+        if endless := int(np.isinf(column).sum()):
+            share = f"{endless:,} of {number_of(len(X), 'value')}"
+            raise DataError(f"X: column {name!r} is infinite in {share}: leave those rows out")
+
+
+def refuse_rounding(what: str, values: np.ndarray) -> None:
+    """An error for numbers that float64 can not tell apart: whole ones beyond 2^53, say.
+
+    Raises
+    ------
+    DataError
+    """
+    if values.dtype.kind in "iuf" and (lost := harm(values, np.dtype(np.float64))):
+        raise DataError(f"{what}: {lost}")
+
+
+def _is_sequence(value: Any) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes | Set) and getattr(value, "ndim", 1) != 0
 
 
 def target_of(X: Any, y: Any, sample_weight: Any) -> Any:
@@ -111,20 +140,30 @@ def target_of(X: Any, y: Any, sample_weight: Any) -> Any:
     Raises
     ------
     DataError
-        For texts, dates and categories, and for what has the labels of X's rows in another order.
+        For texts, dates and categories, for a single number, and for what has the labels of X's rows in another order.
     """
     check_order(labels_of(X), y=y, sample_weight=sample_weight)
-    return y if getattr(getattr(y, "dtype", None), "kind", "O") in "fiubc" else as_numbers("y", y)
+    _refuse_name("y", y)
+    numbers = y if getattr(getattr(y, "dtype", None), "kind", "O") in "fiubc" else as_numbers("y", y)
+    if getattr(numbers, "ndim", 1) == 0:
+        raise DataError(f"y should be a 1d array, a number for every row of X, not {brief(y)}")
+    refuse_rounding("y", np.asarray(numbers).ravel())
+    return numbers
 
 
-def refuse_sizes(y: np.ndarray) -> None:
-    """An error for numbers whose squares can not be added up.
+def _refuse_name(what: str, values: Any) -> None:
+    if isinstance(values, str):
+        raise DataError(f"{what} is the text {brief(values)}: give the numbers, table[{brief(values)}] without it in X")
+
+
+def weights_of(sample_weight: Any) -> Any:
+    """Weights as numbers where they are several.
 
     Raises
     ------
     DataError
+        For texts, dates and categories.
     """
-    size = float(np.abs(y).max(initial=0.0))
-    if size and not SMALLEST < size < LARGEST:
-        raise DataError(f"y is up to {size:.3g}, and the squares of such numbers can not be added up: search for "
-                        f"y / {10.0 ** np.round(np.log10(size)):.3g}")  # fmt: skip
+    _refuse_name("sample_weight", sample_weight)
+    alone = isinstance(sample_weight, int | float | None)
+    return sample_weight if alone else as_numbers("sample_weight", sample_weight)

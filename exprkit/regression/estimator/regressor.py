@@ -49,7 +49,7 @@ from exprkit.regression.estimator import equations, islands, model_file, progres
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
-from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of, weights_of
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
@@ -78,10 +78,25 @@ OTHER_PARAMETERS = {  # the same, of parameters
     "loss": "elementwise_loss", "loss_function": "elementwise_loss", "metric": "elementwise_loss",
     "generations": "niterations", "max_generations": "niterations", "timeout": "timeout_in_seconds",
     "time_limit": "timeout_in_seconds", "max_evaluations": "max_evals", "max_size": "maxsize", "max_length": "maxsize",
-    "seed": "random_state", "procs": "n_jobs", "n_threads": "n_jobs", "p_crossover": "crossover_probability",
-    "tournament_size": "tournament_selection_n", "parsimony_coefficient": "parsimony", "function_set":
-    "binary_operators", "allowed_symbols": "binary_operators", "stopping_criteria": "early_stop_condition",
-    "verbose": "verbosity",
+    "seed": "random_state", "procs": "n_jobs", "n_threads": "n_jobs", "parsimony_coefficient": "parsimony",
+    "function_set": "binary_operators", "allowed_symbols": "binary_operators",
+    "stopping_criteria": "early_stop_condition", "pop_size": "population_size", "n_iter": "niterations",
+    "ngen": "niterations", "maxdepth": "maxsize", "max_depth": "maxsize", "max_complexity": "maxsize",
+    "functions": "unary_operators", "unary": "unary_operators", "binary": "binary_operators", "workers": "n_jobs",
+    "output_directory": "checkpoint", "run_id": "checkpoint", "equation_file": "checkpoint",
+    "temp_equation_file": "checkpoint", "gpu": "backend", "device": "backend",
+}  # fmt: skip
+
+
+_SAME = "; n_jobs and random_state are enough: the number of threads changes no result"
+_SET_ITSELF = "; leave it out: a search sets this itself"
+NO_PARAMETERS = {  # what others can be told, and why not here
+    "crossover_probability": _SET_ITSELF, "p_crossover": _SET_ITSELF,
+    "tournament_selection_n": _SET_ITSELF, "tournament_size": _SET_ITSELF, "optimizer_iterations": _SET_ITSELF,
+    "ncycles_per_iteration": _SET_ITSELF, "ncyclesperiteration": _SET_ITSELF, "batching": _SET_ITSELF,
+    "batch_size": _SET_ITSELF, "turbo": _SET_ITSELF, "precision": _SET_ITSELF, "deterministic": _SAME,
+    "parallelism": _SAME, "multithreading": _SAME, "weights": "; fit(X, y, sample_weight=…) takes them",
+    "variable_names": "; the columns of a DataFrame have names", "complexity_of_operators": "; every token counts as 1",
 }  # fmt: skip
 
 
@@ -126,14 +141,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     pool_size : int, optional
         Number of functions whose pairs are searched; 0 for none.  Each needs some 200 bytes.  By default
         300,000; on a GPU 100 million, or as many as fit into its memory, where each needs up to 500 bytes.
-    crossover_probability : float
-        Share of children that have two parents.
-    tournament_selection_n : int
-        Number of trees of which the best becomes a parent.
-    optimizer_iterations : int
-        Largest number of Levenberg-Marquardt steps per child; hopeless ones end earlier.
     timeout_in_seconds : float, optional
-        Time after which the search ends with what it has found, which then depends on the machine.
+        Time after which the search ends with what it has found, which then depends on the machine.  Compiling exprkit's
+        loops, once on a machine, does not count.
     max_evals : int, optional
         The same, by the number of functions tried.
     early_stop_condition : float or function, optional
@@ -189,7 +199,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         for name in settings:
             if name not in (known := cls._get_param_names()):
                 of_fit = name in inspect.signature(cls.fit).parameters
-                hint = "; fit(X, y, …) does" if of_fit else did_you_mean(name, known, OTHER_PARAMETERS)
+                hint = "; fit(X, y, …) does" if of_fit else NO_PARAMETERS.get(name)
+                hint = hint or did_you_mean(name, known, OTHER_PARAMETERS) or f"; it has {', '.join(known)}"
                 raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
         return super().__new__(cls)
 
@@ -208,9 +219,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         model_selection: str = "best",
         parsimony: float = 0.0,
         pool_size: int | None = None,
-        crossover_probability: float = 0.4,
-        tournament_selection_n: int = 10,
-        optimizer_iterations: int = 8,
         timeout_in_seconds: float | None = None,
         max_evals: int | None = None,
         early_stop_condition: float | Callable[[float, int], bool] | None = None,
@@ -238,9 +246,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self.model_selection = model_selection
         self.parsimony = parsimony
         self.pool_size = pool_size
-        self.crossover_probability = crossover_probability
-        self.tournament_selection_n = tournament_selection_n
-        self.optimizer_iterations = optimizer_iterations
         self.timeout_in_seconds = timeout_in_seconds
         self.max_evals = max_evals
         self.early_stop_condition = early_stop_condition
@@ -268,6 +273,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             variables' names; in formulas one that is no identifier stands between backquotes, and one that is taken (a
             function's name, say) has a ``_`` at its end.
         y : array, (n_rows,)
+            Of float32 a formula is exact that is right to the digits of float32.
         sample_weight : array, (n_rows,), optional
             A weight >= 0 for every row.  Whole weights count rows; of others, as 1 / variance, only the quotients
             matter, unless the loss names w.
@@ -293,10 +299,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
-        X, y, weights = checked_data(self, X, y, sample_weight)
+        given, (X, y, weights) = y, checked_data(self, X, y, sample_weight)
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
-        sample = sample_for(self.elementwise_loss, X, y, weights, columns)
+        sample = sample_for(self.elementwise_loss, X, y, weights, columns).given_as(np.asarray(given).dtype)
         if self.backend not in ON_HOST and not Goal(self.elementwise_loss, sample).plain:
             raise ArgumentError(
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
@@ -387,7 +393,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         DataError
             For a y that holds texts, or has the labels of X's rows in another order.
         """
-        return float(super().score(X, target_of(X, y, sample_weight), sample_weight))
+        return float(super().score(X, target_of(X, y, sample_weight), weights_of(sample_weight)))
 
     def sympy(self, index: int | None = None) -> sympy.Expr:
         """The formula of row ``index`` (as for ``get_best``) as a SymPy object."""
@@ -397,11 +403,11 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         """The formula of row ``index`` (as for ``get_best``) in LaTeX, its numbers with ``precision`` digits."""
         return equations.latex(self._named(index), precision)
 
-    def latex_table(self, indices: Sequence[int] | None = None, precision: int = 4) -> str:
+    def latex_table(self, indices: Sequence[int] | int | None = None, precision: int = 4) -> str:
         """Rows ``indices`` (default: all) as a LaTeX table (package booktabs), with ``precision`` digits."""
         check_is_fitted(self, "_front")
-        every = range(len(self._front.entries))
-        return self._front.latex_table(every if indices is None else [self._index(i) for i in indices], precision)
+        every = range(len(self._front.entries)) if indices is None else listed(indices)
+        return self._front.latex_table(map(self._index, [indices] if every is None else every), precision)
 
     def to_numpy(self, index: int | None = None) -> str:
         """Formula ``index`` (as for ``get_best``) as text of a Python function ``f(X, params)`` that needs only NumPy.
@@ -471,8 +477,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         self._check_loss()
         one_of("model_selection", self.model_selection, SELECTIONS)
         progress.checked(self.progress)
-        least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "tournament_selection_n": 1,
-                 "optimizer_iterations": 0, "verbosity": 0}  # fmt: skip
+        least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "verbosity": 0}
         if self.pool_size is None:
             del least["pool_size"]
         for name, smallest in least.items():
@@ -481,8 +486,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             limit = getattr(self, name)
             if limit is not None and not (_is_number(limit) and limit > 0):
                 raise ArgumentError(f"{name} must be None or a positive number, not {brief(limit)}")
-        if not (_is_number(self.crossover_probability) and 0 <= self.crossover_probability <= 1):
-            raise ArgumentError(f"crossover_probability must be from 0 to 1, not {brief(self.crossover_probability)}")
         if not (_is_number(self.parsimony) and np.isfinite(self.parsimony)):
             raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
         for name in ("dimensionless_constants_only", "warm_start"):
@@ -495,9 +498,8 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
-            None if self.pool_size is None else int(self.pool_size), float(self.crossover_probability),
-            int(self.tournament_selection_n), int(self.optimizer_iterations), stop, guesses, seed, self.backend,
-            threads, outermost=outermost,
+            None if self.pool_size is None else int(self.pool_size), early_stop=stop, guesses=guesses, seed=seed,
+            backend=self.backend, threads=threads, outermost=outermost,
         )  # fmt: skip
 
     def _check_loss(self) -> None:
@@ -563,10 +565,7 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         front, n = self._front, len(self._front.entries)
         if index is None:
             return equations.selected(front, self.model_selection, float(self.parsimony))
-        number = whole_number(index)
-        if number is None or not -n <= number < n:
-            raise ArgumentError(f"index must be a whole number below {n}, not {brief(index)}")
-        return number % n
+        return whole("index", index, -n, n - 1) % n
 
 
 def _signature() -> inspect.Signature:

@@ -7,5 +7,7 @@ In: a sample, functions, operators.  Out: formulas.
 ``factored``   a factor with a number inside, beside a line
 ``curves``     several numbers inside, fitted from several starts
 ``growth``     a formula with one function more at any of its nodes
+``wild``       whether a formula is far off between the rows
+``noise``      whether what a formula leaves of y is noise
 =============  ===============================================================
 """

@@ -42,7 +42,6 @@ from exprkit.regression.front import Front
 from exprkit.regression.nonlinear.wild import wild_errors
 from exprkit.regression.polish import Tree, expression_of, nodes, tree_of
 from exprkit.regression.sample import Sample
-from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
 OF_A_SIZE = 4  # changes of every size that are fitted
@@ -135,9 +134,9 @@ def grown(
     found, tangent = known
     go_on()
     changes = list(_smaller(tree, found, tangent))
-    room = most_size - nodes(tree)
-    for place in _places(found, tangent):
-        changes += _larger(tree, place, functions, tangent, room)
+    room, places = most_size - nodes(tree), _places(found, tangent)
+    for place, gain in zip(places, _gains(places, functions.values, tangent), strict=True):
+        changes += _larger(tree, place, functions, gain, tangent, room)
     best = [change for some in _by_size(changes).values() for change in some[:OF_A_SIZE]]
     return list(dict.fromkeys(expression_of(change.made()) for change in best))
 
@@ -283,11 +282,10 @@ def _places(every: list[_Subtree], tangent: _Tangent) -> list[_Spot]:
 
 
 def _larger(
-    tree: Tree, place: _Spot, functions: Functions, tangent: _Tangent, room: int
-) -> Iterator[_Change]:
+    tree: Tree, place: _Spot, functions: Functions, gain: np.ndarray, tangent: _Tangent, room: int
+) -> Iterator[_Change]:  # fmt: skip
     """The formula with the best functions of every size at a place."""
     f, node = functions.values, place.node
-    gain = _gains(place.carrier, f, tangent)
     more = functions.sizes + (6 if place.is_factor else 4)
     gain[more > room] = 0
     best = np.array([k for size in np.unique(more).tolist() for k in _largest(gain, more == size)], np.int64)
@@ -310,32 +308,16 @@ def _changed(tree: Tree, is_factor: bool, c: float, g: Tree) -> Tree:
     return OPERATOR, ops.ADD, tree, term
 
 
-def _gains(carrier: np.ndarray, f: np.ndarray, tangent: _Tangent) -> np.ndarray:
-    """What every function takes off the squared error."""
-    carrier = carrier / np.abs(carrier).max()
-    beside = np.column_stack([tangent.columns, tangent.rest]) * carrier[:, None]
-    gain = np.empty(len(f))
-    _project(f, np.ascontiguousarray(beside), carrier**2, gain)
-    return gain
-
-
-@compiled
-def _project(f, beside, square, gain):
-    """By function: its product with the last column, squared, over what the others leave of its length, squared."""
-    n_rows, n = beside.shape
-    along = np.empty(n)
-    for i in range(len(f)):
-        along[:] = 0.0
-        whole = 0.0
-        for row in range(n_rows):
-            value = f[i, row]
-            whole += value * value * square[row]
-            for c in range(n):
-                along[c] += value * beside[row, c]
-        left = whole
-        for c in range(n - 1):
-            left -= along[c] ** 2
-        gain[i] = along[n - 1] ** 2 / left if left > ALONG * whole else 0.0
+def _gains(places: list[_Spot], f: np.ndarray, tangent: _Tangent) -> np.ndarray:
+    """What every function takes off the squared error at every place: (places, functions)."""
+    carriers = np.array([place.carrier / np.abs(place.carrier).max() for place in places])
+    beside = np.column_stack([tangent.columns, tangent.rest])
+    along = f @ (carriers.T[:, :, None] * beside[:, None, :]).reshape(f.shape[1], -1)
+    along = along.reshape(len(f), len(places), -1)
+    whole = f**2 @ (carriers**2).T
+    left = whole - (along[:, :, :-1] ** 2).sum(axis=2)
+    enough = left > ALONG * whole  # beside what the formula's own numbers do
+    return np.where(enough, along[:, :, -1] ** 2 / np.where(enough, left, 1.0), 0.0).T
 
 
 def _left_out(added: np.ndarray, tangent: _Tangent) -> tuple[list[float], list[float]]:

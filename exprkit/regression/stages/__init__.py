@@ -9,7 +9,7 @@ In: a ``FormulaSearch``, with its data, its front and what all stages do.  Out: 
 ``fewer_variables``  ``group``, ``factor``: other stages with fewer variables
 ``nested``           ``curve``, ``nest``, ``nest_more``: numbers inside of operators
 ``sums``             ``single``, ``sum``, ``sum_within``: one and several functions by least squares
-``growth``           ``grow``: formulas of the front with one function more
+``growth``           ``grow_first``, ``grow``: formulas of the front with one function more
 ``pairs``            ``regress``: all pairs of a pool by least squares
 ``generations``      ``evolve``: populations, bred from all of that
 ===================  ==========================================================================================

@@ -41,7 +41,7 @@ def factor(search: FormulaSearch) -> None:
     if not search.most or search.settings.maxsize < effort.SHORTEST:
         return
     is_over = search.budget.part(effort.FACTORED)
-    stages = [exact.join, exact.sum_exactly, exact.join_three]
+    stages = [] if search.is_noisy else [exact.join, exact.sum_exactly, exact.join_three]
     for k, measures in enumerate(power_factors(search.sample)):
         for stage in [*stages, nested.curve, nested.nest_in_factors] if k == 0 else stages:
             if is_over():

@@ -6,6 +6,7 @@ In: a ``FormulaSearch``.  Out: its front, with formulas that have grown.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.regression import constants, effort
+from exprkit.regression.confirm import values_of
+from exprkit.regression.nonlinear import noise
 from exprkit.regression.nonlinear.growth import Functions, Growing, unlike
 from exprkit.regression.polish import nodes
 from exprkit.regression.sample import Sample
@@ -23,23 +26,44 @@ from exprkit.regression.sums.formulas import terms_of
 from exprkit.text.tokens import CONSTANT
 
 
+def grow_first(search: FormulaSearch) -> None:
+    """A little of ``grow``, which tells whether there is noise: then exact stages have nothing to find.
+
+    What varies faster than from row to row looks like noise, but is a large part of y.
+    """
+    if not search.is_without_law:
+        return
+    search.functions_to_add = _functions_to_add(search, search.some)
+    _grow(search, effort.GROWN_FIRST, search.budget.part(effort.FIRST_GROWTH))
+    few = search.sample.few(min(noise.ROWS, len(search.sample)), search.settings.seed)
+    best = values_of([search.front.entries()[-1].expression], few.X, search.settings.threads)[0]
+    search.is_noisy = search.is_explained(effort.EXPLAINED) and noise.is_noise(few, best)
+    if search.is_noisy:
+        search.simpler.simplify_best(effort.SIMPLIFIED)
+
+
 def grow(search: FormulaSearch) -> None:
     """Formulas of the front with one function more at any node, fitted, in a part of the time.
 
     The part is larger where no formula is nearly y: there is no law then that a later stage would find.
     """
-    if not search.most or search.front.least <= effort.NOISY * search.usual_loss:
-        return
     is_over, is_late = search.budget.part(effort.GROWTH), search.budget.part(effort.LONG_GROWTH)
-    growing = Growing(search.front, _functions_to_add(search, search.some))
+    if search.is_without_law:
+        _grow(search, effort.GROWN, lambda: is_late() or (is_over() and search.is_explained(effort.NEARLY_KNOWN)))
+
+
+def _grow(search: FormulaSearch, most: int, is_over: Callable[[], bool]) -> None:
+    """So many rounds at most."""
+    functions = search.functions_to_add or _functions_to_add(search, search.some)
+    growing = Growing(search.front, functions)
     rounds = growing.rounds(lambda: search.for_squares(search.some), search.budget.check)
-    for made in itertools.islice(rounds, effort.GROWN):
+    for made in itertools.islice(rounds, most):
         for k in range(0, len(made), effort.FITTED_AT_ONCE):
             best = _best_fitted(search, search.allowed(made[k : k + effort.FITTED_AT_ONCE]))
             search.offer(growing.better(best, search.for_squares(search.some), search.settings.threads))
             search.budget.check()
         search.look()
-        if is_late() or (is_over() and search.is_nearly_known):
+        if is_over():
             return
 
 

@@ -51,7 +51,7 @@ def nest_shares(search: FormulaSearch) -> None:
 
 def nest_more(search: FormulaSearch) -> None:
     """The same within a logarithm, and within what undoes one."""
-    for outer in search.unary if search.most and not search.is_noise_left else []:
+    for outer in search.unary if search.most else []:
         undoing = links.inverse(outer)
         if is_logarithm(outer) or (undoing is not None and is_logarithm(undoing)):
             _nest(search, True, outer)

@@ -32,6 +32,7 @@ from exprkit.regression import constants, effort
 from exprkit.regression.confirm import values_of
 from exprkit.regression.front import Front
 from exprkit.regression.goal import Goal
+from exprkit.regression.nonlinear.growth import Functions
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of
 from exprkit.regression.polish import simplified
@@ -57,6 +58,8 @@ class FormulaSearch:
     simpler : Simpler
         What makes its formulas simpler.
     is_exact : whether one of them is y but for rounding
+    is_noisy : whether rows nearby say nothing of what is left of y: then no formula is exact
+    functions_to_add : that formulas grow by, once they have been made
     stage : what is being done, in words
     generation : how many are done
     unary, binary : the operators of one and of two operands
@@ -76,7 +79,7 @@ class FormulaSearch:
         self.goal = Goal(settings.loss, sample)
         self.front = front or Front(settings.maxsize, self.goal.floor)
         self.front.rows = sample.total
-        self.stage, self.generation, self.is_exact = "begin", 0, False
+        self.stage, self.generation, self.is_exact, self.is_noisy = "begin", 0, False, False
         self.device = None if self.is_on_host else device_of(settings.backend)
         self.pool_sizes = effort.STAGES + effort.STAGES_ON_DEVICE * (self.device is not None)
         last = effort.LAST if self.device is None else effort.LAST_ON_DEVICE
@@ -89,6 +92,7 @@ class FormulaSearch:
         self.goal_of_many = Goal(settings.loss, self.many)
         self.usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
         self._problem: FitProblem | None = None
+        self.functions_to_add: Functions | None = None
         self.simpler = Simpler(self)
 
     @property
@@ -178,6 +182,11 @@ class FormulaSearch:
             raise Ended("the loss is as small as was asked for")
 
     @property
+    def is_without_law(self) -> bool:
+        """Whether no formula is nearly y, so that one may grow to it."""
+        return bool(self.most) and self.front.least > effort.NOISY * self.usual_loss
+
+    @property
     def is_noise_left(self) -> bool:
         """Whether formulas nearly as long as may be are no better than shorter ones, which are good already."""
         front, good = self.front, effort.GOOD * self._loss_of_mean
@@ -186,13 +195,13 @@ class FormulaSearch:
 
     @property
     def is_promising(self) -> bool:
-        """Whether most of y is explained, so that a formula of the same kind may be y."""
-        return self.front.least <= effort.PROMISING * self._loss_of_mean
+        """Whether a formula that is not half as long as may be explains most of y, so that one like it may be y."""
+        short = [entry.loss for entry in self.front.entries() if 2 * entry.size <= self.front.maxsize]
+        return min(short, default=np.inf) <= effort.PROMISING * self._loss_of_mean
 
-    @property
-    def is_nearly_known(self) -> bool:
-        """Whether nearly all of y is explained."""
-        return self.front.least <= effort.NEARLY_KNOWN * self._loss_of_mean
+    def is_explained(self, but_for: float) -> bool:
+        """Whether a formula explains all of y but for a share of its variance."""
+        return self.front.least <= but_for * self._loss_of_mean
 
     @functools.cached_property
     def _loss_of_mean(self) -> float:
