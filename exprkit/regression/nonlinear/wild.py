@@ -68,10 +68,11 @@ def _rows_beyond(X: np.ndarray) -> np.ndarray:
         order = np.argpartition(X[:, k], sorted({0, outmost, len(X) - 1 - outmost, len(X) - 1}))
         for end, inner in ((order[0], order[outmost]), (order[-1], order[-1 - outmost])):
             edge = X[end, k]
-            new = 2 * edge - X[inner, k]
-            if new * edge <= 0:
+            with np.errstate(over="ignore"):
+                new = edge + (edge - X[inner, k])
+            if np.sign(new) != np.sign(edge):
                 new = 0.0 if whole else edge / 2
-            if new != edge:
+            if new != edge and np.isfinite(new):
                 row = X[end].copy()
                 row[k] = new
                 rows.append(row)
