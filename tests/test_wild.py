@@ -31,6 +31,12 @@ def test_what_is_far_off_just_beyond_the_rows_is_wild():
     assert plain == 0 and exponential == undefined == pytest.approx(100 / 300)
 
 
+def test_to_be_undefined_beside_the_rows_is_worse_than_to_be_far_off():
+    sample = sample_of(n=99)
+    undefined, far_off = wild_of(["45 - 0.1 * x1 + 0 * log(x1 - x2)", "45 - 1000 * (sign(x2 - x1) + 1)"], sample)
+    assert undefined == pytest.approx(10 * far_off, rel=0.1) and far_off > 1
+
+
 def test_signs_are_kept_and_counts_may_be_0():
     random = np.random.default_rng(0)
     few = np.append(1.0, random.integers(9, 20, 299))  # a count that is 1 once

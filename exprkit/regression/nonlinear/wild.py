@@ -33,8 +33,8 @@ from exprkit.regression.sample import Sample
 ROWS = 1_000  # beside the sample's that are looked at
 HALF = 0.5  # share of the distance of two rows
 FAR_OFF = 1.0  # of the range of y beside it
-BESIDE = 10.0  # times a formula's mean squared error is taken to be that of rows beside at which it is wild,
-BEYOND = 100.0  # and that of a row beyond
+BESIDE = 10.0  # times a formula's mean squared error is taken to be that of rows beside at which it is far off,
+UNDEFINED = BEYOND = 100.0  # that of those at which it is no number, and that of a row beyond
 OUTMOST = 0.01  # share of the rows that says how far beyond
 
 
@@ -47,7 +47,8 @@ def wild_errors(formulas: list[Expression], sample: Sample, threads: int | None 
     room = FAR_OFF * (most - least)
     is_wild = ~((values >= least - room) & (values <= most + room))
     n = len(beside)
-    added: np.ndarray = BESIDE * is_wild[:, :n].mean(axis=1) + BEYOND * is_wild[:, n:].sum(axis=1) / len(sample)
+    of_beside = np.where(np.isfinite(values[:, :n]), BESIDE * is_wild[:, :n], UNDEFINED)
+    added: np.ndarray = of_beside.mean(axis=1) + BEYOND * is_wild[:, n:].sum(axis=1) / len(sample)
     return added
 
 
