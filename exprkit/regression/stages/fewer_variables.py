@@ -57,14 +57,18 @@ def is_contradicted(search: FormulaSearch, measures: Measures) -> bool:
 
     It is asked at rows that have the chosen columns of other rows.
     """
+    if not (best := search.front.entries()):
+        return False
     few = search.sample.few(min(effort.TOLD_ROWS, len(search.sample)), search.settings.seed)
     other, chosen = few.X.copy(), list(measures.chosen)
     other[:, chosen] = np.roll(few.X[:, chosen], len(few) // 2, axis=0)
-    best = search.front.entries()[-1].expression
-    values, changed = (values_of([best], X, search.settings.threads)[0] for X in (few.X, other))
+    values, changed = (values_of([best[-1].expression], X, search.settings.threads)[0] for X in (few.X, other))
     with np.errstate(all="ignore"):
         difference = changed * measures.columns(few.X)[1] / measures.columns(other)[1] - values
-        off, error = np.nanmedian(difference**2), np.nanmedian((few.y - values) ** 2)
+    known = np.isfinite(difference) & np.isfinite(values)
+    if not known.any():
+        return False
+    off, error = np.median(difference[known] ** 2), np.median((few.y - values)[known] ** 2)
     return bool(off > effort.CONTRADICTED * max(error, effort.TOLERATED * np.var(few.y)))
 
 
