@@ -484,6 +484,17 @@ def test_limits_that_are_tiny_leave_a_model_that_predicts():
         assert said in model.stopped_ and model.predict(X).shape == y.shape
 
 
+def test_a_search_without_time_is_no_worse_than_a_linear_regression():
+    random = np.random.default_rng(0)
+    X = random.uniform(-2, 2, (200, 3))
+    y = X @ [1.0, 2.0, 3.0] + 4 + 0.1 * random.standard_normal(200)
+    for limits in ({"timeout_in_seconds": 1e-9}, {"max_evals": 1}):
+        model = regressor(maxsize=20, **limits).fit(X, y)
+        assert model.score(X, y) > 0.999 and model.get_best().complexity <= 17
+    assert regressor(maxsize=20, binary_operators=["*"], max_evals=1).fit(X, y).score(X, y) < 0.9
+    assert regressor(max_evals=1).fit(X, y).score(X, y) < 0.9, "more tokens than maxsize=12"
+
+
 @pytest.mark.parametrize("method", ["predict", "latex", "sympy", "to_numpy", "jax", "torch", "plot_front", "save"])
 def test_what_is_not_fitted_says_so(method):
     with pytest.raises(NotFittedError):
