@@ -441,7 +441,8 @@ def test_a_wrong_setting_says_what_was_meant(wrong, message):
         ({"denoise": True}, "SymbolicRegressor has no parameter 'denoise'; it has backend, binary_operators, "),
         ({"binary_operators": ["**"]}, "binary_operators: there is no operator '**'"),
         ({"unary_operators": ["wobble"]}, "unary_operators: there is no operator 'wobble'"),
-        ({"unary_operators": ["sec"]}, "'sec' is two operators; one is defined by 'sec(a) = inv(cos(a))' in its place"),
+        ({"unary_operators": ["sec"]}, "no operator 'sec'; 'sec(a) = inv(cos(a))' in its place defines one"),
+        ({"unary_operators": ["sinc"]}, "no operator 'sinc'; 'sinc(a) = sin(a) / a' in its place defines one"),
         ({"guesses": 3}, "guesses must be a list of formulas, not 3"),
         ({"guesses": ["r_k +"]}, "guesses: "),
         ({"guesses": ["r_k + sin(r_k) + cos(r_k) * sin(exp(r_k)) + 1 / r_k"]}, "maxsize=12 allows fewer"),
@@ -481,6 +482,17 @@ def test_limits_that_are_tiny_leave_a_model_that_predicts():
     for limits, said in (({"timeout_in_seconds": 1e-9}, "1e-09 s are over"), ({"max_evals": 1}, "were tried")):
         model = regressor(**limits).fit(X, y)
         assert said in model.stopped_ and model.predict(X).shape == y.shape
+
+
+def test_a_search_without_time_is_no_worse_than_a_linear_regression():
+    random = np.random.default_rng(0)
+    X = random.uniform(-2, 2, (200, 3))
+    y = X @ [1.0, 2.0, 3.0] + 4 + 0.1 * random.standard_normal(200)
+    for limits in ({"timeout_in_seconds": 1e-9}, {"max_evals": 1}):
+        model = regressor(maxsize=20, **limits).fit(X, y)
+        assert model.score(X, y) > 0.999 and model.get_best().complexity <= 17
+    assert regressor(maxsize=20, binary_operators=["*"], max_evals=1).fit(X, y).score(X, y) < 0.9
+    assert regressor(max_evals=1).fit(X, y).score(X, y) < 0.9, "more tokens than maxsize=12"
 
 
 @pytest.mark.parametrize("method", ["predict", "latex", "sympy", "to_numpy", "jax", "torch", "plot_front", "save"])

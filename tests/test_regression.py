@@ -32,10 +32,11 @@ from exprkit.regression.goal import Goal
 from exprkit.regression.join import Partners
 from exprkit.regression.pool import Pool
 from exprkit.regression.rules.factors import power_factors
+from exprkit.regression.rules.groups import Measures
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.regression.stages import exact
-from exprkit.regression.stages.fewer_variables import factor
+from exprkit.regression.stages.fewer_variables import factor, is_contradicted
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums import selection
 from exprkit.runtime import slices
@@ -518,6 +519,18 @@ def test_a_power_that_noise_leaves_open_is_none():
         X = random.uniform(1, 3, (150, 6))
         y = (4 + 3 * X[:, 0] + X[:, 1]) * np.exp(0.3 * random.standard_normal(150))
         assert power_factors(Sample(X, y)) == []
+
+
+def test_what_a_good_formula_contradicts_is_no_power():
+    """As the first angle of a pendulum, of which the later one is nearly a multiple, unless it is large."""
+    X = drawn(300, 2)
+    bent, straight = X[:, 0] * np.cos(0.3 * X[:, 0] * X[:, 1]), X[:, 0] * np.cos(0.8 * X[:, 1])
+    texts = "1.02 * x1 * cos(0.31 * x1 * x2)", "1.02 * x1 * cos(0.81 * x2)"
+    linear = Measures((0,), (1,), ((0.0,),), (1.0,), 2)
+    for y, text, is_none in ((bent, texts[0], True), (straight, texts[1], False), (straight, "1.3", False)):
+        search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
+        search.offer(ek.parse([text]))
+        assert is_contradicted(search, linear) == is_none
 
 
 @pytest.mark.parametrize("stage, law", [

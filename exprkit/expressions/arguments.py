@@ -61,11 +61,16 @@ def numbers(name: str, values: object) -> np.ndarray:
 
 
 def _unknown(what: str, name: object, possible: Iterable[str]) -> str:
-    if isinstance(name, str) and name in ops.COMPOSED:
-        inner, outer = ops.COMPOSED[name]
-        return f"{name!r} is two operators; one is defined by '{name}(a) = {outer}({inner}(a))' in its place"
+    if what == "operator" and isinstance(name, str) and (formula := _formula(name)):
+        return f"there is no operator {name!r}; '{name}(a) = {formula}' in its place defines one"
     hint = errors.did_you_mean(str(name), possible) or f"; there are {', '.join(possible)}"
     return f"there is no {what} {name!r}{hint}"
+
+
+def _formula(name: str) -> str:
+    """How an operator that others have is written; "" for none."""
+    inner, outer = ops.COMPOSED.get(name, ("", ""))
+    return f"{outer}({inner}(a))" if inner else ops.INSTEAD.get(name, "").partition(", or ")[0]
 
 
 def check_memory(needed: float, what: str, remedy: str) -> None:

@@ -27,6 +27,7 @@ from exprkit.fitting import ranking
 from exprkit.fitting.fit import fit
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.fitted_expression import FittedExpression
+from exprkit.regression.estimator.linear import least_squares
 from exprkit.regression.estimator.refusals import checked_data, checked_rows
 from exprkit.regression.estimator.regressor import names_of, seed_of
 
@@ -97,7 +98,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         one_of("select", self.select, ranking.BY)
         whole("restarts", self.restarts, 0)
         X, y, weights = checked_data(self, X, y, sample_weight)
-        init = _linear(X, y, weights) if self.expressions is None else None
+        init = least_squares(X, y, weights)[None] if self.expressions is None else None
         found = fit(
             self._population(), X, y, weights=weights, init=init, loss=self.loss, restarts=self.restarts,
             bounds=self.bounds, backend=self.backend, seed=seed_of(self.random_state), dtype="float64",
@@ -143,10 +144,3 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "found_")
         return self.found_.predict(checked_rows(self, X), index)
-
-
-def _linear(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """The least squares of a constant and all columns; with more columns than rows those of the least size."""
-    root = np.ones(len(X)) if weights is None else np.sqrt(weights)
-    columns = np.column_stack([np.ones(len(X)), X]) * root[:, None]
-    return np.asarray(np.linalg.lstsq(columns, y * root, rcond=None)[0])[None]

@@ -43,12 +43,14 @@ from exprkit.evaluate.loss_text import is_loss_text
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
+from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import equations, islands, model_file, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
+from exprkit.regression.estimator.linear import linear_formulas
 from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of, weights_of
 from exprkit.regression.goal import NAMED, Goal, sample_for
 from exprkit.regression.polish import expression_of, simplified, tree_of
@@ -344,6 +346,9 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
                 self.stopped_ = str(ended)
             except KeyboardInterrupt:
                 self.interrupted_, self.stopped_ = True, "it was interrupted"
+            short = 4 * sample.X.shape[1] < settings.maxsize and not search.is_exact
+            if short and {ops.ADD, ops.MUL} <= {row.code for row in settings.operators}:
+                search.offer(linear_formulas(sample))  # at the end: what is found before stays the same
         return search
 
     def predict(self, X: Any, index: int | None = None) -> np.ndarray:

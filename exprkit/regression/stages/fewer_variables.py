@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from exprkit.regression import effort
+from exprkit.regression.confirm import values_of
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import Measures
 from exprkit.regression.sample import Sample
@@ -42,12 +43,33 @@ def factor(search: FormulaSearch) -> None:
         return
     is_over = search.budget.part(effort.FACTORED)
     stages = [] if search.is_noisy else [exact.join, exact.sum_exactly, exact.join_three]
-    for k, measures in enumerate(power_factors(search.sample)):
+    known = [measures for measures in power_factors(search.sample) if not is_contradicted(search, measures)]
+    for k, measures in enumerate(known):
         for stage in [*stages, nested.curve, nested.nest_in_factors] if k == 0 else stages:
             if is_over():
                 return
             _in_units(search, measures, stage, None)
             search.look()
+
+
+def is_contradicted(search: FormulaSearch, measures: Measures) -> bool:
+    """Whether the best formula so far is no such power, by more than its errors.
+
+    It is asked at rows that have the chosen columns of other rows.
+    """
+    if not (best := search.front.entries()):
+        return False
+    few = search.sample.few(min(effort.TOLD_ROWS, len(search.sample)), search.settings.seed)
+    other, chosen = few.X.copy(), list(measures.chosen)
+    other[:, chosen] = np.roll(few.X[:, chosen], len(few) // 2, axis=0)
+    values, changed = (values_of([best[-1].expression], X, search.settings.threads)[0] for X in (few.X, other))
+    with np.errstate(all="ignore"):
+        difference = changed * measures.columns(few.X)[1] / measures.columns(other)[1] - values
+    known = np.isfinite(difference) & np.isfinite(values)
+    if not known.any():
+        return False
+    off, error = np.median(difference[known] ** 2), np.median((few.y - values)[known] ** 2)
+    return bool(off > effort.CONTRADICTED * max(error, effort.TOLERATED * np.var(few.y)))
 
 
 def _in_units(

@@ -195,8 +195,8 @@ class FormulaSearch:
 
     @property
     def is_promising(self) -> bool:
-        """Whether a formula that is not half as long as may be explains most of y, so that one like it may be y."""
-        short = [entry.loss for entry in self.front.entries() if 2 * entry.size <= self.front.maxsize]
+        """Whether a short formula explains most of y, so that one like it may be y: what has grown long is none."""
+        short = [entry.loss for entry in self.front.entries() if entry.size <= effort.SHORT]
         return min(short, default=np.inf) <= effort.PROMISING * self._loss_of_mean
 
     def is_explained(self, but_for: float) -> bool:
