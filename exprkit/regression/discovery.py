@@ -121,6 +121,8 @@ class Discovery(FormulaSearch):
                 stage = stages[self._done]
                 self.stage = stage.__name__
                 stage(self)
+                if self.is_noisy:
+                    self.simpler.polish_best(effort.BEST)
                 self.look()
                 self._done += 1
                 self._kept(self)

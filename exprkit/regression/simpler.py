@@ -103,19 +103,20 @@ class Simpler:
                 done.update(new)
                 search.offer(search.refitted([other for other, _ in new], held))
 
-    def simplify_best(self, most: int) -> None:
-        """Simpler numbers for the formula that takes the fewest nats, then for the next one, so many at most."""
-        done: list[Entry] = []
-        while not self.search.is_exact and (left := [one for one in self.front.by_nats() if one not in done]):
-            done.append(left[0])
-            self._offer(left[0].expression, 8)
-            if len(done) == most:
+    def polish_best(self, most: int) -> None:
+        """The formula that takes the fewest nats, then what is the next one by then, so many at most."""
+        for _ in range(most):
+            left = [one for one in self.front.by_nats() if self._is_open(one)]
+            if self.search.is_exact or not left:
                 return
+            self.front.polished(left[0])
+            for formula in (left[0].expression, *rescaled(left[0].expression)):
+                self._offer(formula, 8)
 
     def finish(self) -> None:
         """The same until the time is over."""
         with contextlib.suppress(Ended):
-            self.simplify_best(self.front.maxsize)
+            self.polish_best(self.front.maxsize)
 
     def settle(self) -> None:
         """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""

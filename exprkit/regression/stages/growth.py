@@ -38,8 +38,6 @@ def grow_first(search: FormulaSearch) -> None:
     few = search.sample.few(min(noise.ROWS, len(search.sample)), search.settings.seed)
     best = values_of([search.front.entries()[-1].expression], few.X, search.settings.threads)[0]
     search.is_noisy = search.is_explained(effort.EXPLAINED) and noise.is_noise(few, best)
-    if search.is_noisy:
-        search.simpler.simplify_best(effort.SIMPLIFIED)
 
 
 def grow(search: FormulaSearch) -> None:
