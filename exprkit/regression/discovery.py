@@ -21,8 +21,8 @@ stage                   what it does (``stages/``)
 ``join``                small pools: pairs of functions that make y exactly
 ``group``               with units: the same and the next stage in units that some of the variables make
 ``single``              functions of a large pool, by least squares: noise hides even the simplest law from exact stages
-``grow_first``          a little of ``grow``; where rows nearby tell nothing of what is left of y, there is noise, and
-                        the stages for exact formulas come last
+``grow_first``          a little of ``grow``; where rows nearby tell nothing of what is left of y, there is noise: the
+                        stages for exact formulas come last then, and after every stage the best are polished
 ``factor``              ``join``, ``join_three``, ``sum_exactly``, ``curve`` and a part of ``nest`` without variables of
                         which y is a power, whatever the others are
 ``join_three``          three functions that make y exactly; of very many, on a GPU

@@ -76,11 +76,11 @@ class Simpler:
             if not new:
                 return
             for entry in new:
-                self.front.polished(entry)
                 for formula in (entry.expression, *rescaled(entry.expression)):
                     if formula not in done:
                         done.add(formula)
                         self._offer(formula, 64)
+                self.front.polished(entry)  # unless the search has ended meanwhile: ``finish`` begins with it then
 
     def _is_open(self, entry: Entry) -> bool:
         return not entry.is_polished and not self._is_interpolation(entry)
@@ -109,9 +109,9 @@ class Simpler:
             left = [one for one in self.front.by_nats() if self._is_open(one)]
             if self.search.is_exact or not left:
                 return
-            self.front.polished(left[0])
             for formula in (left[0].expression, *rescaled(left[0].expression)):
                 self._offer(formula, 8)
+            self.front.polished(left[0])
 
     def finish(self) -> None:
         """The same until the time is over."""
