@@ -104,14 +104,16 @@ class Simpler:
                 search.offer(search.refitted([other for other, _ in new], held))
 
     def polish_best(self, most: int) -> None:
-        """The formula that takes the fewest nats, then what is the next one by then, so many at most."""
+        """The formula that takes the fewest nats, then what is the next one by then, so many of different sizes."""
+        done: set[int] = set()  # what comes of one may be no more than its numbers at another place
         for _ in range(most):
-            left = [one for one in self.front.by_nats() if self._is_open(one)]
+            left = [one for one in self.front.by_nats() if self._is_open(one) and one.size not in done]
             if self.search.is_exact or not left:
                 return
             for formula in (left[0].expression, *rescaled(left[0].expression)):
                 self._offer(formula, 8)
             self.front.polished(left[0])
+            done.add(left[0].size)
 
     def finish(self) -> None:
         """The same until the time is over."""
