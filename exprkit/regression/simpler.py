@@ -118,7 +118,8 @@ class Simpler:
     def finish(self) -> None:
         """The same until the time is over."""
         with contextlib.suppress(Ended):
-            self.polish_best(self.front.maxsize)
+            for _ in range(effort.ROUNDS):
+                self.polish_best(effort.BEST)
 
     def settle(self) -> None:
         """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
