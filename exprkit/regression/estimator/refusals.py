@@ -35,8 +35,9 @@ def checked_data(model: Any, X: Any, y: Any, sample_weight: Any) -> tuple[np.nda
     ArgumentError, DataError, ValueError
     """
     refuse_masks(X=X, y=y, sample_weight=sample_weight)
-    X, sample_weight = frame_of(X), weights_of(sample_weight)
-    X, y = validate_data(model, X, target_of(X, y, sample_weight), dtype=np.float64, y_numeric=True)
+    X = frame_of(X)
+    y, sample_weight = target_of(X, y, sample_weight), weights_of(sample_weight)  # which have no labels any more
+    X, y = validate_data(model, X, y, dtype=np.float64, y_numeric=True)
     refuse_sizes(y)
     if sample_weight is None:
         return X, np.asarray(y, np.float64), None
