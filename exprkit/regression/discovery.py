@@ -122,7 +122,7 @@ class Discovery(FormulaSearch):
                 self.stage = stage.__name__
                 stage(self)
                 if self.is_noisy:
-                    self.simpler.polish_best(effort.BEST)
+                    self.simpler.polish_best(effort.BEST, effort.LONGEST)
                 self.look()
                 self._done += 1
                 self._kept(self)

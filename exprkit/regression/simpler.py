@@ -103,12 +103,15 @@ class Simpler:
                 done.update(new)
                 search.offer(search.refitted([other for other, _ in new], held))
 
-    def polish_best(self, most: int) -> None:
-        """The formula that takes the fewest nats, then what is the next one by then, so many of different sizes."""
+    def polish_best(self, most: int, longest: int) -> None:
+        """The formula that takes the fewest nats, then what is the next one by then, so many of different sizes.
+
+        Until one has more tokens than ``longest``.
+        """
         done: set[int] = set()  # what comes of one may be no more than its numbers at another place
         for _ in range(most):
             left = [one for one in self.front.by_nats() if self._is_open(one) and one.size not in done]
-            if self.search.is_exact or not left:
+            if self.search.is_exact or not left or left[0].size > longest:
                 return
             for formula in (left[0].expression, *rescaled(left[0].expression)):
                 self._offer(formula, 8)
@@ -119,7 +122,7 @@ class Simpler:
         """The same until the time is over."""
         with contextlib.suppress(Ended):
             for _ in range(effort.ROUNDS):
-                self.polish_best(effort.BEST)
+                self.polish_best(effort.BEST, self.front.maxsize)
 
     def settle(self) -> None:
         """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
