@@ -65,7 +65,8 @@ def test_a_search_compiles_its_kernels_at_its_start(there, monkeypatch):
     found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), backend="cuda", progress=False, **some)
     assert "inv(x1) * p1" in found.texts()
     several = [kernels for kernels in asked if kernels]
-    assert len(several) <= 3 and len(set.union(*several)) >= 6, "the first functions', all fits', and those of the end"
+    # the first functions', all fits', and those of the end; one of a fit that another thread makes may be asked for alone
+    assert len(several) <= 4 and len(set.union(*several)) >= 6
 
 
 def test_threads_that_look_for_a_gpu_at_once_all_find_it(monkeypatch):
