@@ -65,7 +65,7 @@ def test_a_search_compiles_its_kernels_at_its_start(there, monkeypatch):
     found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), backend="cuda", progress=False, **some)
     assert "inv(x1) * p1" in found.texts()
     several = [kernels for kernels in asked if kernels]
-    # the first functions', all fits', and those of the end; one of a fit that another thread makes may be asked for alone
+    # the first functions', all fits', and those of the end; what another thread fits may ask for one alone
     assert len(several) <= 4 and len(set.union(*several)) >= 6
 
 
