@@ -5,6 +5,7 @@ In: data and settings.  Out: an estimator, its formulas as tables, text and figu
 ========================  =========================================================================
 ``regressor``             ``SymbolicRegressor``; ``chosen_operators``: those that it may use
 ``expression_regressor``  ``ExpressionRegressor``, which fits formulas that it is given
+``formulas``              what can be read of a fitted one
 ``equations``             formulas as tables, LaTeX, Python and figures; which is selected
 ``refusals``              tables in which nothing can be found
 ``linear``                least squares of all columns

@@ -19,7 +19,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +50,7 @@ from exprkit.regression.estimator import equations, islands, model_file, progres
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
+from exprkit.regression.estimator.formulas import FormulaTable
 from exprkit.regression.estimator.linear import linear_formulas
 from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of, weights_of
 from exprkit.regression.goal import NAMED, Goal, sample_for
@@ -62,13 +63,9 @@ from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.names import QUOTE, Names
 
 with brought_by("search"):
-    from sklearn.base import BaseEstimator, RegressorMixin
+    from sklearn.base import RegressorMixin
     from sklearn.utils import check_random_state
     from sklearn.utils.validation import check_is_fitted
-
-if TYPE_CHECKING:
-    import pandas as pd
-    import sympy
 
 ON_HOST = ("auto", "cpu", "numpy")
 SELECTIONS = ("best", "accuracy", "score", "mdl")
@@ -102,7 +99,7 @@ NO_PARAMETERS = {  # what others can be told, and why not here
 }  # fmt: skip
 
 
-class SymbolicRegressor(RegressorMixin, BaseEstimator):
+class SymbolicRegressor(RegressorMixin, FormulaTable):
     """Finds formulas for data: functions joined in pairs, curves, then evolution, numbers fitted throughout.
 
     Parameters
@@ -368,19 +365,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         values: np.ndarray = values_of([self._named(index)], checked_rows(self, X))[0]
         return values
 
-    # ── the formulas ──
-
-    @property
-    def equations_(self) -> pd.DataFrame:
-        check_is_fitted(self, "_front")
-        if "_table" not in self.__dict__:
-            self._table = self._front.table()
-        return self._table
-
-    def get_best(self, index: int | None = None) -> pd.Series:
-        """Row ``index`` of ``equations_``; by default the one that ``model_selection`` selects."""
-        return self.equations_.iloc[self._index(index)]
-
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of what the formula gives.
 
@@ -399,46 +383,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
             For a y that holds texts, or has the labels of X's rows in another order.
         """
         return float(super().score(X, target_of(X, y, sample_weight), weights_of(sample_weight)))
-
-    def sympy(self, index: int | None = None) -> sympy.Expr:
-        """The formula of row ``index`` (as for ``get_best``) as a SymPy object."""
-        return self._named(index).sympy()
-
-    def latex(self, index: int | None = None, precision: int = 4) -> str:
-        """The formula of row ``index`` (as for ``get_best``) in LaTeX, its numbers with ``precision`` digits."""
-        return equations.latex(self._named(index), precision)
-
-    def latex_table(self, indices: Sequence[int] | int | None = None, precision: int = 4) -> str:
-        """Rows ``indices`` (default: all) as a LaTeX table (package booktabs), with ``precision`` digits."""
-        check_is_fitted(self, "_front")
-        every = range(len(self._front.entries)) if indices is None else listed(indices)
-        return self._front.latex_table(map(self._index, [indices] if every is None else every), precision)
-
-    def to_numpy(self, index: int | None = None) -> str:
-        """Formula ``index`` (as for ``get_best``) as text of a Python function ``f(X, params)`` that needs only NumPy.
-
-        X is an array of all columns; ``params`` are by default the numbers of the formula.
-        """
-        return equations.python_text(self._named(index), "to_numpy")
-
-    def jax(self, index: int | None = None) -> str:
-        """``to_numpy(index)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default."""
-        return equations.python_text(self._named(index), "jax")
-
-    def torch(self, index: int | None = None) -> str:
-        """``to_numpy(index)`` for PyTorch; ``params``, a ``torch.nn.Parameter`` for example, can be trained.
-
-        Raises
-        ------
-        OperandError
-            For a formula with ``gamma``, which PyTorch does not have.
-        """
-        return equations.python_text(self._named(index), "torch")
-
-    def plot_front(self, ax: Any = None) -> Any:
-        """Plot loss over complexity into ``ax`` (default: new), with the selected formula marked; returns the axes."""
-        chosen = self._index(None)  # which complains where nothing is fitted
-        return self._front.plot(chosen, ax)
 
     # ── files ──
 
@@ -461,21 +405,10 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
         model._names = model._front.names
         return model
 
-    def _repr_html_(self) -> str:
-        """In a notebook: the parameters, and after a fit the front."""
-        shown: str = self._repr_html_inner()
-        if not hasattr(self, "_front"):
-            return shown
-        columns = ["complexity", "loss", "score", "equation"]
-        return shown + str(self.equations_[columns].to_html(float_format="{:.4g}".format))
-
     # ── inside ──
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_front")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_table"}
 
     def _checked(self) -> Callable[[tuple[Expression, ...], int], SearchSettings]:
         """What makes the settings, all parameters checked."""
@@ -561,16 +494,6 @@ class SymbolicRegressor(RegressorMixin, BaseEstimator):
     def _words(self) -> tuple[str, ...]:
         return self._names or tuple(f"x{k + 1}" for k in range(self.n_features_in_))
 
-    def _named(self, index: int | None) -> Expression:
-        chosen = self._index(index)  # which complains where nothing is fitted
-        return self._front.named(chosen)
-
-    def _index(self, index: int | None) -> int:
-        check_is_fitted(self, "_front")
-        front, n = self._front, len(self._front.entries)
-        if index is None:
-            return equations.selected(front, self.model_selection, float(self.parsimony))
-        return whole("index", index, -n, n - 1) % n
 
 
 def _signature() -> inspect.Signature:
