@@ -55,18 +55,18 @@ class Front:
             return False
         self._best[new.size] = new
         for larger in [other for other in self._best if other > new.size]:
-            if self._level(self._best[larger]) >= self._level(new):
+            if self.level(self._best[larger]) >= self.level(new):
                 del self._best[larger]
         return True
 
-    def _level(self, entry: Entry) -> float:
+    def level(self, entry: Entry) -> float:
         """The loss that it counts with."""
         return max(entry.loss, self.floor if entry.is_exact else INEXACT * self.floor)
 
     def _is_better(self, new: Entry) -> bool:
         """Whether it is better than what is smaller, and takes fewer nats than the one of its size."""
-        smaller = [self._level(entry) for entry in self._best.values() if entry.size < new.size]
-        if not self._level(new) < min(smaller, default=float("inf")) * (1 - ROUNDING):
+        smaller = [self.level(entry) for entry in self._best.values() if entry.size < new.size]
+        if not self.level(new) < min(smaller, default=float("inf")) * (1 - ROUNDING):
             return False
         there = self._best.get(new.size)
         if there is None:
@@ -75,7 +75,7 @@ class Front:
         return nats < before or (nats == before and _digits(new.expression) < _digits(there.expression))
 
     def _nats(self, entry: Entry) -> float:
-        loss = self._level(entry)
+        loss = self.level(entry)
         if not loss > 0:
             return -math.inf
         if not self.rows:

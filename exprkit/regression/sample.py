@@ -43,6 +43,8 @@ class Sample:
     y, w : float64 arrays, (n_rows,)
     coarseness : float
         Share of y that was rounded before it was given: float32 and float16 have fewer digits.
+    copies : int array, (n_rows,)
+        How many rows were equal, of those of weight above 0.
     given : LossRows or None
         For a loss of the user's own, of which ``y`` is where it is least.
 
@@ -64,11 +66,12 @@ class Sample:
         w = np.ones(len(y)) if weights is None else np.asarray(weights, np.float64)
         beside = [] if columns is None else [np.asarray(column, np.float64) for column in columns.values()]
         rows, w = np.column_stack([X, y, *beside])[w > 0], w[w > 0]
+        self.copies = np.ones(len(w), np.int64)
         order = _rising([*rows.T, *([] if merged else [w])])
         rows, w = rows[order], w[order]
         if merged:
             first = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1)))
-            rows, w = rows[first], np.add.reduceat(w, first)
+            rows, w, self.copies = rows[first], np.add.reduceat(w, first), np.diff(np.append(first, len(w)))
         self.w = w
         self.X, (self.y, *beside) = np.ascontiguousarray(rows[:, : X.shape[1]]), rows.T[X.shape[1] :].copy()
         self.total = float(self.w.sum())
@@ -89,7 +92,7 @@ class Sample:
         """The same sample; ``columns``: the names of those of a loss of the user's own."""
         sample = cls.__new__(cls)
         sample.X, sample.y, sample.w, *given = arrays
-        sample.total = float(sample.w.sum())
+        sample.total, sample.copies = float(sample.w.sum()), np.ones(len(sample.y), np.int64)
         if columns is not None:
             sample.given = LossRows(given[0], given[1], dict(zip(columns, given[2:], strict=True)))
         return sample
@@ -107,11 +110,20 @@ class Sample:
     def at(self, rows: np.ndarray) -> Sample:
         """Some of the rows."""
         part = self._with(X=np.ascontiguousarray(self.X[rows]), y=self.y[rows], w=self.w[rows])
-        part.total = float(part.w.sum())
+        part.total, part.copies = float(part.w.sum()), self.copies[rows]
         if self.given is not None:
             columns = {name: column[rows] for name, column in self.given.columns.items()}
             part.given = LossRows(self.given.y[rows], self.given.least[rows], columns)
         return part
+
+    def unmerged(self) -> Sample:
+        """Rows that were equal as many as they were."""
+        if (self.copies == 1).all():
+            return self
+        every = self.at(np.repeat(np.arange(len(self)), self.copies))
+        every = every.weighing(every.w / every.copies)
+        every.copies = np.ones(len(every), np.int64)
+        return every
 
     def of(self, v: np.ndarray) -> Sample:
         """The same rows with something else in y's place."""

@@ -10,7 +10,6 @@ In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,9 +25,11 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import function_length
 from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_constants, as_parameters, count, is_fraction
+from exprkit.regression.estimator.numbers import covariances
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
 from exprkit.regression.nonlinear.growth import OF_A_NUMBER, OF_A_TOKEN
+from exprkit.regression.nonlinear.poles import have_poles
 from exprkit.regression.nonlinear.wild import wild_errors
 from exprkit.regression.polish import simplified
 from exprkit.text.printer import booktabs
@@ -44,6 +45,7 @@ FEW, SHORT = 4, 16  # numbers and tokens of which very many formulas are looked 
 GROWN = 1.0  # nats of a token more, of formulas that have grown from few others
 NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
 UNTOLD, ALIKE = 1e7, 10.0  # times the floor may be what rounding of y leaves; there so many times a loss are as good
+VETO = 5.0  # nats of a description more than that of another formula, beyond which none is selected as best
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
 
 
@@ -52,7 +54,6 @@ class _Evidence(NamedTuple):
 
     nats: np.ndarray  # (n,)
     information: np.ndarray  # (n, max_params)
-    errors: np.ndarray  # of the numbers, the same shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +67,9 @@ class DescribedFront:
     ``expected``    float64 (n,), nats of errors at other rows: ``_expected``
     ``exact``       bool (n,): exact but for rounding
     ``numbers``     float64 (n, most numbers) in the formulas; nan where there are fewer
-    ``errors``      their standard errors, the same shape
+    ``covariances`` of these, float64 (n, most numbers, most numbers)
     ``floor``       a loss that is as good as 0
+    ``poles``       bool (n,): infinite, or no number, between rows; None: none is
     ==============  =====================================================================
     """
 
@@ -77,8 +79,15 @@ class DescribedFront:
     expected: np.ndarray
     exact: np.ndarray
     numbers: np.ndarray
-    errors: np.ndarray
+    covariances: np.ndarray
     floor: float
+    poles: np.ndarray | None = None
+
+    @property
+    def errors(self) -> np.ndarray:
+        """The numbers' standard errors, float64 (n, most numbers); nan where there are fewer, or none."""
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(np.diagonal(self.covariances, axis1=1, axis2=2))
 
     def named(self, i: int) -> Expression:
         """Formula ``i`` with the variables' names."""
@@ -124,12 +133,29 @@ class DescribedFront:
         return ax
 
 
-def described(entries: list[Entry], goal: Goal, names: tuple[str, ...] | None, floor: float) -> DescribedFront:
+def described(
+    entries: list[Entry], goal: Goal, names: tuple[str, ...] | None, floor: float, simple: list[Entry] | None = None
+) -> DescribedFront:
     """What the data say of formulas.
 
     Of a description a number costs its size in steps of its precision, which the information about it alone says
-    (Bartlett, Desmond and Ferreira); a simple one its digits.
+    (Bartlett, Desmond and Ferreira); a simple one its digits.  Formulas are described by the numbers that they have or
+    by the ``simple`` ones of theirs, whichever is shorter.
     """
+    expressions = [entry.expression for entry in entries]
+    pop, params = as_parameters(parse(expressions))
+    lengths, expected = _lengths(entries, goal)
+    if simple is not None:
+        lengths, expected = np.minimum((lengths, expected), _lengths(simple, goal))
+    values = values_of(expressions, goal.sample.X)
+    with np.errstate(all="ignore"):
+        covariance = covariances(goal, pop, np.where(np.isnan(params), 0.0, params))
+    exact, poles = goal.sample.is_exact(values), have_poles(expressions, goal.sample)
+    return DescribedFront(entries, names, lengths, expected, exact, params, covariance, floor, poles)
+
+
+def _lengths(entries: list[Entry], goal: Goal) -> tuple[np.ndarray, np.ndarray]:
+    """Nats of descriptions, and of the errors that are to be expected."""
     expressions = [entry.expression for entry in entries]
     pop, params = as_parameters(parse(expressions))
     of_squares = goal.plain and goal.kind == objective.SQUARES
@@ -137,10 +163,7 @@ def described(entries: list[Entry], goal: Goal, names: tuple[str, ...] | None, f
         found = (_of_squares if of_squares else _of_loss)(entries, pop, np.where(np.isnan(params), 0.0, params), goal)
         nats = np.log(np.abs(params)) + np.log(found.information) / 2 - np.log(3) / 2
     of_numbers = np.where(np.isnan(params), 0.0, _number_lengths(params, nats, goal.total)).sum(axis=1)
-    lengths = found.nats + function_length(pop) + of_numbers
-    exact = goal.sample.is_exact(values_of(expressions, goal.sample.X))
-    expected = _expected(expressions, found.nats, goal)
-    return DescribedFront(entries, names, lengths, expected, exact, params, found.errors, floor)
+    return found.nats + function_length(pop) + of_numbers, _expected(expressions, found.nats, goal)
 
 
 def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.ndarray:
@@ -166,14 +189,12 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     some = goal if len(goal.sample) <= MANY_ROWS else Goal(goal.loss, goal.sample.few(MANY_ROWS, 0))
     squares = _squares(pop, params, some, some.weights) * (goal.total / some.total)
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
-    errors = [_errors(part[:n, :n], part[:n, :n] * v, params.shape[1])
-              for part, v, n in zip(squares, variance, pop.n_params.tolist(), strict=True)]  # fmt: skip
     fitted, numbers = as_parameters(parse([entry.expression for entry in entries]), is_fraction)
     k = fitted.n_params + 1.0  # numbers, and the variance; of few rows each takes more off the loss than it says
     few_rows = k * (k + 1) / np.maximum(goal.total - k - 1, 1)
     left_out = _of_rows_left_out(fitted, np.where(np.isnan(numbers), 0.0, numbers), goal)
     nats = goal.total / 2 * np.log(variance * left_out) + few_rows
-    return _Evidence(nats, information, np.reshape(errors, params.shape))
+    return _Evidence(nats, information)
 
 
 def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.ndarray:
@@ -210,7 +231,7 @@ def _of_loss(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal
 
     R. W. M. Wedderburn, Biometrika 61 (1974), "Quasi-likelihood functions".  Rows that are far off count as in
     K. L. Lange, R. J. A. Little, J. M. G. Taylor, JASA 84 (1989), by the logarithm, so that no formula is chosen for
-    an outlier; errors by P. J. Huber's sandwich (1967), the curvature by differences as wide as errors are.
+    an outlier.  The curvature is by differences as wide as errors are.
     """
     values = values_of([entry.expression for entry in entries], goal.sample.X)
     distance, size = np.abs(values - goal.sample.y), float(np.median(np.abs(goal.sample.y))) or 1.0
@@ -222,12 +243,11 @@ def _of_loss(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal
     dispersion = slopes[-1].sum() / curves[-1].sum() * rows / max(rows - n, 1)
     dispersion = max(dispersion if np.isfinite(dispersion) else 0.0, goal.floor, 1e-300)
     nats = np.log1p(goal.row_losses(values) / dispersion) @ goal.row_weights
-    information, errors = np.full(params.shape, np.nan), np.full(params.shape, np.nan)
+    information = np.full(params.shape, np.nan)
     for i, k in enumerate(pop.n_params.tolist()):
-        part, own = pop[i : i + 1], params[i : i + 1, :k]
-        bread, meat = (_squares(part, own, goal, weights[i])[0] for weights in (curves, slopes))
-        information[i, :k], errors[i] = np.diagonal(bread) / dispersion, _errors(bread, meat, params.shape[1])
-    return _Evidence(nats, information, errors)
+        squares = _squares(pop[i : i + 1], params[i : i + 1, :k], goal, curves[i])[0]
+        information[i, :k] = np.diagonal(squares) / dispersion
+    return _Evidence(nats, information)
 
 
 def _squares(pop: Population, params: np.ndarray, goal: Goal, weights: np.ndarray) -> np.ndarray:
@@ -238,17 +258,6 @@ def _squares(pop: Population, params: np.ndarray, goal: Goal, weights: np.ndarra
         params, goal.sample.y, weights
     )[0]
     return squares
-
-
-def _errors(bread: np.ndarray, meat: np.ndarray, width: int) -> np.ndarray:
-    """Roots of the covariances' diagonal, nan where the data do not determine a number and beyond the last."""
-    errors = np.full(width, np.nan)
-    scale = np.sqrt(np.diagonal(bread))
-    with contextlib.suppress(np.linalg.LinAlgError):
-        inverse = np.linalg.inv(bread / np.outer(scale, scale))
-        covariance = inverse @ (meat / np.outer(scale, scale)) @ inverse
-        errors[: len(bread)] = np.sqrt(np.diagonal(covariance)) / scale
-    return errors
 
 
 def _number_lengths(params: np.ndarray, nats: np.ndarray, n: float) -> np.ndarray:
@@ -280,7 +289,11 @@ def selected(front: DescribedFront, how: str, parsimony: float) -> int:
         return int(np.argmin(losses))
     if how == "score":
         return int(np.argmax(scores(entries, front.floor) - parsimony))
-    return int(np.argmin(lengths if how == "mdl" else expected))
+    if how == "best":  # the description length and poles have a veto
+        good = ~front.poles if front.poles is not None and not front.poles.all() else np.ones(len(entries), bool)
+        good &= lengths <= lengths.min(initial=np.inf, where=good) + VETO
+        lengths = np.where(good, expected, np.inf)
+    return int(np.argmin(lengths))
 
 
 def scores(entries: Sequence[Entry], floor: float) -> np.ndarray:

@@ -39,9 +39,11 @@ from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.front import Entry
 from exprkit.runtime import files
 
-FORMAT = 4
-COLUMNS = {"lengths": "f", "expected": "f", "exact": "b", "numbers": "f", "errors": "f"}  # of the front: kinds
-WIDE = {"numbers", "errors"}  # of two dimensions
+FORMAT = 5
+COLUMNS = {  # of the front: kinds, and dimensions beside that of the formulas
+    "lengths": ("f", 0), "expected": ("f", 0), "exact": ("b", 0), "poles": ("b", 0), "numbers": ("f", 1),
+    "covariances": ("f", 2),
+}  # fmt: skip
 FITTED = {"n_evals_": int, "seconds_": float, "stopped_": str, "interrupted_": bool, "n_features_in_": int}
 
 
@@ -72,7 +74,7 @@ def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedF
         raise ValueError("no formulas of its columns")
     if not (np.diff(pop.n_tokens) > 0).all():
         raise ValueError("formulas that are no front")
-    columns = {name: shaped(held[name], kind, len(pop), *[None] * (name in WIDE)) for name, kind in COLUMNS.items()}
+    columns = {name: shaped(held[name], kind, len(pop), *[None] * n) for name, (kind, n) in COLUMNS.items()}
     formulas, loss = (Expression(one.kinds, one.values) for one in pop), shaped(held["loss"], "f", len(pop))
     entries = list(map(Entry, formulas, loss.tolist(), pop.n_tokens.tolist()))
     return model, DescribedFront(entries, pop.variables, **columns, floor=float(held["as_good_as_0"]))

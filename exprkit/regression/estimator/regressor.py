@@ -46,7 +46,7 @@ from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.regression.confirm import values_of
 from exprkit.regression.discovery import Discovery
-from exprkit.regression.estimator import equations, islands, model_file, progress
+from exprkit.regression.estimator import equations, islands, model_file, numbers, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
@@ -315,7 +315,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         if not search.front.entries():
             search.offer(parse([repr(float(sample.w @ sample.y / sample.total)), "0"]))
         self.n_evals_, self.seconds_ = search.budget.n_evals, search.budget.seconds
-        self._front = equations.described(search.front.entries(), search.goal, names, search.front.floor)
+        entries, simple = numbers.finished(search)
+        self._front = equations.described(entries, search.goal, names, search.front.floor, simple)
         self.__dict__.pop("_table", None)
         if self.verbosity:
             print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")

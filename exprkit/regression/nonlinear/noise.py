@@ -43,11 +43,11 @@ def is_noise(sample: Sample, values: np.ndarray) -> bool:
     rest = sample.y - values
     if len(rest) < FEWEST_ROWS or not sample.X.shape[1] or not np.isfinite(rest).all():
         return False
-    near = _nearest(sample.X)
+    near = nearest(sample.X)
     return _told(rest, near) < NOTHING and _told(sample.y, near) > MUCH
 
 
-def _nearest(X: np.ndarray) -> np.ndarray:
+def nearest(X: np.ndarray) -> np.ndarray:
     """Of every row the nearest others, with the columns as ranks, (rows, NEIGHBOURS)."""
     places = np.column_stack([_ranks(column) for column in X.T])
     squares = (places**2).sum(axis=1)

@@ -1,0 +1,159 @@
+"""Numbers of a front: those of least loss at all rows, with their covariance; one that says nothing is taken out.
+
+In: the front of a search, whose numbers may be rounded to simple ones.  Out: its formulas with the numbers of least
+loss, and the errors of these as ``ek.fit`` has them.
+
+    >>> import numpy as np
+    >>> import exprkit as ek
+    >>> from exprkit.regression.discovery import Discovery
+    >>> from exprkit.regression.estimator.numbers import finished
+    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.runtime.budget import Budget
+    >>> X = np.array([[1.0], [4.0], [9.0], [16.0], [25.0]])
+    >>> search = Discovery(Sample(X, [2.1, 3.9, 6.2, 7.8, 10.1]), SearchSettings(), Budget())
+    >>> search.offer(ek.parse(["4 * (0.5 * sqrt(x1) + 0.1)"]))
+    >>> entries, simple = finished(search)
+    >>> entries[0].size, simple[0].size, round(entries[0].loss, 4), round(simple[0].loss, 4)
+    (6, 8, 0.0214, 0.166)
+
+A search prefers simple numbers within the noise.  They are what it tells forms apart by, and a description may be
+written with them, but what is shown and predicts has the least loss of its form.  Simple numbers stay where they are
+as good: in exact formulas, and where the loss falls by no more than a share ``AS_GOOD``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
+from exprkit.fitting.likelihood import FREE_OF
+from exprkit.regression import constants
+from exprkit.regression.confirm import values_of
+from exprkit.regression.front import Entry
+from exprkit.regression.goal import Goal
+from exprkit.regression.polish import simplified
+from exprkit.regression.stages.search import FormulaSearch
+
+AS_GOOD = 1e-8  # share of a loss that simple numbers may cost
+ALIKE = 1e-6  # share of a loss by which a longer formula has to be better, or both are one
+NO_WORSE = 1e-9  # share of a loss that taking a number out may cost
+SINGULAR = 3e-7  # singular value of scaled derivatives over the largest below which numbers are not told apart
+FEWER_ROWS = 2_000  # that tell which numbers are
+STEPS = 100
+ROUNDS = 3  # of taking numbers out
+INSTEAD = (0.0, 1.0, -1.0)  # of a number that says nothing
+
+
+def finished(search: FormulaSearch) -> tuple[list[Entry], list[Entry]]:
+    """The front, every formula with the numbers of least loss; and with the simple ones that the search gave it."""
+    entries, goal = search.front.entries(), search.goal
+    fitted = iter(_least(search, [entry.expression for entry in entries if not entry.is_exact]))
+    formulas = [one.expression if one.is_exact else _needed(search, next(fitted)) for one in entries]
+    losses = goal.losses(values_of(formulas, search.sample.X, search.settings.threads)).tolist()
+    pairs = [(before._replace(expression=one, loss=loss, size=one.n_tokens, is_polished=True), before)
+             for one, loss, before in zip(formulas, losses, entries, strict=True)]  # fmt: skip
+    front: list[tuple[Entry, Entry]] = []
+    for pair in sorted(pairs, key=lambda pair: (pair[0].size, pair[0].loss)):
+        least = min((search.front.level(other) for other, _ in front), default=np.inf)
+        if search.front.level(pair[0]) < least * (1 - ALIKE) and not (front and front[-1][0].size == pair[0].size):
+            front.append(pair)
+    return [entry for entry, _ in front], [before for _, before in front]
+
+
+def _least(search: FormulaSearch, formulas: list[Expression]) -> list[Expression]:
+    """Formulas with the numbers of least loss; with simple ones where these are as good."""
+    if not formulas:
+        return []
+    free, held = _fitted(search, formulas, None), _fitted(search, formulas, constants.is_fraction)
+    every = [*formulas, *held, *free]
+    losses = search.goal.losses(values_of(every, search.sample.X, search.settings.threads))
+    allowed = set(search.allowed(every))
+    losses = np.where([formula in allowed for formula in every], losses, np.inf).reshape(3, -1)
+    best = []
+    for k, formula in enumerate(formulas):
+        three = formula, held[k], free[k]
+        most = losses[:, k].min() * (1 + AS_GOOD)
+        good = [i for i in range(3) if losses[i, k] <= most]
+        fewest = min(good, key=lambda i: (constants.count(three[i]), losses[i, k]), default=0)
+        best.append(three[fewest])
+    return best
+
+
+def _fitted(search: FormulaSearch, formulas: list[Expression], held: Any) -> list[Expression]:
+    """Formulas fitted at all rows, begun at their numbers, but for those that are held."""
+    pop, starts = constants.as_parameters(parse(formulas), held)
+    if not pop.max_params:
+        return formulas
+    starts = np.where(np.isnan(starts), 0.0, starts)
+    params = _fit(search.goal, pop, starts, search.settings.threads, STEPS)
+    found = constants.as_constants(pop, np.where(np.isfinite(params), params, starts))
+    return [simplified(formula) for formula in found]
+
+
+def _fit(goal: Goal, pop: Population, starts: np.ndarray, threads: int | None, steps: int) -> np.ndarray:
+    settings: dict[str, Any] = {"tol": 1e-15, "backend": "cpu", "dtype": "float64", "threads": threads}
+    params: np.ndarray = goal.problem(**settings, max_iter=steps).fit(pop, init=starts).params
+    return params
+
+
+# ── numbers that say nothing ──
+
+
+def _needed(search: FormulaSearch, formula: Expression) -> Expression:
+    """The formula without numbers that others can stand for, as a in a * (b * f + c), if that makes it shorter."""
+    sample = search.sample
+    for _ in range(ROUNDS):
+        pop, params = constants.as_parameters(parse([formula]))
+        if not 0 < params.size < len(sample):
+            return formula
+        some = sample if len(sample) <= FEWER_ROWS else sample.few(FEWER_ROWS, 0)
+        places = np.flatnonzero(undetermined(pop, params, some.X))
+        made = [constants.as_constants(pop, np.where(np.arange(params.size) == j, value, params))[0]
+                for j in places for value in INSTEAD]  # fmt: skip
+        made = [other for one in made if (other := simplified(one)).n_tokens < formula.n_tokens]
+        if not made:
+            return formula
+        shorter = search.allowed(_fitted(search, made, None))
+        both = values_of([formula, *shorter], sample.X, search.settings.threads)
+        losses = search.goal.losses(both)
+        most = max(losses[0] * (1 + NO_WORSE), search.front.floor)
+        good = [k for k in range(len(shorter)) if losses[k + 1] <= most]
+        if not good:
+            return formula
+        formula = shorter[min(good, key=lambda k: (shorter[k].n_tokens, losses[k + 1]))]
+    return formula
+
+
+def undetermined(pop: Population, params: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Which numbers of a formula, (n,), could be others with the same values at all rows."""
+    slopes = Evaluator(pop, X, "cpu", dtype="float64").jacobian(params)[0]
+    size = np.abs(slopes).max(axis=0, initial=0.0)
+    if not np.isfinite(slopes).all():
+        return np.zeros(len(size), bool)
+    scaled = slopes / np.where(size > 0, size, 1.0)
+    scaled /= np.where(size > 0, np.linalg.norm(scaled, axis=0), 1.0)
+    _, singular, directions = np.linalg.svd(scaled)
+    values = np.append(singular, np.zeros(len(size) - len(singular)))
+    open_ones = directions[values <= SINGULAR * values.max(initial=0.0)]
+    return np.asarray(np.linalg.norm(open_ones, axis=0) > FREE_OF)
+
+
+# ── covariances ──
+
+
+def covariances(goal: Goal, pop: Population, params: np.ndarray, threads: int | None = None) -> np.ndarray:
+    """Of every formula's numbers, (n, most, most), as ``ek.fit`` has them for the same rows and loss.
+
+    nan where there are as many numbers as rows, where a loss has none, and beyond the last number.
+    """
+    if not pop.max_params:
+        return np.empty((len(pop), 0, 0))
+    every = Goal(goal.loss, goal.sample.unmerged())
+    found = every.problem(backend="cpu", dtype="float64", threads=threads, max_iter=1).fit(pop, init=params)
+    return np.where((pop.n_params < len(every.sample))[:, None, None], found.covariance, np.nan)

@@ -1,0 +1,154 @@
+"""The numbers of a front have the least loss of their form and the errors of ``ek.fit``; which formula is selected."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.regression.constants import as_parameters
+from exprkit.regression.estimator import numbers
+from exprkit.regression.estimator.equations import DescribedFront, described, selected
+from exprkit.regression.front import Entry
+from exprkit.regression.goal import sample_for
+from exprkit.regression.nonlinear.poles import have_poles
+from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
+from exprkit.regression.stages.search import FormulaSearch
+from exprkit.runtime.budget import Budget
+
+ROBUST = "huber(log(f) - log(y), 0.2)"
+
+
+def table(n=60, seed=0, noise=0.3):
+    random = np.random.default_rng(seed)
+    x = random.uniform(0.5, 4, n)
+    return x[:, None], 3.3 * x**0.8 + 1.7 + noise * random.standard_normal(n)
+
+
+def front_of(texts, X, y, loss="squares", weights=None):
+    """What is shown of a search that has found these formulas, and nothing else."""
+    search = FormulaSearch(sample_for(loss, X, y, weights), SearchSettings(loss=loss), Budget())
+    search.offer(ek.parse(texts))
+    entries, simple = numbers.finished(search)
+    return described(entries, search.goal, None, search.front.floor, simple)
+
+
+def fit_of(formula, X, y, **arguments):
+    pop, params = as_parameters(ek.parse([formula]))
+    return ek.fit(pop, X, y, init=params, dtype="float64", backend="cpu", tol=1e-14, **arguments)
+
+
+@pytest.mark.parametrize("text", ["4 * x1", "7", "5 * x1 + 1", "2 * x1 ^ 1.5 + 1", "3 * (0.4 * sqrt(x1) + 0.1)"])
+def test_numbers_have_the_least_squares_of_their_form(text):
+    X, y = table()
+    front = front_of([text], X, y)
+    entry = front.entries[0]
+    best = fit_of(entry.expression, X, y)
+    assert entry.loss == pytest.approx(best.loss[0] / len(y), rel=1e-10)
+    assert front.numbers[0] == pytest.approx(best.params[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["mae", "huber", ROBUST])
+def test_numbers_have_the_least_loss_that_was_asked_for(loss):
+    X, y = table()
+    goal = FormulaSearch(sample_for(loss, X, y), SearchSettings(loss=loss), Budget()).goal
+    entry = front_of(["5 * x1 + 1"], X, y, loss).entries[0]
+    for a, b in np.random.default_rng(1).normal(0, 0.02, (40, 2)):
+        slope, cut = (float(number) for number in entry.expression.values[[0, 3]].view(np.float64))
+        assert goal.losses(((slope + a) * X[:, 0] + cut + b)[None])[0] >= entry.loss * (1 - 1e-6)
+
+
+def test_simple_numbers_of_exact_formulas_stay():
+    X, _ = table()
+    front = front_of(["2 * x1 ^ 1.5 + 1", "3 * x1"], X, 2 * X[:, 0] ** 1.5 + 1)
+    assert [str(front.named(i)) for i in range(len(front.entries))][-1] == "2 * x1 ^ 1.5 + 1"
+    assert front.exact[-1] and front.entries[-1].loss < 1e-25
+
+
+def test_an_exponent_of_negative_numbers_stays_whole():
+    X, y = table()
+    front = front_of(["2 * x1 ^ 3 + 1"], X - 2, y)
+    assert "x1 ^ 3" in str(front.named(0))
+    powers = np.stack([(X[:, 0] - 2) ** 3, np.ones(len(y))], 1)
+    best = np.linalg.lstsq(powers, y, rcond=None)[1][0] / len(y)
+    assert front.entries[0].loss == pytest.approx(best, rel=1e-10)
+
+
+@pytest.mark.parametrize("loss", ["squares", "huber", ROBUST])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_errors_are_those_of_a_fit(loss, weighted):
+    X, y = table()
+    X, y = np.concatenate([X, X[:9]]), np.concatenate([y, y[:9]])  # nine rows twice
+    w = 1 + 0.5 * np.sin(y) if weighted else None
+    front = front_of(["5 * x1 ^ 0.9"], X, y, loss, w)
+    best = fit_of(front.entries[0].expression, X, y, loss=loss, weights=w)
+    assert front.errors[0] == pytest.approx(best.standard_errors[0], rel=1e-4)
+    assert front.covariances[0] == pytest.approx(best.covariance[0], rel=1e-4)
+
+
+def test_as_many_numbers_as_rows_have_no_errors():
+    X, y = table(3)
+    for loss in ("squares", "huber"):
+        assert np.isnan(front_of(["2 * x1 ^ 1.5 + 1"], X, y, loss).errors).all()
+
+
+@pytest.mark.parametrize(("text", "shorter"), [
+    ("-9.7 * (-19 * sin(6.3 * x1) / x1 - 1.2)", 10), ("3 * (2 * x1 + 5)", 5), ("4 * exp(2 * x1 + 0.3)", 6),
+    ("2 * (3 * x1) ^ 0.7", 5), ("2 * log(3 * x1) + 1", 6),
+])  # fmt: skip
+def test_a_number_that_others_can_stand_for_is_taken_out(text, shorter):
+    X, y = table()
+    front = front_of([text], X, y)
+    assert front.entries[0].size == shorter
+    assert np.isfinite(front.errors[0]).all() and (front.errors[0] < 100).all()
+    params = np.array([[5.0, 1.5, 2.0]])
+    pop = ek.parse("p1 * (p2 * x1 + p3)")
+    assert numbers.undetermined(pop, params, X).tolist() == [True] * 3
+    assert not numbers.undetermined(ek.parse("p1 * (p2 * x1 + 3)"), params[:, :2], X).any()
+
+
+def test_formulas_that_differ_by_rounding_alone_are_one():
+    X, y = table()
+    front = front_of(["3.3 * x1", "3.3 * x1 + 1e-12", "0.99999999 * (3.3 * x1 + 1e-9 * sin(x1))"], X, y)
+    sizes = [entry.size for entry in front.entries]
+    losses = np.array([entry.loss for entry in front.entries])
+    assert sizes[0] == 3 and (losses[1:] < 0.999 * losses[:-1]).all()
+
+
+# ── which formula is selected ──
+
+
+def a_front(lengths, expected, poles=None):
+    entries = [Entry(ek.parse("x1 + " * k + "x1")[0], 1.0 / (k + 1), 2 * k + 1) for k in range(len(lengths))]
+    exact, nothing = np.zeros(len(lengths), bool), np.empty((len(lengths), 0))
+    columns = map(np.array, (lengths, expected))
+    return DescribedFront(entries, None, *columns, exact, nothing, nothing, 1e-26, poles)
+
+
+def test_the_description_length_has_a_veto():
+    front = a_front([-20.0, -19.0, -9.0], [0.0, -3.0, -40.0])
+    assert [selected(front, how, 0.0) for how in ("best", "mdl", "accuracy")] == [1, 0, 2]
+
+
+def test_a_formula_with_a_pole_is_not_selected():
+    front = a_front([-20.0, -19.0, -24.0], [0.0, -3.0, -40.0], np.array([False, False, True]))
+    assert selected(front, "best", 0.0) == 1
+    every = a_front([-20.0, -19.0], [0.0, -3.0], np.array([True, True]))
+    assert selected(every, "best", 0.0) == 1
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("1 / (110.1 - x1)", True), ("1e-6 / (x1 - 51.3)", True), ("1e-3 / sqr(x1 - 51.3)", True), ("log(x1 - 0.5)", False),
+    ("log(51.3 - x1)", True), ("tanh(1 / (x1 - 77.7))", False), ("(x1 - 51.3) ^ -3", True), ("1 / sin(x1)", True),
+    ("x1 / (exp(x1 / 100) - 1)", False), ("inv(x1 + 3)", False), ("sqrt(abs(x1 - 60) - 0.4)", True),
+])  # fmt: skip
+def test_poles_between_rows_are_seen(text, expected):
+    x = np.linspace(1, 200, 97)
+    assert have_poles([ek.parse(text)[0]], Sample(x[:, None], x)).tolist() == [expected]
+
+
+def test_poles_of_several_variables_are_seen():
+    X = np.random.default_rng(0).uniform(1, 3, (80, 2))
+    formulas = list(ek.parse(["1e-6 / (x1 - x2)", "x1 / x2", "1e-6 / (x1 - x2 - 2.5)", "1 / (x1 * x2 - 0.5)"]))
+    assert have_poles(formulas, Sample(X, X[:, 0])).tolist() == [True, False, False, False]
