@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -66,19 +68,25 @@ TABLES = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def functions():
-    """Functions may be defined as operators: no other module meets them."""
+    """A module's own operators, with their codes: no other module meets them, and what remembers codes forgets them."""
+    count, codes = defined.count(), copy.copy(defined._codes)
     kept, arity, replaced = [copy.copy(table) for table in TABLES], ops.ARITY.copy(), list(defined._REPLACED)
     yield
+    if defined.count() == count:
+        return
     for table, before in zip(TABLES, kept, strict=True):
         table.clear()
         table.update(before)
     ops.ARITY.flags.writeable = True
-    ops.ARITY[:], defined._REPLACED[:] = arity, replaced
+    ops.ARITY[:], defined._REPLACED[:], defined._codes = arity, replaced, codes
     ops.ARITY.flags.writeable = False
-    for forget in defined._TABLES:
-        forget()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("exprkit.") and not name.startswith("exprkit.runtime."):
+            for thing in vars(module).values():
+                if isinstance(thing, type(functools.cache(int))):
+                    thing.cache_clear()
 
 
 @pytest.fixture

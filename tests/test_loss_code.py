@@ -16,8 +16,6 @@ from exprkit.backends.precision import precision
 from exprkit.evaluate import loss_text
 from exprkit.operators import defined
 
-pytestmark = pytest.mark.usefixtures("functions")
-
 RANDOM = np.random.default_rng(0)
 N = 403
 X = RANDOM.uniform(0.1, 2, (N, 2))

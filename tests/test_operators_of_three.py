@@ -11,12 +11,14 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.regression.on_device import programs
 from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.polish import expression_of, tree_of
 from exprkit.regression.pool import Pool
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.dimensions import law_of
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.search.distinct import Enumeration
 from exprkit.search.grammar import grammar
+from exprkit.text.tokens import OPERATOR
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-3, 3, (200, 2))
@@ -134,9 +136,18 @@ def test_limits_of_three_operands():
     model = found(CHOICE, operators={3: ["fork"]}, constraints={"fork": (3, 1, -1)}, niterations=1,
                   nested_constraints={"fork": {"fork": 0}}, pool_size=50, population_size=100,
                   timeout_in_seconds=2)  # fmt: skip
+    (fork,) = rows(["fork"])
+
+    def check(tree, inside=False):
+        _, code, *operands = tree if tree[0] == OPERATOR else (None, None)
+        if code == fork.code:
+            sizes = [expression_of(operand).n_tokens for operand in operands]
+            assert not inside and sizes[0] <= 3 and sizes[1] <= 1, text
+        for operand in operands:
+            check(operand, inside or code == fork.code)
+
     for text in model.equations_["equation"]:
-        for inner in ek.parse(text).texts():
-            assert inner.count("fork(") <= 1
+        check(tree_of(ek.parse(text)[0]))
     with pytest.raises(ArgumentError, match="'fork' has 3 operands, not 2"):
         found(CHOICE, operators={3: ["fork"]}, constraints={"fork": (1, 1)})
 

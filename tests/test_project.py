@@ -245,7 +245,6 @@ def readme_examples():
     return re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.usefixtures("functions")
 @pytest.mark.parametrize("example", range(len(readme_examples())))
 def test_readme_s_python_prints_what_it_says(example):
     code, expected = readme_examples()[example]
@@ -273,7 +272,6 @@ def test_links_lead_somewhere(page):
         assert ((ROOT / page).parent / link).exists(), link
 
 
-@pytest.mark.usefixtures("functions")
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_examples_in_docstrings_run(name):
     module = importlib.import_module(name)

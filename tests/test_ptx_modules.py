@@ -354,7 +354,7 @@ def test_what_they_read_is_what_an_array_of_the_device_holds(n_points):
     assert again(params, None, wanted.shape) is None  # which took its place
 
 
-def test_a_loss_without_ptx_goes_the_other_way(functions):
+def test_a_loss_without_ptx_goes_the_other_way():
     ek.operator("no_ptx", numpy=np.sinc)
     X = data(5, 1, F4)
     tokens = loss_text.parse_loss("no_ptx(f) + y")

@@ -16,7 +16,6 @@ from exprkit.evaluate import loss_text
 from exprkit.operators import defined, ops, traced_vectors
 from exprkit.operators.traced import MOST_CALLS, trace_of
 
-pytestmark = pytest.mark.usefixtures("functions")
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 1e-30, -1e-30, 1e30, -1e30, np.inf, -np.inf, 2.5, -2.5, 7.0])
 
 

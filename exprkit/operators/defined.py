@@ -100,7 +100,8 @@ Written = ops.Operator | Definition  # an operator as texts have it
 Saved = tuple[int, str, str, tuple[ops.Interval, ...]]  # code in the tokens beside it, text, latex, domain
 
 _LOCK = threading.Lock()
-_n_codes = 0  # that have been given
+_codes = iter(range(FIRST_CODE, END_CODE))  # that nothing has had: what was made of another operator may still be about
+_n_added = 0
 _BY_NAME: dict[str, Definition] = {}
 _BY_CODE: dict[int, Definition] = {}
 _REPLACED: list[Definition] = []  # functions that another of their name came after
@@ -142,12 +143,11 @@ def add_row(row: ops.Operator) -> ops.Operator:
 
 
 def _next_code() -> int:
-    """One that nothing has had: what was made of another operator may still be about."""
-    global _n_codes
-    code = FIRST_CODE + _n_codes
-    if code >= END_CODE:
+    global _n_added
+    code = next(_codes, None)
+    if code is None:
         raise ArgumentError(f"there are {END_CODE - FIRST_CODE} operators of your own already; no more fit")
-    _n_codes += 1
+    _n_added += 1
     return code
 
 
@@ -179,8 +179,8 @@ def add(definition: Definition) -> Definition:
 
 
 def count() -> int:
-    """How many codes have been given to operators; tables that are made of them are made anew when it has grown."""
-    return _n_codes
+    """How many operators have been added; tables that are made of them are made anew when it has grown."""
+    return _n_added
 
 
 def all_rows() -> list[Written]:

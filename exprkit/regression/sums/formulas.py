@@ -5,7 +5,7 @@ In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: formulas ``u(c1 f1 
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.polish import plain_numbers
+    >>> from exprkit.regression.confirm import values_of
     >>> from exprkit.regression.pool import Pool
     >>> from exprkit.regression.sample import Sample
     >>> from exprkit.regression.sums.formulas import Around, sums
@@ -13,8 +13,8 @@ In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: formulas ``u(c1 f1 
     >>> sample = Sample(X, X[:, 0] + 3 * X[:, 1] * X[:, 2] - 0.5 * X[:, 2] ** 2)
     >>> pool = Pool(sample.X, rows(["*", "sqr"]), constants=[1.0])
     >>> pool.grow(4, most=100)
-    >>> formulas = [str(plain_numbers(formula)) for formula in sums(pool, sample, Around(None, False), most_size=18)]
-    >>> any("3 * x2 * x3 - 0.5 * sqr(x3)" in formula for formula in formulas)
+    >>> formulas = sums(pool, sample, Around(None, False), most_size=18)
+    >>> bool(sample.is_exact(values_of(formulas, sample.X)).any())
     True
 
 A sum among the functions is no term of its own: its terms are.
