@@ -567,6 +567,33 @@ def test_what_fits_as_many_numbers_as_rows_is_no_law_and_ends_no_search():
     assert search.is_exact
 
 
+STEPS = [
+    "tanh(4e22 * exp(30000 * (sin(7.1 * x1) + x2 * x3 - 1.234)))", "exp(-1.1e9 * exp(-51790 * (x1 - 0.43)))",
+    "sqr(tanh(1e9 * max(x4 + x1 * (x2 - 0.73) - 0.218, 0)))", "tanh(exp(83187.4519 * x2 + 512030.3 * (x5 - 0.4417)))",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", STEPS)
+@pytest.mark.parametrize("n_rows", [14, 28])
+def test_what_fits_labels_by_as_many_bits_as_rows_tell_is_no_law(text, n_rows):
+    """Labels 0 and 1 tell a bit a row, whatever a step through them holds; numbers of y tell their digits."""
+    X = np.random.default_rng(n_rows).uniform(0, 1, (n_rows, 5))
+    for y, formula in ((np.rint(values([text], X)[0]), text), (np.exp(X[:, 0]), "exp(x1)")):
+        search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
+        search.offer(ek.parse([formula]))
+        assert search.sample.is_exact(values([formula], search.sample.X))
+        assert search.is_exact == (formula != text)
+
+
+def test_labels_of_many_rows_and_whole_numbers_of_few_tell_a_law():
+    X = np.random.default_rng(0).integers(0, 100, (200, 5)).astype(float)
+    for n_rows, text in ((200, "greater(x1, x2)"), (200, "greater(x1 * x2, 1234)"), (8, "x1 * x2 + 3"), (5, "x1 / x3"),
+                         (20, "5")):  # fmt: skip
+        search = FormulaSearch(Sample(X[:n_rows], values([text], X[:n_rows])[0]), SearchSettings(), Budget())
+        search.offer(ek.parse([text]))
+        assert search.is_exact, text
+
+
 def test_a_formula_is_polished_once_and_an_interpolation_never(monkeypatch):
     random = np.random.default_rng(0)
     X = random.uniform(1, 3, (40, 1))

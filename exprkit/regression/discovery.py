@@ -41,8 +41,8 @@ stage                   what it does (``stages/``)
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
 
-The search ends where a formula is y but for rounding, at two rows more than it has numbers other than fractions: there
-is nothing to be gained by what is longer, and no more numbers than that are no accident.
+The search ends where a formula is y but for rounding, and no accident (``accident``): there is nothing to be gained by
+what is longer.
 """
 
 from __future__ import annotations

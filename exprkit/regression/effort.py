@@ -48,7 +48,6 @@ MOST_OFFERED = 24  # formulas of a generation that are looked at closer
 LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
 ROUNDS = 12  # of making formulas shorter
 FINISH = 0.04  # of the time, for the numbers of the formula that is chosen
-SPARE = 2  # rows more than numbers at least, for a formula that is exact to be no accident
 BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
 WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
 NOISY = 1e-6  # share of the loss of 0 above which noise may be what is left

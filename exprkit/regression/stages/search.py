@@ -29,6 +29,7 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import defined
 from exprkit.regression import constants, effort
+from exprkit.regression.accident import Told
 from exprkit.regression.confirm import values_of
 from exprkit.regression.front import Front
 from exprkit.regression.goal import Goal
@@ -57,7 +58,7 @@ class FormulaSearch:
     front : Front
     simpler : Simpler
         What makes its formulas simpler.
-    is_exact : whether one of them is y but for rounding
+    is_exact : whether one of them is y but for rounding, and no accident
     is_noisy : whether rows nearby say nothing of what is left of y: then no formula is exact
     functions_to_add : that formulas grow by, once they have been made
     stage : what is being done, in words
@@ -76,7 +77,7 @@ class FormulaSearch:
         shown: Callable[[Any], None] = lambda search: None,
     ) -> None:  # fmt: skip
         self.sample, self.settings, self.budget, self._shown = sample, settings, budget, shown
-        self.goal = Goal(settings.loss, sample)
+        self.goal, self.told = Goal(settings.loss, sample), Told(sample)
         self.front = front or Front(settings.maxsize, self.goal.floor)
         self.front.rows = sample.total
         self.stage, self.generation, self.is_exact, self.is_noisy = "begin", 0, False, False
@@ -133,7 +134,7 @@ class FormulaSearch:
         values = values_of(listed, self.sample.X, self.settings.threads)
         losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
-            is_law = is_exact and constants.count(formula) + effort.SPARE <= len(self.sample)
+            is_law = is_exact and self.told.exceeds(formula)
             self.is_exact |= (front or self.front).offer(formula, loss, is_law) and is_law
 
     def offer_some(self, found: Iterable[list[Expression]], share: float = effort.THREE) -> None:
