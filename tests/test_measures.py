@@ -60,6 +60,33 @@ def test_the_correlation(backend, pop, weights):
     assert close.all() and np.isnan(single[2])
 
 
+@pytest.mark.parametrize("weights", [None, W], ids=["plain", "weighted"])
+@pytest.mark.parametrize(
+    ("text", "value", "link", "same_as"),
+    [
+        ("x1 * sqr(sqr(p1))", 0.02, "exp(-abs(f))", "p1 - x1"), ("x1 * sqr(sqr(p1))", 1e-60, None, "x1 + p1"),
+        ("1e6 + p1 * x1 + x2", 1.5, None, "p1 * x1 + x2"), ("3e7 - p1 * x1", 1e-3, None, "p1 - x1"),
+    ],
+)  # fmt: skip
+def test_the_correlation_of_what_hardly_varies(backend, text, value, link, same_as, weights):
+    """It was nan, or off by what sums of squares lose."""
+    given, same = (ek.Evaluator(ek.parse(one), X, backend, dtype="float64") for one in (text, same_as))
+    wanted = same.loss([[value]], Y, "correlation", weights)
+    np.testing.assert_allclose(given.loss([[value]], Y, "correlation", weights, link=link), wanted, atol=1e-7)
+    if "x2" in text and backend != "ptx":
+        wanted = same.loss_and_grad([[value]], Y, "correlation", weights)
+        found = given.loss_and_grad([[value]], Y, "correlation", weights)
+        np.testing.assert_allclose(np.ravel(found[0]), wanted[0], atol=1e-7)
+        np.testing.assert_allclose(found[1], wanted[1], rtol=1e-7)
+
+
+def test_the_correlation_of_two_points_is_1(backend):
+    pop, rows = ek.parse(["1e4 + p1 * x1", "x1 + p1", "p1"]), slice(0, 2)
+    for dtype in ("float32", "float64"):
+        ev = ek.Evaluator(pop, X[rows], backend, dtype=dtype)
+        np.testing.assert_allclose(ev.loss([[3.0]] * 3, -X[rows, 0], "correlation"), [-1, -1, np.nan], rtol=1e-5)
+
+
 def test_they_are_made_a_part_at_a_time(monkeypatch, pop):
     monkeypatch.setattr(evaluator, "COUNTED_BYTES", 1)
     ev = ek.Evaluator(pop, X, "cpu", dtype="float64")

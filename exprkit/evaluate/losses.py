@@ -10,7 +10,7 @@ In: a loss by name, or a text and the points it was asked for at.  Out: which su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,7 +91,7 @@ class Centred(NamedTuple):
     total: float  # of the weights
     rest: float  # of w (y - m): its rounding
     spread: np.float64
-    lost: float  # share of a sum of squares that its own rounding may be
+    hardly: float  # see ``HARDLY``
 
     @classmethod
     def of(cls, ev: Any, y: Any, w: Any) -> Centred:
@@ -103,7 +103,7 @@ class Centred(NamedTuple):
         signed = (own_w * (own - mean)).astype(ev.dtype)
         vectors = (np.full(len(own), mean, ev.dtype), np.maximum(signed, 0), np.maximum(-signed, 0))
         m, above, below = (inputs.beside_data(vector, ev.X) for vector in vectors)
-        return cls(m, w, above, below, total, signed.sum(dtype=np.float64), spread(y, w), LOST[ev.dtype.name])
+        return cls(m, w, above, below, total, signed.sum(dtype=np.float64), spread(y, w), HARDLY[ev.dtype.name])
 
     def sums(self, make: Callable[..., Any]) -> list[Any]:
         """What ``make(y, weights, kind)`` gives for sum w (f - m), sum w (f - m)^2 and sum w (y - m) (f - m)."""
@@ -112,9 +112,9 @@ class Centred(NamedTuple):
         return [first, second, above - below]
 
     def correlation(self, first: Any, second: Any, both: Any) -> tuple[Any, Any, Any]:
-        """It, and the variance of f and the root that it is a quotient by; nan where f does not vary."""
+        """It, and the variance of f and the root that it is a quotient by; nan where f hardly varies."""
         varies = second - first * first / self.total
-        varies = np.where(varies > self.lost * second, varies, np.nan)
+        varies = np.where(varies > self.hardly * second, varies, np.nan)
         root = np.sqrt(varies * self.spread)
         return (both - first * (self.rest / self.total)) / root, varies, root
 
@@ -123,8 +123,14 @@ def correlation(ev: Any, sets: Any, y: Any, w: Any) -> Any:
     """Pearson's correlation, float64 (n_sets, n_exprs), of sums that every backend has."""
     with np.errstate(all="ignore"):
         centred = Centred.of(ev, y, w)
-        found = centred.correlation(*centred.sums(lambda *of: ev.engine.loss_sums(sets, *of)))[0]
-        return np.where(np.isnan(found), found, np.clip(found, -1.0, 1.0))
+        there = centred.sums(lambda *of: ev.engine.loss_sums(sets, *of))
+        sums = [inputs.on_host(one) for one in there]
+        found = centred.correlation(*sums)[0]
+        for k, which in _hardly_varying(found, sums):
+            for part, _, _, own, _ in _around_own_means(ev, sets[k], which, y, w):
+                found[k, part] = own
+        found = np.clip(found, -1.0, 1.0)
+        return found if isinstance(there[0], np.ndarray) else inputs.library_of(there[0]).asarray(found)
 
 
 def correlation_and_slope(ev: Any, sets: Any, y: Any, w: Any) -> tuple[Any, Any]:
@@ -142,13 +148,55 @@ def correlation_and_slope(ev: Any, sets: Any, y: Any, w: Any) -> tuple[Any, Any]
         found, varies, root = (made[..., None] for made in centred.correlation(first, second, both))
         d_varies = d_second - 2.0 / centred.total * first[..., None] * d_first
         slope = (d_both - centred.rest / centred.total * d_first) / root - 0.5 * found / varies * d_varies
-        return np.clip(found[..., 0], -1.0, 1.0), slope
+        found = found[..., 0]
+        for k, which in _hardly_varying(found, (first, second, both)):
+            for part, inner, rows, own, by_value in _around_own_means(ev, sets[k], which, y, w):
+                J = inputs.on_host(inner.jacobian(sets[k][part, : inner.pop.max_params]))[:, rows].astype(np.float64)
+                found[k, part] = own
+                slope[k, part, : inner.pop.max_params] = np.einsum("in,inj->ij", by_value, J - J[:, :1])
+        return np.clip(found, -1.0, 1.0), slope
+
+
+def _hardly_varying(found: np.ndarray, sums: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+    """For each set of parameters the expressions whose sums are all rounding, though f is a number everywhere."""
+    for k, some in enumerate(np.isnan(found) & np.isfinite(sums[0])):
+        if some.any():
+            yield k, np.flatnonzero(some)
+
+
+def _around_own_means(
+    ev: Any, params: Any, which: np.ndarray, y: Any, w: Any
+) -> Iterator[tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]]:
+    """Correlations of values with their means taken out first, a few expressions at a time; nan of constant values.
+
+    Gives these expressions, their evaluator, the rows that count, the correlations and their derivatives by values.
+    """
+    own_w = np.ones(ev.n_points) if w is None else inputs.on_host(w).astype(np.float64)
+    rows = np.flatnonzero(own_w > 0)
+    own_w, target = own_w[rows] / own_w[rows].sum(), inputs.on_host(y).astype(np.float64)[rows]
+    target, everything = target - own_w @ target, on_host_population(ev.pop)
+    deviation = np.sqrt(own_w @ target**2)
+    at_once = max(1, min(FEW, AT_ONCE // max(ev.n_points, 1)))
+    for begin in range(0, len(which), at_once):
+        part = which[begin : begin + at_once]
+        inner = ev.with_population(everything[part])
+        f = inputs.on_host(inner.evaluate(params[part, : inner.pop.max_params]))[:, rows].astype(np.float64)
+        f -= f[:, :1]  # exact where they are close to each other
+        f -= (f @ own_w)[:, None]
+        scale = np.abs(f).max(axis=1, keepdims=True)
+        f /= scale
+        root = np.sqrt(f**2 @ own_w)[:, None]
+        found = (f / root) @ (own_w * target) / deviation
+        yield part, inner, rows, found, own_w * (target / deviation - found[:, None] * f / root) / (root * scale)
 
 
 MEASURES: dict[str, Callable[..., Any]] = {"largest": largest, "correlation": correlation}  # that are no sum
 WITH_SLOPES: dict[str, Callable[..., Any]] = {"largest": largest_and_slope, "correlation": correlation_and_slope}
 NO_SUMS = tuple(kind for kind, (summed, _) in LOSSES.items() if summed in MEASURES)
-LOST = {"float32": 1e-6, "float64": 1e-14}  # see ``Centred``
+# variance as a share of the mean square about y's mean, below which means are taken out first: of the digits of sums
+# as many are lost as it has zeros
+HARDLY = {"float32": 1e-2, "float64": 1e-6}
+AT_ONCE = 1 << 20  # values of expressions that hardly vary
 FEW = 64  # expressions whose derivatives are made at the points of their largest errors, all at all of these
 
 
