@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from postfix_text import words
+from scipy import special
 
 import exprkit as ek
 from exprkit import errors
@@ -294,8 +295,16 @@ MESSAGES = {
     "1 + sec(x1, 2)": "'sec' takes 1 argument, 2 given\n    1 + sec(x1, 2)\n        ^^^",
     "sec()": "'sec' takes 1 argument, none given\n    sec()\n        ^",
     "sec x1": "'sec' is a function: write sec(…)\n    sec x1\n    ^^^",
-    "sinc(x1)": "unknown function 'sinc': sinc(a) is written sin(a) / a, or sin(pi * a) / (pi * a) as NumPy has it\n"
+    "sinc(x1)": "unknown function 'sinc': sinc(a) is written cond(abs(a), sin(pi * a) / (pi * a)) + lessequal(abs(a), 0)\n"
                 "    sinc(x1)\n    ^^^^",
+    "not x1": "unknown name 'not': not(a) is written lessequal(a, 0)\n    not x1\n    ^^^",
+    "x1 and x2": "'and' is no operator: and(a, b) is written logical_and(a, b)\n    x1 and x2\n       ^^^",
+    "mult(x1, x2)": "unknown function 'mult'; did you mean 'mul'?\n    mult(x1, x2)\n    ^^^^",
+    "grad(x1)": "unknown function 'grad'; exprkit.operator defines functions of your own\n    grad(x1)\n    ^^^^",
+    "0 < x1 < 1": "a comparison of a comparison, which is 0 or 1: write (a < b) * (b < c) for a < b < c\n"
+                  "    0 < x1 < 1\n           ^",
+    "x1 == x2": "unexpected character '=='; write (a <= b) * (a >= b)\n    x1 == x2\n       ^",
+    "y = p1 * x1": "an expression has no '=': leave out 'y ='\n    y = p1 * x1\n    ^",
     "f(x1)": "unknown function 'f'; exprkit.operator defines functions of your own\n    f(x1)\n    ^",
     "X1": "unknown name 'X1'; did you mean 'x1'?\n    X1\n    ^^",
     "foo": "unknown name 'foo'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    foo\n    ^^^",
@@ -328,7 +337,8 @@ MESSAGES = {
     "1.2.3": "expected an operator, found '.3'\n    1.2.3\n       ^^",
     "x1 .* x2": "unexpected '.'; elementwise operators need no dot here\n    x1 .* x2\n       ^",
     "x1 $ 2": "unexpected character '$'\n    x1 $ 2\n       ^",
-    "x1 = 2": "unexpected character '='\n    x1 = 2\n       ^",
+    "x1 = 2": "an expression has no '=': leave out 'x1 ='\n    x1 = 2\n       ^",
+    "x1 + 2 => 1": "unexpected character '='\n    x1 + 2 => 1\n           ^",
     "x1 × x2": "unexpected character '×'; write *\n    x1 × x2\n       ^",
     "x1 − 1": "unexpected character '−'; write -\n    x1 − 1\n       ^",
     "x1²": "unexpected character '²'; write ^2\n    x1²\n      ^",
@@ -338,8 +348,7 @@ MESSAGES = {
     "__import__('os')": "unknown function '__import__'; exprkit.operator defines functions of your own\n    __import__('os')\n"
         "    ^^^^^^^^^^",
     "lambda: 0": "unknown name 'lambda'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    lambda: 0\n    ^^^^^^",
-    "x1 + <b>": "unexpected character '<'; write less(…, …)\n    x1 + <b>\n         ^",
-    "cond(x1>x2, 1)": "unexpected character '>'; write greater(…, …)\n    cond(x1>x2, 1)\n           ^",
+    "x1 + <b>": "expected a number, a name or '(', found '<'\n    x1 + <b>\n         ^",
     "äöü + 1": "unknown name 'äöü'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    äöü + 1\n    ^^^",
     "日本 + $": "unknown name '日本'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    日本 + $\n    ^^^^",
     "pi * äx + π": "unknown name 'äx'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    pi * äx + π\n         ^^",
@@ -426,7 +435,6 @@ def test_given_names():
         ({"variables": 2}, "x3", "'x3': there are only 2 variables\n    x3\n    ^^"),
         ({"variables": 1, "parameters": 0}, "p1", "unknown name 'p1'; variables are x1; there are no parameters\n    p1\n    ^^"),
         ({"parameters": 0}, "q", "unknown name 'q'; variables are x1, x2, …; there are no parameters; for other names say variables=[...] or data=table\n    q\n    ^"),
-        ({"variables": ["exp"]}, "1", "variables: 'exp' is a function of exprkit; give it another name"),
         ({"parameters": ["pi"]}, "1", "parameters: 'pi' is a constant; give it another name"),
         ({"variables": ["a", "a"]}, "1", "variables: 'a' comes twice; names must differ"),
         ({"variables": ["a"], "parameters": ["a"]}, "1", "parameters: 'a' is among the variables too; names must differ"),
@@ -435,8 +443,10 @@ def test_given_names():
         ({"variables": [" "]}, "1", "variables: ' ' is not a name: a text on one line, without backquotes"),
         ({"variables": ["a b"]}, "`a c`", "unknown name '`a c`'; did you mean '`a b`'?\n    `a c`\n    ^^^^^"),
         ({"variables": ["a b"]}, "2 * `a b", "this ` is never closed\n    2 * `a b\n        ^^^^"),
-        ({"data": {"exp": [1]}}, "1 + exp", "'exp' is a function; what is called so as well is written `exp`"
-         "\n    1 + exp\n        ^^^"),
+        ({"data": {"t (s)": [1], "t": [2], "S (mM)": [3]}}, "p1*t (s)",
+         "such a name stands between backquotes: write `t (s)`\n    p1*t (s)\n       ^^^^^"),
+        ({"data": {"t (s)": [1], "S (mM)": [3]}}, "2 + S (mM) * p1",
+         "such a name stands between backquotes: write `S (mM)`\n    2 + S (mM) * p1\n        ^^^^^^"),
         ({"data": {"a": [1]}, "variables": ["a"]}, "a", "variables are named by data= or by variables=, not by both"),
         ({"variables": "ab"}, "1", "variables: give a list of names, ['ab'], or how many x1, x2, … there are"),
         ({"variables": 2.5}, "1", "variables: give a list of names or how many x1, x2, … there are"),
@@ -451,6 +461,62 @@ def test_message_about_names(given_names, text, message):
     with pytest.raises(ParseError) as caught:
         ek.parse(text, **given_names)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("name", ["gamma", "floor", "sec", "max", "greater", "clip"])
+def test_a_column_called_like_a_function_is_meant_where_no_parenthesis_follows(name):
+    calls = f"{name}({name}, 2)" if name in ("max", "greater") else f"{name} ({name})" if name != "clip" else "1"
+    for names in ({"data": {name: [1.0], "x": [2.0]}}, {"variables": [name, "x"]}, {"parameters": [name, "x"]}):
+        pop = ek.parse([f"{name} * x / ({name} - 1)", f"x + {name}", calls, f"-{name}^{name}"], **names)
+        leaf = "p" if "parameters" in names else "x"
+        usual = ek.parse([f"{leaf}1 * {leaf}2 / ({leaf}1 - 1)", f"{leaf}2 + {leaf}1", calls.replace("clip", "")
+                          .replace(f" ({name})", f"({leaf}1)").replace(f"({name}, ", f"({leaf}1, "), f"-{leaf}1^{leaf}1"])
+        assert [words(one) for one in pop] == [words(one) for one in usual]
+        assert ek.parse(pop.texts(), **names) == pop
+
+
+@pytest.mark.parametrize(("sign", "name"), [(">", "greater"), ("<", "less"), (">=", "greaterequal"), ("<=", "lessequal")])
+def test_comparisons_are_0_or_1_and_bind_loosest(sign, name):
+    texts = [f"(x1 {sign} 0.5) * x2 - 1", f"x1+1{sign}-x2^2*3", f"max(x1 {sign}x2, p1)", f"1 - (-x1{sign} -2)"]
+    calls = [f"{name}(x1, 0.5) * x2 - 1", f"{name}(x1 + 1, -x2^2*3)", f"max({name}(x1, x2), p1)", f"1 - {name}(-x1, -2)"]
+    assert ek.parse(texts) == ek.parse(calls)
+    X = np.array([[0.5, 3.0], [1.0, 3.0], [0.0, 3.0], [np.nan, 3.0]])
+    compare = {">": np.greater, "<": np.less, ">=": np.greater_equal, "<=": np.less_equal}[sign]
+    got = ek.Evaluator(ek.parse(texts[0]), X, "numpy", dtype="float64").evaluate()[0]
+    assert got.tolist() == (compare(X[:, 0], 0.5) * X[:, 1] - 1).tolist()
+    assert ek.generate.exhaustive(3, operators=[sign], n_vars=1, n_params=0).texts()[-1].startswith(name)
+
+
+OTHERS = {  # what the names mean elsewhere
+    "sinc": np.sinc, "exp10": lambda a: 10.0**a, "silu": lambda a: a * special.expit(a), "step": lambda a: np.heaviside(a, 0),
+    "factorial": lambda a: special.gamma(a + 1), "heaviside": lambda a: np.heaviside(a, 0), "logit": special.logit,
+    "softplus": lambda a: np.logaddexp(0, a), "trunc": np.trunc, "softsign": lambda a: a / (1 + np.abs(a)),
+    "rad2deg": np.rad2deg, "degrees": np.degrees, "deg2rad": np.deg2rad, "radians": np.radians, "clip": np.clip,
+    "not": lambda a: 1.0 - (a > 0), "and": lambda a, b: (a > 0) & (b > 0), "or": lambda a, b: (a > 0) | (b > 0),
+    "where": lambda a, b, c: np.where(a > 0, b, c), "fmod": np.fmod, "logaddexp": np.logaddexp,
+    "if": lambda a, b, c: np.where(a > 0, b, c), "ifelse": lambda a, b, c: np.where(a > 0, b, c),
+}  # fmt: skip
+WIDE = np.array([0, -0.5, 0.5, 1, -1, 2.5, 1e-300, -1e-300, 1e-9, 0.999999999, 7, -7, 36, -36, 170, 800, -800, 1e5, -1e5, 1e12])
+
+
+@pytest.mark.parametrize("name", ops.INSTEAD)
+def test_what_is_written_for_a_name_that_others_know_is_right_far_out_too(name):
+    head, formula = parse_errors.instead(name)
+    names = head.removeprefix(f"{name}(").removesuffix(")").split(", ")
+    X = np.stack([one.ravel() for one in np.meshgrid(*[WIDE + 0.25 * k for k in range(len(names))])], axis=1)
+    X = X[X[:, 1] < X[:, 2]] if name == "clip" else X
+    with np.errstate(all="ignore"):
+        wanted = OTHERS[name](*X.T).astype(float)
+    got = ek.Evaluator(ek.parse(formula, variables=names), X, "numpy", dtype="float64").evaluate()[0]
+    assert got == pytest.approx(wanted, rel=1e-12, abs=1e-300, nan_ok=True)
+    assert ek.operator(f"of_{name}{head.removeprefix(name)} = {formula}")
+
+
+@pytest.mark.parametrize(("name", "row"), ops.OTHER_NAMES.items())
+def test_other_names_of_operators_lead_to_them(name, row):
+    assert f"; did you mean {row!r}?" in _message(f"{name}(x1)")
+    with pytest.raises(ExprkitError, match=f"did you mean {row!r}"):
+        ek.generate.random(1, operators=[name], n_vars=1)
 
 
 # ── sources ──────────────────────────────────────────────────────────────────────────

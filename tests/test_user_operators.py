@@ -105,8 +105,25 @@ def test_errors_name_the_operator():
         ek.parse("fma + 1")
     with pytest.raises(ParseError, match="did you mean 'swish'"):
         ek.parse("swis(x1)")
-    with pytest.raises(ParseError, match="'swish' is a function of exprkit"):
-        ek.parse("x1", variables=["swish"])
+    assert ek.parse("swish(swish)", variables=["swish"]).texts() == ["swish(swish)"]
+
+
+def test_operators_called_like_operands_and_columns_spoil_nothing():
+    code = """if True:
+        import exprkit as ek, numpy as np
+        x = np.linspace(0.5, 2, 9)
+        for name in ("c", "x", "p", "g", "k", "n", "np", "special", "torch", "jax", "i", "T", "y1"):
+            ek.operator(f"{name}(t) = t^2")
+        table = {"c": x, "np": 2 * x}
+        found = ek.fit("p1 * c(c) + p2 * np", table, 3 * x**2 + x)
+        assert np.allclose(found.params[0], [3, 0.5], atol=1e-3), found.params
+        assert ek.fit("p1 * x1", x[:, None], 2 * x, loss="huber(y - f, 0.1) * w", weights=x).converged.all()
+        exec(ek.parse("np(x1) + sin(special(x1)) + erf(x1)")[0].to_numpy(), space := {})
+        assert space["f"](x[:, None]).shape == (9,)
+        fma = ek.operator("fma3(a, b, c) = a * b + c")
+        assert ek.parse("fma3(x1, p1, c(p2))").diff("p2").valid.all()
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 @pytest.mark.parametrize(

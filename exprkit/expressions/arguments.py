@@ -13,6 +13,7 @@ from exprkit.operators import defined, ops
 from exprkit.runtime.machine import available_memory
 from exprkit.text.define import define, of_table
 from exprkit.text.names import Names
+from exprkit.text.parse_errors import instead
 from exprkit.text.tokens import Words
 
 BYTES_PER_TOKEN = 9  # of a population: kind and value
@@ -30,7 +31,7 @@ def rows(operators: Operators) -> list[defined.Written]:
         if operators not in ops.SETS:
             raise ArgumentError(_unknown("set of operators", operators, ops.SETS) + "; several operators go in a tuple")
         operators = ops.SETS[operators]
-    symbols = {row.infix: row for row in ops.OPERATORS if row.infix and row.arity == 2}
+    symbols = {sign: row for row in ops.OPERATORS for sign in (row.infix, *row.aliases) if row.arity == 2 and sign}
     by_code: dict[int, defined.Written] = {}
     if not hasattr(operators, "__iter__") or getattr(operators, "ndim", 1) == 0:
         raise ArgumentError(f"operators must be a set's name or a list of names, not {errors.brief(operators)}")
@@ -61,16 +62,10 @@ def numbers(name: str, values: object) -> np.ndarray:
 
 
 def _unknown(what: str, name: object, possible: Iterable[str]) -> str:
-    if what == "operator" and isinstance(name, str) and (formula := _formula(name)):
-        return f"there is no operator {name!r}; '{name}(a) = {formula}' in its place defines one"
-    hint = errors.did_you_mean(str(name), possible) or f"; there are {', '.join(possible)}"
+    if what == "operator" and (written := instead(str(name))):
+        return f"there is no operator {name!r}; '{written[0]} = {written[1]}' in its place defines one"
+    hint = errors.did_you_mean(str(name), possible, ops.OTHER_NAMES) or f"; there are {', '.join(possible)}"
     return f"there is no {what} {name!r}{hint}"
-
-
-def _formula(name: str) -> str:
-    """How an operator that others have is written; "" for none."""
-    inner, outer = ops.COMPOSED.get(name, ("", ""))
-    return f"{outer}({inner}(a))" if inner else ops.INSTEAD.get(name, "").partition(", or ")[0]
 
 
 def check_memory(needed: float, what: str, remedy: str) -> None:

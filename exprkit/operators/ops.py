@@ -90,7 +90,7 @@ class Operator:
     width: int = 1  # how many numbers the result is: 2 for a double-double (hi, lo)
     # how it is written
     infix: str | None = None
-    precedence: int = 9  # larger binds tighter
+    precedence: int = 9  # larger binds tighter; 0: a comparison, whose sign is an alias
     right: bool = False  # groups from the right
     aliases: tuple[str, ...] = ()  # further names (or infix symbols) that the parser reads
     method: str = ""  # Python's special method that applies it to an Expression
@@ -279,12 +279,12 @@ _row(16, "log2", 1, "logarithm to base 2; log2(+-0) = -inf, nan for a < 0",
     numpy=np.log2, domain=(POSITIVE,), ulp=(2, 2),
     cuda=Cuda("log2(a)", fast="fast_log2(a)", fast_ulp=64), ptx=Ptx(fast="lg2.approx{f}.f32"),
     derivative=("1.4426950408889634 / a",),
-    latex=r"\log_{{2}}\left({a}\right)", sympy=lambda s, a: s.log(a, 2), sympy_class=("log2",))
+    latex=r"\log_{{2}}\left({a}\right)", sympy=lambda s, a: s.log(a) / s.log(2), sympy_class=("log2",))
 _row(17, "log10", 1, "logarithm to base 10; log10(+-0) = -inf, nan for a < 0",
     numpy=np.log10, domain=(POSITIVE,), ulp=(2.5, 2),
     cuda=Cuda("log10(a)", fast="fast_log10(a)", fast_ulp=64, code_bytes=1024),
     derivative=("0.4342944819032518 / a",),
-    latex=r"\log_{{10}}\left({a}\right)", sympy=lambda s, a: s.log(a, 10), sympy_class=("log10",))
+    latex=r"\log_{{10}}\left({a}\right)", sympy=lambda s, a: s.log(a) / s.log(10), sympy_class=("log10",))
 _row(18, "log1p", 1, "log(1 + a), exact near 0; log1p(-1) = -inf, nan for a < -1",
     numpy=np.log1p, domain=((-0.999, 10.0),), ulp=(2, 2.5),
     cuda=Cuda("log1p(a)"),
@@ -378,7 +378,7 @@ _row(34, "round", 1, "the nearest whole number, halves to even; the derivative i
     numpy=np.rint, ulp=(0, 0),
     cuda=Cuda("rint(a)", inline=True), ptx=Ptx("cvt.rni.{t}.{t}"),
     derivative=("0",),
-    sympy="round",
+    sympy=lambda s, a: s.floor((2 * a + 1) / 4) + s.ceiling((2 * a - 1) / 4), sympy_class=("round",),
     torch="torch.round(a)")
 _row(35, "asinh", 1, "inverse hyperbolic sine",
     aliases=("arcsinh",),
@@ -444,7 +444,7 @@ _row(45, "relu", 1, "max(a, 0); nan stays nan",
     numpy=lambda a: np.where(np.less_equal(a, 0), 0.0, a), ulp=(0, 0),
     cuda=Cuda("a <= T(0) ? T(0) : a", inline=True),
     derivative=("greater(a, 0)",),
-    sympy="relu",
+    sympy=lambda s, a: s.Max(0, a), sympy_class=("relu",),
     python="np.where(a <= 0, 0.0, a)")
 _row(46, "logistic", 1, "1 / (1 + exp(-a))",
     aliases=("sigmoid",),
@@ -480,28 +480,28 @@ _row(50, "aq", 2, "analytic quotient a / sqrt(1 + b^2) (Ni, Drieberg and Rockett
     sympy=lambda s, a, b: a / s.sqrt(1 + b**2), sympy_class=("aq",),
     python="a / np.hypot(1.0, b)", torch="a / torch.hypot(torch.ones_like(b), b)")
 _row(51, "greater", 2, "1 where a > b, else 0 (also for nan)",
-    numpy=lambda a, b: np.greater(a, b) * 1.0, ulp=(0, 0),
+    aliases=(">",), precedence=0, numpy=lambda a, b: np.greater(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a > b)", inline=True, code_bytes=2560),
     derivative=("0", "0"),
     latex=r"\left[{a} > {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a > b), (0, True)),
     sympy_class=("StrictGreaterThan",),
     python="(a > b) * 1.0")
 _row(52, "less", 2, "1 where a < b, else 0 (also for nan)",
-    numpy=lambda a, b: np.less(a, b) * 1.0, ulp=(0, 0),
+    aliases=("<",), precedence=0, numpy=lambda a, b: np.less(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a < b)", inline=True, code_bytes=2560),
     derivative=("0", "0"),
     latex=r"\left[{a} < {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a < b), (0, True)),
     sympy_class=("StrictLessThan",),
     python="(a < b) * 1.0")
 _row(53, "greaterequal", 2, "1 where a >= b, else 0 (also for nan)",
-    numpy=lambda a, b: np.greater_equal(a, b) * 1.0, ulp=(0, 0),
+    aliases=(">=",), precedence=0, numpy=lambda a, b: np.greater_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a >= b)", inline=True, code_bytes=2560),
     derivative=("0", "0"),
     latex=r"\left[{a} \geq {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a >= b), (0, True)),
     sympy_class=("GreaterThan",),
     python="(a >= b) * 1.0")
 _row(54, "lessequal", 2, "1 where a <= b, else 0 (also for nan)",
-    numpy=lambda a, b: np.less_equal(a, b) * 1.0, ulp=(0, 0),
+    aliases=("<=",), precedence=0, numpy=lambda a, b: np.less_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a <= b)", inline=True, code_bytes=2560),
     derivative=("0", "0"),
     latex=r"\left[{a} \leq {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a <= b), (0, True)),
@@ -587,11 +587,19 @@ COMPOSED: dict[str, tuple[str, str]] = {
     "asec": ("inv", "acos"), "acsc": ("inv", "asin"), "acot": ("inv", "atan"),
     "asech": ("inv", "acosh"), "acsch": ("inv", "asinh"), "acoth": ("inv", "atanh"),
 }  # fmt: skip
-INSTEAD = {  # what is written for names that others know
-    "sinc": "sin(a) / a, or sin(pi * a) / (pi * a) as NumPy has it", "exp10": "10 ^ a", "logit": "log(a / (1 - a))",
-    "factorial": "gamma(a + 1)", "heaviside": "greater(a, 0)", "step": "greater(a, 0)", "expit": "logistic(a)",
-    "softplus": "log1p(exp(a))", "reciprocal": "inv(a)", "trunc": "sign(a) * floor(abs(a))", "rint": "round(a)",
-}  # fmt: skip
+INSTEAD = {  # what is written for names that others know, over a, b and c; sinc is NumPy's, of pi * a
+    "sinc": "cond(abs(a), sin(pi * a) / (pi * a)) + lessequal(abs(a), 0)", "exp10": "10 ^ a", "silu": "a * logistic(a)",
+    "factorial": "gamma(a + 1)", "heaviside": "greater(a, 0)", "step": "greater(a, 0)", "logit": "log(a) - log1p(-a)",
+    "softplus": "relu(a) + log1p(exp(-abs(a)))", "trunc": "sign(a) * floor(abs(a))", "softsign": "a / (1 + abs(a))",
+    "rad2deg": "a * (180 / pi)", "degrees": "a * (180 / pi)", "deg2rad": "a * (pi / 180)", "radians": "a * (pi / 180)",
+    "not": "lessequal(a, 0)", "and": "logical_and(a, b)", "or": "logical_or(a, b)", "clip": "max(b, min(a, c))",
+    "where": (choice := "cond(a, b) + cond(lessequal(a, 0), c)"), "if": choice, "ifelse": choice, "fmod": "sign(a) * mod(abs(a), abs(b))",
+    "logaddexp": "max(a, b) + log1p(exp(-abs(a - b)))"}  # fmt: skip
+OTHER_NAMES = {  # of the table's operators
+    "plus": "add", "minus": "sub", "subtract": "sub", "mult": "mul", "times": "mul", "multiply": "mul", "divide": "div",
+    "power": "pow", "negative": "neg", "absolute": "abs", "fabs": "abs", "maximum": "max", "minimum": "min", "sgn": "sign",
+    "signum": "sign", "ceiling": "ceil", "rint": "round", "remainder": "mod", "arctan2": "atan2", "expit": "logistic",
+    "reciprocal": "inv", "gammaln": "lgamma"}  # fmt: skip
 
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
 PAIR_OF = BY_NAME["pair_of"].code

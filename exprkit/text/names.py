@@ -2,7 +2,7 @@
 
 ``parse`` and the SymPy bridge ask a ``Names``; printers ask ``in_text`` for the way back.
 Without names of the user's, variables are ``x1, x2, …`` and parameters ``p1, p2, …``.  A name that is no identifier,
-or that of a function or constant, stands between backquotes in a text.
+or that of a constant, stands between backquotes in a text; that of a function means it where ``(`` follows.
 
     >>> from exprkit.text.names import Names
     >>> Names(variables=["r_k", "log_Re"]).variables
@@ -40,7 +40,7 @@ class NameTable(NamedTuple):
     """The names as arrays, for the compiled parser: an open-addressed hash table of byte strings."""
 
     spellings: np.ndarray  # uint8: all names, one after the other
-    entries: np.ndarray  # uint64 (n, 4): a name is spellings[first:second], a token's kind, its value
+    entries: np.ndarray  # uint64 (n, 6): a name is spellings[first:second], kind, value, both with no ( behind
     slots: np.ndarray  # int32, a power of two: index of an entry, or -1
     numbered: np.ndarray  # int64 (2,): x1 … and p1 … go so far; 0: they have names
 
@@ -49,7 +49,7 @@ class Names:
     """What every identifier of a text means.
 
     ``variables`` and ``parameters`` are None: ``x1, x2, …`` (``p1, p2, …``); a number: that many of them; or names.
-    ``of_data``: the names are what they are: those of functions and constants may be among them, and need backquotes.
+    ``of_data``: the names are what they are: those of constants may be among them, and need backquotes.
 
     Raises ParseError for a name that cannot stand in a text, is taken, or comes twice.
     """
@@ -74,11 +74,10 @@ class Names:
         return self._made
 
     def _words(self) -> Iterator[tuple[str, tuple[int, int]]]:
-        own = {*(self.variables or ()), *(self.parameters or ())}
+        own, rows = {*(self.variables or ()), *(self.parameters or ())}, defined.spellings()
         for spelling, (inner, outer) in ops.COMPOSED.items():
-            if spelling not in own:  # sec may be seconds
-                yield spelling, (OPERATOR, ops.BY_NAME[inner].code | ops.BY_NAME[outer].code << 8)
-        for spelling, row in defined.spellings().items():
+            yield spelling, (OPERATOR, ops.BY_NAME[inner].code | ops.BY_NAME[outer].code << 8)
+        for spelling, row in rows.items():
             yield spelling, (OPERATOR, row.code)
         for spelling, number in CONSTANTS.items():
             if spelling not in own:
@@ -86,7 +85,7 @@ class Names:
         for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
             for index, word in enumerate(words or ()):
                 yield QUOTE + word + QUOTE, (kind, index)
-                if in_text(word) == word:  # a name is older than an operator of the same name
+                if in_text(word) == word and word not in rows and word not in ops.COMPOSED:  # sec may be seconds
                     yield word, (kind, index)
 
     def _check(self) -> None:
@@ -97,8 +96,6 @@ class Names:
 
     def _check_free(self, word: str, kind: int, taken: dict[str, str]) -> None:
         what = PLURAL[kind]
-        if defined.spelled(word) and not self._of_data:
-            raise ParseError(f"{what}: {word!r} is a function of exprkit; give it another name")
         if word in CONSTANTS and not self._of_data:
             raise ParseError(f"{what}: {word!r} is a constant; give it another name")
         if word in taken:
@@ -134,8 +131,9 @@ class Names:
 
     def words(self, *kinds: int) -> list[str]:
         """All words of these kinds, a few of the numbered ones included (for suggestions)."""
-        listed = [word for word, (kind, _) in self._meanings.items()
-                  if kind in kinds and (word[0] != QUOTE or in_text(word[1:-1]) == word)]  # fmt: skip
+        listed = [in_text(word[1:-1]) if word[0] == QUOTE else word
+                  for word, (kind, _) in self._meanings.items() if kind in kinds]  # fmt: skip
+        listed = list(dict.fromkeys(listed))
         for kind, limit in ((VARIABLE, self.max_x), (PARAMETER, self.max_p)):
             if kind in kinds:
                 listed += [f"{NUMBERED[kind]}{i}" for i in range(1, min(limit, 9) + 1)]
@@ -151,7 +149,8 @@ class Names:
 
 
 def _table(meanings: dict[str, tuple[int, int]], numbered: np.ndarray) -> NameTable:
-    words = [word.encode() for word in meanings]
+    words, called = [word.encode() for word in meanings], list(meanings.values())
+    bare = [meanings.get(QUOTE + word + QUOTE, own) if own[0] == OPERATOR else own for word, own in meanings.items()]
     slots = np.full(1 << (4 * len(words) - 1).bit_length(), -1, np.int32)
     for index, word in enumerate(words):
         slot = _hash(word) & (len(slots) - 1)
@@ -161,7 +160,7 @@ def _table(meanings: dict[str, tuple[int, int]], numbered: np.ndarray) -> NameTa
     ends = np.cumsum([0, *map(len, words)]).astype(np.uint64)
     return NameTable(
         spellings=np.frombuffer(b"".join(words), np.uint8),
-        entries=np.column_stack([ends[:-1], ends[1:], np.array(list(meanings.values()), np.uint64)]),
+        entries=np.column_stack([ends[:-1], ends[1:], *(np.array(one, np.uint64) for one in (called, bare))]),
         slots=slots,
         numbered=numbered,
     )

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from exprkit.errors import ParseError, nearest, shortened
 from exprkit.operators import defined, ops
@@ -23,14 +24,16 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 SHOWN = 5  # so many bad expressions are spelt out when a batch fails
 WIDTH = 76  # of the part of a text that is shown
+ALIKE = 0.8  # difflib's ratio of what may be meant in spite of another first letter
 THING = re.compile(r"`[^`]*`?|[^\W\d]\w*|(?:\d|\.\d)[\d.]*|\*\*|//|.", re.DOTALL)
 
 LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "-", "÷": "/", "∕": "/", "²": "^2", "³": "^3",
               "∞": "inf", "\u00a0": "a blank", "|": f"{ops.BY_METHOD['__abs__'].name}(…)",
-              "%": f"{ops.BY_METHOD['__mod__'].name}(…, …)"}  # fmt: skip
-COMPARISONS = {">": "StrictGreaterThan", "<": "StrictLessThan"}  # as SymPy's classes are called
-LOOKALIKES |= {sign: f"{row.name}(…, …)" for sign, word in COMPARISONS.items()
+              "%": f"{ops.BY_METHOD['__mod__'].name}(…, …)", "≥": ">=", "≤": "<=", "≠": "1 - (a <= b) * (a >= b)",
+              "==": "(a <= b) * (a >= b)", "!=": "1 - (a <= b) * (a >= b)"}  # fmt: skip
+LOOKALIKES |= {sign: f"{row.name}(…, …)" for sign, word in {"&": "And", "||": "Or"}.items()
                for row in ops.OPERATORS if word in row.sympy_class}  # fmt: skip
+ASSIGNED = re.compile(r"\s*([^=<>!~]*[^=<>!~\s])\s*(=|~)(?![=>])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,9 @@ def message(fault: Fault, which: str) -> str:
 def _reason(fault: Fault) -> tuple[str, int, int]:
     """(what is wrong, where and how long in characters; length 0: there is no place to point at)."""
     start = fault.column
+    named = _name_around(fault)
+    if named and fault.code in (shunting_yard.UNKNOWN_NAME, shunting_yard.OPERATOR_EXPECTED, shunting_yard.ILLEGAL):
+        return f"such a name stands between backquotes: write {in_text(named[0])}", named[1], len(named[0])
     if fault.reason:
         return fault.reason, start, 0
     if fault.code == shunting_yard.EMPTY:
@@ -124,7 +130,21 @@ def _reason(fault: Fault) -> tuple[str, int, int]:
     return _in_words(fault), start, max(1, len(word))
 
 
+def _name_around(fault: Fault) -> tuple[str, int] | None:
+    """The longest name that is no word and stands around the place, and where it begins."""
+    text, column = fault.text, fault.column
+    names = [word for word in (*(fault.names.variables or ()), *(fault.names.parameters or ()))
+             if word in text and not word.isidentifier()]  # fmt: skip
+    for name in sorted(names, key=len, reverse=True):
+        start = text.find(name, max(0, column - len(name) + 1), column + len(name))
+        if start >= 0:
+            return name, start
+    return None
+
+
 def _in_words(fault: Fault) -> str:
+    if assigned := ASSIGNED.match(fault.text):
+        return f"an expression has no {assigned[2]!r}: leave out {quoted(assigned[0].strip())}"
     reason = REASONS[fault.code]
     return reason if isinstance(reason, str) else reason(fault)
 
@@ -172,13 +192,28 @@ def _character(character: str, names: Names) -> str:
     return f"unexpected character {quoted(character)}{hint}"
 
 
+def _illegal(fault: Fault) -> str:
+    doubled = fault.text[fault.column : fault.column + 2]
+    return _character(doubled if doubled in LOOKALIKES else fault.here(), fault.names)
+
+
 def closest(word: str, candidates: Sequence[str]) -> str:
-    """``; did you mean 'sqrt'?``, or nothing."""
+    """``; did you mean 'sqrt'?``, or nothing: what begins with another letter has to be much alike."""
     if len(word) > 40:
         return ""
-    by_lower = {candidate.lower(): candidate for candidate in reversed(candidates)}
-    close = nearest(word.lower(), by_lower)
-    return f"; did you mean '{by_lower[close]}'?" if close else ""
+    by_lower, word = {candidate.lower(): candidate for candidate in reversed(candidates)}, word.lower()
+    close = ops.OTHER_NAMES.get(word) or nearest(word, [name for name in by_lower if name[:1] == word[:1]])
+    if not close and (close := nearest(word, by_lower)) and SequenceMatcher(None, close, word).ratio() < ALIKE:
+        close = None
+    return f"; did you mean '{by_lower[close]}'?" if close in by_lower else ""
+
+
+def instead(word: str) -> tuple[str, str] | None:
+    """``word(a, b)`` and what is written for it; None for what is not known from elsewhere."""
+    inner, outer = ops.COMPOSED.get(word, ("", ""))
+    formula = f"{outer}({inner}(a))" if inner else ops.INSTEAD.get(word, "")
+    operands = [operand for operand in "abc" if re.search(rf"\b{operand}\b", formula)]
+    return (f"{word}({', '.join(operands)})", formula) if formula else None
 
 
 # ── what each error says ─────────────────────────────────────────────────────────────
@@ -205,6 +240,8 @@ def _operator_expected(fault: Fault) -> str:
         return "unexpected '.'; elementwise operators need no dot here"
     if re.fullmatch(r"[eEf]", here) and left[-1:].isdigit() and fault.text[: fault.column] == before:
         return f"the exponent of {quoted(left + here)} has no digits"
+    if written := instead(here):
+        return f"{quoted(here)} is no operator: {written[0]} is written {written[1]}"
     product = f"; to multiply, write {_factor(left)} * {_factor(here)}"
     if here == "(" and left.isidentifier():
         return f"{quoted(left)} is not a function{product}"
@@ -220,8 +257,8 @@ def _factor(word: str) -> str:
 def _unknown_name(fault: Fault) -> str:
     word = fault.here()
     if re.match(r"\s*\(", fault.text[fault.column + len(word) :]):
-        if word in ops.INSTEAD:
-            return f"unknown function {quoted(word)}: {word}(a) is written {ops.INSTEAD[word]}"
+        if written := instead(word):
+            return f"unknown function {quoted(word)}: {written[0]} is written {written[1]}"
         hint = closest(word, fault.names.words(OPERATOR))
         return f"unknown function {quoted(word)}{hint or '; exprkit.operator defines functions of your own'}"
     for kind, own in ((VARIABLE, fault.names.variables), (PARAMETER, fault.names.parameters)):
@@ -237,6 +274,8 @@ def _unknown_name(fault: Fault) -> str:
         return f"unknown name: {quoted(sign)} may be part of one; write {LOOKALIKES[sign]} instead of it"
     if twin := next((one for one in words if _folded(one) == _folded(word)), None):
         return f"unknown name {quoted(word)}; {quoted(twin)} is there, of other characters: {_points(word, twin)}"
+    if word not in ops.COMPOSED and (written := instead(word)):
+        return f"unknown name {quoted(word)}: {written[0]} is written {written[1]}"
     hint = closest(word, words)
     return f"unknown name {quoted(word)}{hint or '; ' + _known(fault.names)}"
 
@@ -268,8 +307,6 @@ def _known(names: Names) -> str:
 
 def _bare_function(fault: Fault) -> str:
     word = fault.here()
-    if word in (fault.names.variables or ()) or word in (fault.names.parameters or ()):
-        return f"{quoted(word)} is a function; what is called so as well is written {in_text(word)}"
     return f"{quoted(word)} is a function: write {word}({', '.join('…' * _row(word).arity)})"
 
 
@@ -299,7 +336,7 @@ def _index(fault: Fault) -> str:
 
 REASONS: dict[int, str | Callable[[Fault], str]] = {
     shunting_yard.EMPTY: "the text is empty",
-    shunting_yard.ILLEGAL: lambda fault: _character(fault.here(), fault.names),
+    shunting_yard.ILLEGAL: _illegal,
     shunting_yard.OPERAND_EXPECTED: _operand_expected,
     shunting_yard.OPERATOR_EXPECTED: _operator_expected,
     shunting_yard.UNKNOWN_NAME: _unknown_name,
@@ -313,6 +350,7 @@ REASONS: dict[int, str | Callable[[Fault], str]] = {
         "a fraction next to a power can be read in two ways; put parentheses around the one that is meant first",
     shunting_yard.RATIONAL_ZERO: "0//0 has no value; write nan if that is meant",
     shunting_yard.INDEX: _index,
+    shunting_yard.COMPARED: "a comparison of a comparison, which is 0 or 1: write (a < b) * (b < c) for a < b < c",
     shunting_yard.TOO_MANY_BYTES: f"the text has too many bytes; the limit is {shunting_yard.MAX_BYTES:,}",
     shunting_yard.TOO_MANY_TOKENS: f"the expression has too many tokens; the limit is {shunting_yard.MAX_TOKENS:,}",
     shunting_yard.TOO_DEEP: f"parentheses are nested too deep; the limit is {shunting_yard.MAX_DEPTH:,}",

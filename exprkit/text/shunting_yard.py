@@ -45,16 +45,16 @@ MAX_DIGITS = 1_000
 # What is wrong with a text; ``parse_errors`` words them.
 (
     FINE, EMPTY, ILLEGAL, OPERAND_EXPECTED, OPERATOR_EXPECTED, UNKNOWN_NAME, BARE_FUNCTION, NOT_OPENED, NOT_CLOSED,
-    STRAY_COMMA, ARGUMENTS, RATIONAL, RATIONAL_POWER, RATIONAL_ZERO, INDEX,
+    STRAY_COMMA, ARGUMENTS, RATIONAL, RATIONAL_POWER, RATIONAL_ZERO, INDEX, COMPARED,
     TOO_MANY_BYTES, TOO_MANY_TOKENS, TOO_DEEP, TOO_MANY_DIGITS,
-) = range(19)  # fmt: skip
+) = range(20)  # fmt: skip
 
 # What a byte may begin.
 OTHER, END, SPACE, DIGIT, DOT, LETTER, OPEN, CLOSE, COMMA, SYMBOL, QUOTE = range(11)
 
 NOTHING = 9  # no kind of token
 
-TIGHTEST = np.int32(255)  # precedence
+TIGHTEST, COMPARES = np.int32(255), np.int32(1)  # precedences; a row's are one less, since 0 is a wall's
 PLUS_SIGN, RATIONAL_SIGN = 254, 255  # no operators: the prefix ``+`` and the infix ``//``
 
 SLOW_NEGATIVE, SLOW_SINGLE, SLOW_RATIONAL = 1, 2, 4
@@ -64,18 +64,19 @@ EXACT_WHOLE = np.uint64(1 << 53)
 FNV_BASIS, FNV_PRIME = np.uint32(0x811C9DC5), np.uint32(0x01000193)
 
 
-# Rows of the rules, (9, 256): what a byte means, then what an operator's code means.
+# Rows of the rules, (10, 256): what a byte means, then what an operator's code means.
 (
     BYTE_CLASS,  # what it may begin
     INFIX,  # code of the infix operator ``c``, 0 for none
-    DOUBLED,  # code of the infix operator ``cc``
+    DOUBLED,  # code of the infix operator ``cc`` or ``c=``
+    SECOND,  # the second byte of that
     PREFIX,  # code of the prefix operator ``c``
     PRECEDENCE,
     POPS,  # an infix operator sends waiting ones of at least this precedence to the output
     ARITY,
     CHAIN,
     PREFIXES,  # [PREFIXES, 0] is the precedence of prefixes
-) = range(9)
+) = range(10)
 
 
 def rules() -> np.ndarray:
@@ -85,7 +86,7 @@ def rules() -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _rules(n_defined: int) -> np.ndarray:
-    table = np.zeros((9, 256), np.uint8)
+    table = np.zeros((10, 256), np.uint8)
     for kind, characters in ((SPACE, b" \t\n\r\v\f"), (DIGIT, b"0123456789"), (DOT, b"."), (OPEN, b"("),
                              (CLOSE, b")"), (COMMA, b","), (SYMBOL, b"/"), (END, b"\0"), (QUOTE, b"`")):  # fmt: skip
         table[BYTE_CLASS, list(characters)] = kind
@@ -94,15 +95,16 @@ def _rules(n_defined: int) -> np.ndarray:
             table[BYTE_CLASS, byte] = LETTER
     for row in defined.table():
         table[[PRECEDENCE, POPS, ARITY, CHAIN], row.code] = (
-            row.precedence, row.precedence + row.right, row.arity, row.chain,
+            row.precedence + 1, row.precedence + 1 + (row.right or not row.precedence), row.arity, row.chain,
         )  # fmt: skip
         for symbol in (row.infix, *row.aliases):
             if symbol and not symbol.isidentifier():
                 kind = PREFIX if row.arity == 1 else INFIX if len(symbol) == 1 else DOUBLED
                 table[kind, ord(symbol[0])] = row.code
+                table[SECOND, ord(symbol[0])] = ord(symbol[1]) if kind == DOUBLED else table[SECOND, ord(symbol[0])]
                 table[BYTE_CLASS, ord(symbol[0])] = SYMBOL
-                table[PREFIXES, 0] = row.precedence if kind == PREFIX else table[PREFIXES, 0]
-    table[PREFIX, ord("+")], table[DOUBLED, ord("/")] = PLUS_SIGN, RATIONAL_SIGN
+                table[PREFIXES, 0] = row.precedence + 1 if kind == PREFIX else table[PREFIXES, 0]
+    table[PREFIX, ord("+")], table[[DOUBLED, SECOND], ord("/")] = PLUS_SIGN, (RATIONAL_SIGN, ord("/"))
     for one in defined.definitions()[:n_defined]:
         table[[PRECEDENCE, POPS, ARITY], one.code] = one.precedence, one.precedence, one.arity
     table.flags.writeable = False
@@ -199,7 +201,7 @@ def _symbol(text, j, rules):
     """The infix operator at a place: its code, ``RATIONAL_SIGN``, or 0."""
     c = text[j]
     doubled = rules[DOUBLED, c]  # 0 for the last byte, which has no next one
-    return doubled if doubled and text[j + 1] == c else rules[INFIX, c]
+    return doubled if doubled and text[j + 1] == rules[SECOND, c] else rules[INFIX, c]
 
 
 @compiled
@@ -358,13 +360,12 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                         j, index = _word(text, start, names, rules)
                         if index < 0:
                             error = UNKNOWN_NAME
-                        elif entries[index, 2] == OPERATOR:
-                            opens, function = True, np.int64(entries[index, 3])
-                            opening = _skip(text, j, rules)
-                            error = FINE if rules[BYTE_CLASS, text[opening]] == OPEN else BARE_FUNCTION
-                            j = opening if error == FINE else j
+                        elif rules[BYTE_CLASS, text[_skip(text, j, rules)]] == OPEN and entries[index, 2] == OPERATOR:
+                            opens, function, j = True, np.int64(entries[index, 3]), _skip(text, j, rules)
+                        elif entries[index, 4] == OPERATOR:
+                            error = BARE_FUNCTION
                         else:
-                            token, value = entries[index, 2], entries[index, 3]
+                            token, value = entries[index, 4], entries[index, 5]
                 elif kind == DIGIT or (kind == DOT and rules[BYTE_CLASS, text[j + 1]] == DIGIT):
                     token = CONSTANT
                     j, value, undecided, flags, error = _number(text, start, rules)
@@ -421,6 +422,9 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                     kinds[n], values[n] = OPERATOR, stack[top, ENTRY] & 255
                     n, top, waiting = n + 1, top - 1, waiting - 1
                 wall = stack[top, ENTRY]
+                if kind == SYMBOL and wall >> 8 == COMPARES and rules[PRECEDENCE, code] == COMPARES:
+                    error, extent = COMPARED, 2 if code == rules[DOUBLED, c] else 1
+                    break
                 if kind == SYMBOL:
                     top, waiting = top + 1, waiting + 1
                     stack[top, ENTRY] = np.int32(rules[PRECEDENCE, code]) << 8 | np.int32(code)

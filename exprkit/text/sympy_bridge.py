@@ -15,8 +15,8 @@ SymPy                        is read as
 ``Piecewise``, ``a > b``     the table's conditions, 1 for true and 0 for false; ``Eq(a, b)`` as
                              ``a <= b`` and ``a >= b``
 ``sec``, ``acot``, …         two operators, of ``ops.COMPOSED``
-``sinc``, ``Heaviside``,     what SymPy writes for them with functions of the table
-``factorial``, ``beta``
+``sinc``, ``Heaviside``, …   what SymPy writes for them with functions of the table
+``re``, ``im``, …            what they are of real symbols: ``real_root(x, 3)`` is ``sign(x) * abs(x) ^ (1/3)``
 other classes                the row of the table that names them, or the user's operator of that name
 ===========================  ==========================================================
 
@@ -48,7 +48,10 @@ BY_CLASS = {name: row for row in ops.OPERATORS for name in (row.name, *row.alias
 
 REWRITTEN = {
     sympy.sinc: sympy.sin, sympy.Heaviside: sympy.Piecewise, sympy.factorial: sympy.gamma, sympy.beta: sympy.gamma,
+    sympy.binomial: sympy.gamma, sympy.RisingFactorial: sympy.gamma, sympy.FallingFactorial: sympy.gamma,
+    sympy.frac: sympy.floor, sympy.SingularityFunction: sympy.Piecewise,
 }  # fmt: skip
+COMPLEX = sympy.re, sympy.im, sympy.conjugate, sympy.arg, sympy.Derivative  # are something else of real symbols
 
 WHOLE = 2**53  # whole numbers up to here are written as Integer
 
@@ -61,6 +64,8 @@ def read(obj: sympy.Basic, names: Names) -> tuple[np.ndarray, np.ndarray]:
 
     Raises ParseError for symbols, functions and numbers that exprkit does not know, and for too many tokens.
     """
+    if _holds(obj, COMPLEX):
+        obj = obj.xreplace({one: sympy.Symbol(one.name, real=True) for one in obj.free_symbols}).doit()
     tokens: list[Token] = []
     waiting: list[Item] = [obj]
     while waiting:
@@ -73,6 +78,19 @@ def read(obj: sympy.Basic, names: Names) -> tuple[np.ndarray, np.ndarray]:
             raise ParseError(f"the expression has too many tokens; the limit is {MAX_TOKENS:,}")
     kinds, values = zip(*tokens, strict=True)
     return np.array(kinds, np.uint8), np.array(values, np.uint64)
+
+
+def _holds(obj: Any, classes: tuple[Any, ...]) -> bool:
+    """Whether one of these stands in an object, each of whose shared parts is looked at once."""
+    waiting, seen = [obj], set[int]()
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, classes):
+            return True
+        new = [part for part in item.args if id(part) not in seen]
+        seen.update(map(id, new))
+        waiting += new
+    return False
 
 
 def _items(obj: Any, names: Names) -> list[Item]:
