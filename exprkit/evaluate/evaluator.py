@@ -338,8 +338,9 @@ class Evaluator:
     def jacobian(self, params: Any = None, out: Any = None) -> Any:
         """The derivatives of every expression by its parameters, at every data point.
 
-        Where an operator has no derivative (``abs`` at 0, ``floor``, ``min``, ...) it is what its row in
-        ``ops`` says; terms that are 0 whatever the data are left out.
+        Where an operator has no derivative it is one between those of both sides: 0 of ``abs`` at 0 and of what
+        jumps, that of the first of two equal operands of ``min`` and ``max``, 0 of ``relu`` and ``cond`` at 0.
+        Terms that are 0 whatever the data are left out.
 
         Parameters
         ----------
@@ -374,7 +375,8 @@ class Evaluator:
         Parameters
         ----------
         params, y, kind, weights, columns, link
-            As for ``loss``.  Of "max" the gradient is that of the error at the first point where it is so large.
+            As for ``loss``.  Of "max" the gradient is that of the error at the first point where it is so large,
+            of errors as the evaluator's dtype rounds them; at a kink of a loss that of ``jacobian``.
 
         Returns
         -------
