@@ -218,21 +218,21 @@ def noisy(n=400, n_vars=5):
 
 
 @pytest.mark.parametrize(("limit", "n"), [(0.3, 400), (2.0, 50_000)])
-def test_a_timeout_holds(limit, n):
+def test_a_timeout_holds(limit, n, busy):
     ek.SymbolicRegressor(**QUICK).fit(*noisy())  # its loops are compiled
     begin = time.perf_counter()
     model = ek.SymbolicRegressor(timeout_in_seconds=limit, niterations=10**6).fit(*noisy(n))
-    assert time.perf_counter() - begin < limit + 2  # a second, and the other processes of this machine
+    assert time.perf_counter() - begin < limit + 2 * busy()
     assert model.stopped_ == f"{limit:g} s are over" and len(model.equations_) >= 1
 
 
-def test_an_interrupt_ends_a_search_with_what_it_has():
+def test_an_interrupt_ends_a_search_with_what_it_has(busy):
     model = ek.SymbolicRegressor(niterations=10**6)
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     begin = time.perf_counter()
     model.fit(*noisy())
-    assert time.perf_counter() - begin < 4
+    assert time.perf_counter() - begin < 1 + 3 * busy()
     assert model.interrupted_ and model.stopped_ == "it was interrupted" and len(model.equations_) >= 1
 
 
