@@ -124,7 +124,7 @@ def test_derivatives_near_the_ends_of_domains(op, dtype):
     pop, params = ek.parse(f"{op.name}(p1)"), ends[:, None, None].astype(np.float64)
     found = [ek.Evaluator(pop, np.zeros((1, 1)), backend, dtype=dtype).jacobian(params).ravel()
              for backend in ("numpy", "cpu")]  # fmt: skip
-    for a, *slopes in zip(numbers(ends), *found, strict=True):
+    for a, *slopes in zip(numbers(ends), *(one.tolist() for one in found), strict=True):
         with mpmath.workdps(400):
             try:
                 wanted, beside = slope_at(a), slope_at(a * (1 + share / 16))
@@ -133,7 +133,7 @@ def test_derivatives_near_the_ends_of_domains(op, dtype):
             if wanted is None or beside is None or not abs(wanted) < most:
                 continue
             allowed = share * abs(wanted) + abs(beside - wanted) + 1 / most
-            assert all(abs(numbers([slope])[0] - wanted) <= allowed for slope in slopes), (float(a), float(wanted), slopes)
+            assert all(abs(mpf(slope) - wanted) <= allowed for slope in slopes), (float(a), float(wanted), slopes)
 
 
 # ── losses ──
