@@ -48,12 +48,16 @@ what is longer.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from exprkit.errors import FileError
 from exprkit.fitting.fit import backend_of_fits
 from exprkit.regression import effort
 from exprkit.regression.front import Entry, Front
@@ -98,6 +102,7 @@ class Discovery(FormulaSearch):
         self._evolution: Evolution | None = None
         self._begun: Halfway | None = None
         self._done = 0  # stages
+        self.failures: list[str] = []  # what was left out, as errors ended it
 
     @property
     def resolved(self) -> dict[str, Any]:
@@ -118,24 +123,41 @@ class Discovery(FormulaSearch):
         self.budget.keep_back(effort.FINISH)
         try:
             while self._done < len(stages := self._stages()):
-                stage = stages[self._done]
-                self.stage = stage.__name__
-                stage(self)
-                if self.is_noisy:
-                    self.simpler.polish_best(effort.BEST, effort.LONGEST)
-                self.look()
+                self._try(functools.partial(self._go_through, stages[self._done]))
                 self._done += 1
                 self._kept(self)
-            self.evolve()
+            self._try(self.evolve)
             self.look()
             why = f"{self.settings.niterations:,} iterations are done"
         except Ended as ended:
             why, is_over = str(ended), self.budget.is_over
             self.budget.keep_back(0.0)
             if is_over:
-                self.simpler.finish()
-        self.simpler.tidy()
+                self._try(self.simpler.finish)
+        self._try(self.simpler.tidy)
         return why
+
+    def _go_through(self, stage: Stage) -> None:
+        self.stage = stage.__name__
+        stage(self)
+        if self.is_noisy:
+            self.simpler.polish_best(effort.BEST, effort.LONGEST)
+        self.look()
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """Work whose errors end it alone, once there are formulas; not those of files and of the user's functions."""
+        try:
+            work()
+        except (Ended, FileError):
+            raise
+        except Exception as error:
+            if error is self.budget.raised or not self.front.entries():
+                raise
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            self.failures.append(
+                f"step {self.stage!r} of the search failed and was left out ({type(error).__name__}: {error}; "
+                f"{Path(where.filename).name}, line {where.lineno}); the formulas of all other steps are kept"
+            )
 
     def _stages(self) -> list[Stage]:
         """Those before ``evolve``, in order: what is exact comes last where there is noise."""

@@ -90,9 +90,11 @@ def inverse(row: defined.Written) -> defined.Written | None:
 
 
 def inverted(row: defined.Written, y: np.ndarray) -> np.ndarray | None:
-    """What an operator made y of, or None where it did not."""
+    """What an operator made y of; None where it did not, or nothing undoes it."""
+    if (undoing := inverse(row)) is None:
+        return None
     with np.errstate(all="ignore"):
-        x = inverse(row).numpy(y)  # type: ignore[union-attr]
+        x = undoing.numpy(y)
         fine = np.isfinite(x).all() and (np.abs(row.numpy(x) - y) <= SAME * np.abs(y)).all()
     return x if fine else None
 
@@ -116,10 +118,12 @@ def pair_numbers(f: np.ndarray, h: np.ndarray, form: Form, y: np.ndarray) -> tup
     return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
 
 
-def forms(unary: Sequence[defined.Written], outermost: Sequence[defined.Written] = ()) -> list[Form]:
+def forms(
+    unary: Sequence[defined.Written], outermost: Sequence[defined.Written] = (), divides: bool = True
+) -> list[Form]:
     """All forms with at most one of these operators, the simplest first; some may be outer ones only."""
     able = [row for row in unary if inverse(row) is not None]
     plain = [Form(None, way, None) for way in (TIMES, OVER, PLUS)]
     inner = [Form(None, way, row) for row in able for way in range(5) if way != LESS or not _is_odd(row)]
     outer = [Form(row, way, None) for row in (*able, *outermost) for way in (TIMES, PLUS, OVER)]
-    return plain + inner + outer
+    return [form for form in plain + inner + outer if divides or form.way != OVER]

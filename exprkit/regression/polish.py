@@ -240,7 +240,7 @@ def _simple(tree: Tree) -> Tree:
         return _sum(tree)
     if row.code in (_SQUARES.code, _ROOTS.code, ops.POW):
         return min(tree, _product(tree).tree(), key=nodes)
-    if row.code == _EXP.code:
+    if row.code == EXP.code:
         return min(tree, _without_logarithms(operands[0]), key=nodes)
     return _evenly(row, operands[0]) if row.arity == 1 else tree
 
@@ -279,7 +279,7 @@ class _Factors(NamedTuple):
                 base, exponent = base[2], exponent / 2
             elif base[:2] == (OPERATOR, ops.POW) and base[3][0] == CONSTANT and abs(exponent) == 1:
                 base, exponent = base[2], exponent * base[3][1]
-            key = 0.0 if base[:2] == (OPERATOR, _EXP.code) else abs(exponent)
+            key = 0.0 if base[:2] == (OPERATOR, EXP.code) else abs(exponent)
             raised.setdefault(key, []).append((base, exponent))
         return _Factors(self.number, tuple(power for key, some in raised.items() for power in _as_one(key, some)))
 
@@ -313,7 +313,7 @@ def _as_one(key: float, powers: list[tuple[Tree, float]]) -> list[tuple[Tree, fl
         return powers
     if key == 0:
         exponent = functools.reduce(_plus, ((OPERATOR, ops.MUL, (CONSTANT, e), base[2]) for base, e in powers))
-        return [((OPERATOR, _EXP.code, _sum(exponent)), 1.0)]
+        return [((OPERATOR, EXP.code, _sum(exponent)), 1.0)]
     sign = 1.0 if any(exponent > 0 for _, exponent in powers) else -1.0
     parts = (_product(base).to(sign * exponent / key) for base, exponent in powers)
     inner = functools.reduce(_Factors.times, parts, _NO_POWER)
@@ -324,16 +324,16 @@ def _power(base: Tree, exponent: float) -> Tree:
     """In the fewest tokens; of an exponential in its exponent, if that is as short, where less of it is too small."""
     if exponent == 1:
         return base
-    if base[:2] == (OPERATOR, _EXP.code):
+    if base[:2] == (OPERATOR, EXP.code):
         inner = _product(base[2]).times(_Factors(exponent, ())).tree()
-        return min((OPERATOR, _EXP.code, inner), _raised(base, exponent), key=nodes)
+        return min((OPERATOR, EXP.code, inner), _raised(base, exponent), key=nodes)
     return _raised(base, exponent)
 
 
 def _above(base: Tree, exponent: float) -> tuple[Tree, float]:
     """An exponential below a fraction line as one above it, if that is as short: it is too large for less."""
-    if exponent < 0 and base[:2] == (OPERATOR, _EXP.code):
-        other: Tree = (OPERATOR, _EXP.code, _product(base[2]).times(_Factors(exponent, ())).tree())
+    if exponent < 0 and base[:2] == (OPERATOR, EXP.code):
+        other: Tree = (OPERATOR, EXP.code, _product(base[2]).times(_Factors(exponent, ())).tree())
         if nodes(other) <= nodes(_power(base, -exponent)):
             return other, 1.0
     return base, exponent
@@ -347,7 +347,7 @@ def _raised(base: Tree, exponent: float) -> Tree:
     return OPERATOR, ops.POW, base, (CONSTANT, exponent)
 
 
-def _exponent_of(row: defined.Written) -> float | None:
+def exponent_of(row: defined.Written) -> float | None:
     """Of an operator that is a power, where its operand is positive."""
     at = np.array([0.3, 1.7, 5.0])
     with np.errstate(all="ignore"):
@@ -357,7 +357,7 @@ def _exponent_of(row: defined.Written) -> float | None:
 
 def _unary_power(exponent: float) -> defined.Written:
     """The operator that is this power, of any operand that has one."""
-    return next(row for row in ops.OPERATORS if row.arity == 1 and _exponent_of(row) == exponent)
+    return next(row for row in ops.OPERATORS if row.arity == 1 and exponent_of(row) == exponent)
 
 
 def _natural() -> tuple[defined.Written, defined.Written]:
@@ -369,7 +369,7 @@ def _natural() -> tuple[defined.Written, defined.Written]:
 
 
 _SQUARES, _ROOTS = _unary_power(2.0), _unary_power(0.5)
-_EXP, _LOG = _natural()
+EXP, LOG = _natural()
 _NO_POWER = _Factors(1.0, ())
 
 
@@ -384,10 +384,10 @@ def _plus(a: Tree, b: Tree) -> Tree:
 def _without_logarithms(inner: Tree) -> Tree:
     """exp of a sum, whose terms c log(f) are factors f^c of it."""
     terms = _terms(inner, 1.0)
-    logs = [len(one.powers) == 1 and one.powers[0][1] == 1 and one.powers[0][0][:2] == (OPERATOR, _LOG.code)
+    logs = [len(one.powers) == 1 and one.powers[0][1] == 1 and one.powers[0][0][:2] == (OPERATOR, LOG.code)
             for one in terms]  # fmt: skip
     left = [one for one, is_log in zip(terms, logs, strict=True) if not is_log]
-    found = _Factors(1.0, (((OPERATOR, _EXP.code, _sum_of(left)), 1.0),) if left else ())
+    found = _Factors(1.0, (((OPERATOR, EXP.code, _sum_of(left)), 1.0),) if left else ())
     for one, is_log in zip(terms, logs, strict=True):
         if is_log:
             found = found.times(_Factors(1.0, ((one.powers[0][0][2], one.number),)))
@@ -451,14 +451,14 @@ def _without_shifts(factors: _Factors) -> _Factors:
     """The numbers that stand in the sums of exponentials as factors."""
     found = _Factors(factors.number, ())
     for base, exponent in factors.powers:
-        inner = _product(base[2]) if base[:2] == (OPERATOR, _EXP.code) else _NO_POWER
+        inner = _product(base[2]) if base[:2] == (OPERATOR, EXP.code) else _NO_POWER
         number = 1.0
         if len(inner.powers) == 1 and inner.powers[0][1] == 1 and _is_sum(inner.powers[0][0]):
             terms = [term._replace(number=term.number * inner.number) for term in _terms(inner.powers[0][0], 1.0)]
             with np.errstate(all="ignore"):
                 shift = float(np.exp(np.float64(exponent * sum(term.number for term in terms if not term.powers))))
             if 0 < shift < math.inf:
-                number, base = shift, (OPERATOR, _EXP.code, _sum_of([term for term in terms if term.powers]))
+                number, base = shift, (OPERATOR, EXP.code, _sum_of([term for term in terms if term.powers]))
         found = found.times(_Factors(number, ((base, exponent),)))
     return found
 
@@ -472,7 +472,7 @@ def _logarithms(terms: list[_Factors]) -> list[_Factors]:
     inner: dict[tuple[float, frozenset[tuple[Tree, float]]], _Factors] = {}
     found = []
     for term in terms:
-        logs = [base for base, exponent in term.powers if exponent == 1 and base[:2] == (OPERATOR, _LOG.code)]
+        logs = [base for base, exponent in term.powers if exponent == 1 and base[:2] == (OPERATOR, LOG.code)]
         of = _product(logs[0][2]) if len(logs) == 1 else _NO_POWER
         if not of.powers or not 0 < of.number < math.inf:
             found.append(term)
@@ -484,7 +484,7 @@ def _logarithms(terms: list[_Factors]) -> list[_Factors]:
         inner[key] = inner[key].times(of) if key in inner else of
     for (number, powers), of in inner.items():
         sign = 1.0 if any(exponent > 0 for _, exponent in of.powers) else -1.0
-        log: Tree = (OPERATOR, _LOG.code, of.to(sign).tree())
+        log: Tree = (OPERATOR, LOG.code, of.to(sign).tree())
         found.append(_Factors(sign * number, tuple(powers)).times(_Factors(1.0, ((log, 1.0),))))
     return [term for term in found if term.number]
 

@@ -464,7 +464,7 @@ def is_left(values, left, right):
     """Whether somewhere more is left of the operands than rounding; products and quotients are never too small."""
     for k in range(len(values)):
         a, b, v = abs(left[k]), abs(right[k]), abs(values[k])
-        if v > CANCELLED * max(a, b) or v < min(a, b) * 1e-300 or v == a * b or v == a / b:
+        if v > CANCELLED * max(a, b) or v < min(a, b) * 1e-300 or v == a * b or (b != 0.0 and v == a / b):
             return True
     return False
 

@@ -37,6 +37,7 @@ class SearchSettings:
     threads: int | None = None
     rules: FormulaRules | None = None
     outermost: tuple[defined.Written, ...] = ()  # operators that may stand around a whole formula only
+    beside: tuple[int, ...] | None = None  # codes of others that formulas may be written with; None: of any
 
 
 def default_operators() -> tuple[defined.Written, ...]:

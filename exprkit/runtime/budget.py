@@ -28,7 +28,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from numba.core import event
@@ -89,6 +89,7 @@ class Budget:
         self._most_bytes, self.n_evals = most_bytes, 0
         self._is_left = False  # by who waited for its end
         self._kept_back = 0.0  # seconds
+        self.raised: Exception | None = None  # by a function of the user's
 
     @property
     def seconds(self) -> float:
@@ -118,12 +119,22 @@ class Budget:
         if self._is_left:
             raise Ended("it was left alone")
         if self._shown is not None:
-            self._shown()
+            with self.of_user():
+                self._shown()
         if self._max_evals is not None and self.n_evals >= self._max_evals:
             raise Ended(f"{self.n_evals:,} functions were tried")
         self._check_time(-self._kept_back)
         if self._most_bytes is not None and n_bytes > self._most_bytes:
             raise Ended(f"{self._most_bytes / 1e6:.3g} MB are taken")
+
+    @contextlib.contextmanager
+    def of_user(self) -> Iterator[None]:
+        """Where a function of the user's is called, whose errors are no errors of the search: ``raised``."""
+        try:
+            yield
+        except Exception as error:
+            self.raised = error
+            raise
 
     def _check_time(self, patience: float = 0.0) -> None:
         if self._seconds is not None and self.seconds >= self._seconds + patience:

@@ -3,9 +3,11 @@
 In: ``binary_operators``, ``unary_operators`` and ``operators`` of a ``SymbolicRegressor``.  Out: rows.
 
     >>> from exprkit.regression.estimator.chosen_operators import chosen_operators
-    >>> rows, _ = chosen_operators(["+", "*"], None, {1: ["sin"], 3: ["fma(a, b, c) = a * b + c"]})
+    >>> rows, _, beside = chosen_operators(["+", "*"], None, {1: ["sin"], 3: ["fma(a, b, c) = a * b + c"]})
     >>> [row.name for row in rows]
     ['fma', 'add', 'mul', 'sin']
+    >>> beside
+    ()
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ PARAMETERS = {2: "binary_operators", 1: "unary_operators"}
 
 def chosen_operators(
     binary: Any, unary: Any, by_operands: Any
-) -> tuple[tuple[defined.Written, ...], tuple[defined.Written, ...]]:
-    """The operators, those of most operands first; and those that may stand around a whole formula only.
+) -> tuple[tuple[defined.Written, ...], tuple[defined.Written, ...], tuple[int, ...] | None]:
+    """The operators, those of most operands first; those that may stand around a whole formula only; and the codes of
+    others that formulas may be written with: of any (None) where nothing is chosen, powers beside the usual arithmetic.
 
     Raises
     ------
@@ -55,7 +58,9 @@ def chosen_operators(
                 raise ArgumentError(f"{what}: {row.name!r} takes {number_of(row.arity, 'operand')}{where}")
         chosen += rows
     outermost = tuple(ops.BY_NAME[name] for name in ops.OUTERMOST if unary is None and 1 not in more)
-    return tuple(chosen), outermost
+    is_chosen = {arity: arity in more or given[arity] is not None for arity in PARAMETERS}
+    beside = ((ops.POW,) if not is_chosen[2] else ()) if any(is_chosen.values()) else None
+    return tuple(chosen), outermost, beside
 
 
 def _hint(row: defined.Written) -> str:

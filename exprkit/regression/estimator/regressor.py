@@ -17,6 +17,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -113,8 +114,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     binary_operators, unary_operators : list of str, optional
         Names or symbols as in ``exprkit.ops``; by default those of ``ops.SETS["search"]``, and ``ops.OUTERMOST``
         around a whole formula.  Operators of ``ek.operator`` too, or a text that defines one, as
-        ``"swish(x) = x / (1 + exp(-x))"``.  Products, quotients and sums of functions, and what shortens a formula
-        (``1 - x``, ``x^3``), may come in any case.
+        ``"swish(x) = x / (1 + exp(-x))"``.  Formulas have no other operators than those that are chosen; numbers may be
+        negative, a ``-x`` goes with ``-``, and where ``binary_operators`` are the usual ones, ``x^3`` may come as well.
     operators : dict of lists, optional
         The same by the number of operands, ``{3: ["fma(a, b, c) = a * b + c"]}``: operators of three, which have no
         parameter of their own, and others in place of ``binary_operators`` (2) and ``unary_operators`` (1).
@@ -318,6 +319,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         entries, simple = numbers.finished(search)
         self._front = equations.described(entries, search.goal, names, search.front.floor, simple)
         self.__dict__.pop("_table", None)
+        for failure in search.failures:
+            warnings.warn(failure, RuntimeWarning, stacklevel=2)
         if self.verbosity:
             print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")
         return self
@@ -429,7 +432,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
         for name in ("dimensionless_constants_only", "warm_start"):
             flag(name, getattr(self, name))
-        operators, outermost = chosen_operators(self.binary_operators, self.unary_operators, self.operators)
+        operators, outermost, beside = chosen_operators(self.binary_operators, self.unary_operators, self.operators)
         if self.backend not in ON_HOST:
             refuse_without_cuda(operators)
         if self.client is not None:
@@ -438,7 +441,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         return lambda guesses, seed: SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
             None if self.pool_size is None else int(self.pool_size), early_stop=stop, guesses=guesses, seed=seed,
-            backend=self.backend, threads=threads, outermost=outermost,
+            backend=self.backend, threads=threads, outermost=outermost, beside=beside,
         )  # fmt: skip
 
     def _check_loss(self) -> None:

@@ -63,7 +63,7 @@ def _join_in(search: FormulaSearch, few: Sample, pool: Pool, most: int) -> None:
     pool.multiply(most + most // 2)
     check, settings = search.budget.check, search.settings
     partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, settings.threads, check)
-    for form, pairs in partners.each(few.y, links.forms(search.unary, settings.outermost)):
+    for form, pairs in partners.each(few.y, links.forms(search.unary, settings.outermost, search.divides)):
         search.budget.count(len(pool))
         search.offer(confirmed(pairs, form, pool, search.sample)[:TRIED])
         search.budget.check()
@@ -86,7 +86,7 @@ def join_three(search: FormulaSearch) -> None:
 
 def _join_three_on_device(search: FormulaSearch, few: Sample) -> None:
     """All of some ten thousand."""
-    forms = links.forms(search.unary)
+    forms = links.forms(search.unary, divides=search.divides)
 
     def work(room: int) -> None:
         pool: Any = search.pool(few, room, search.device)

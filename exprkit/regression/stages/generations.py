@@ -5,7 +5,9 @@ In: a ``FormulaSearch``.  Out: its front, with what every generation finds.
 
 from __future__ import annotations
 
+from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
+from exprkit.operators import ops
 from exprkit.regression import effort
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.stages.search import FormulaSearch
@@ -33,7 +35,14 @@ def breed(search: FormulaSearch, evolution: Evolution) -> None:
     made = evolution.generation()
     search.budget.count(made.tried)
     search.offer(search.best_of(made.formulas, made.loss))
+    if search.spelling is not None and not {ops.ADD, ops.MUL} <= search.spelling.codes:
+        search.offer(search.refitted([_within(formula) for formula in made.formulas]))
     search.stage, search.generation = f"generation {number + 1}", number + 1
     search.look()
     if number % effort.POLISHED == effort.POLISHED - 1:
         search.simpler.polish()
+
+
+def _within(line: Expression) -> Expression:
+    """The tree of ``a + b * tree``."""
+    return Expression(line.kinds[2:-2], line.values[2:-2], line.variables)

@@ -23,7 +23,7 @@ def regress(search: FormulaSearch) -> None:
     pools = [search.pool(few, search.told_apart(most, few)) for most in paired]
     how = functools.partial(regressed, search.device) if search.device else None
     few = search.for_squares(few)
-    for form in links.forms(search.unary):
+    for form in links.forms(search.unary, divides=search.divides):
         pool = pools[form.outer is not None]
         pairs = best_pairs(pool, few, form, threads=settings.threads, go_on=search.budget.check, regress=how)
         search.budget.count(len(pool) if pairs else 0)

@@ -27,7 +27,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
-from exprkit.operators import defined
+from exprkit.operators import defined, ops
 from exprkit.regression import constants, effort
 from exprkit.regression.accident import Told
 from exprkit.regression.confirm import values_of
@@ -39,6 +39,7 @@ from exprkit.regression.on_device.programs import Programs, device_of
 from exprkit.regression.polish import simplified
 from exprkit.regression.pool import Pool
 from exprkit.regression.rules.pooled import RuledPool
+from exprkit.regression.rules.spelling import Spelling
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.regression.simpler import Simpler
@@ -64,6 +65,7 @@ class FormulaSearch:
     stage : what is being done, in words
     generation : how many are done
     unary, binary : the operators of one and of two operands
+    spelling : how formulas are written with chosen operators alone; None: with any
     device : where large pools lie; None: on the host
     most, pool_sizes : functions of the largest pool, and of those before it
 
@@ -86,6 +88,7 @@ class FormulaSearch:
         last = effort.LAST if self.device is None else effort.LAST_ON_DEVICE
         self.most = last if settings.pool_size is None else settings.pool_size
         self.unary, self.binary = ([row for row in settings.operators if row.arity == n] for n in (1, 2))
+        self.spelling = _spelling(settings)
         self.rows, self.some, self.many = (
             sample if len(sample) <= n else sample.few(n, settings.seed)
             for n in (effort.FITTED_ROWS, effort.SOME_ROWS, effort.MANY_ROWS)
@@ -100,6 +103,11 @@ class FormulaSearch:
     def is_on_host(self) -> bool:
         """Whether it has to be, as rules and losses other than the usual ones are looked at there."""
         return self.settings.rules is not None or not self.goal.plain
+
+    @property
+    def divides(self) -> bool:
+        """Whether anything may stand below a fraction line."""
+        return self.spelling is None or self.spelling.divides
 
     # ── pools ──
 
@@ -146,7 +154,9 @@ class FormulaSearch:
                 break
 
     def allowed(self, formulas: list[Expression]) -> list[Expression]:
-        """Those that keep to the rules."""
+        """Those that can be written with the chosen operators, as they are then, and keep to the rules."""
+        if self.spelling is not None:
+            formulas = [spelled for one in formulas if (spelled := self.spelling.of(one)) is not None]
         if not formulas or self.settings.rules is None:
             return formulas
         fits = self.settings.rules.allow(parse(formulas)).tolist()
@@ -174,12 +184,15 @@ class FormulaSearch:
 
     def look(self) -> None:
         """Show what is there, and end if it is good enough."""
-        self._shown(self)
+        with self.budget.of_user():
+            self._shown(self)
         self.budget.check()
         if self.is_exact:
             self.simpler.exact()
             raise Ended("a formula is exact")
-        if any(self.settings.early_stop(entry.loss, entry.size) for entry in self.front.entries()):
+        with self.budget.of_user():
+            is_enough = any(self.settings.early_stop(entry.loss, entry.size) for entry in self.front.entries())
+        if is_enough:
             raise Ended("the loss is as small as was asked for")
 
     @property
@@ -250,3 +263,11 @@ class FormulaSearch:
             return np.full(len(sample), float(sample.w @ sample.y / sample.total))
         values: np.ndarray = values_of([entries[-1].expression], sample.X, self.settings.threads)[0]
         return values
+
+
+def _spelling(settings: SearchSettings) -> Spelling | None:
+    """What formulas may be written with; a minus may stand before one where one may be between two."""
+    if settings.beside is None:
+        return None
+    codes = {row.code for row in (*settings.operators, *settings.outermost)}.union(settings.beside)
+    return Spelling(codes | {ops.NEG} if ops.SUB in codes else codes)

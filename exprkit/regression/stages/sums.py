@@ -22,7 +22,7 @@ def single(search: FormulaSearch) -> None:
     few = search.sample.few(min(effort.PAIRED_ROWS, len(search.sample)), search.settings.seed)
     pool = search.pool(few, search.told_apart(effort.SINGLE, few))
     pool.multiply(2 * len(pool))
-    for k, formulas in enumerate(singles(pool, search.for_squares(few), arounds(search.unary))):
+    for k, formulas in enumerate(singles(pool, search.for_squares(few), arounds(search.unary, search.divides))):
         found = search.refitted(formulas)
         search.offer(found)
         if k == 0:  # of what may well be all of a law: without its number, or with a simple one
@@ -32,19 +32,20 @@ def single(search: FormulaSearch) -> None:
 
 def sum(search: FormulaSearch) -> None:
     """Sums of a few functions, fitted again."""
-    _sums(search, arounds(search.unary)[:1])
+    _sums(search, arounds(search.unary, search.divides)[:1])
 
 
 def sum_within(search: FormulaSearch) -> None:
     """The same within an operator; what is as good as noise allows is polished first."""
     if search.is_noise_left:
         search.simpler.polish()
-    _sums(search, arounds(search.unary)[1:])
+    _sums(search, arounds(search.unary, search.divides)[1:])
 
 
 def sum_within_powers(search: FormulaSearch) -> None:
     """The same within a power."""
-    _sums(search, [around for around in arounds(search.unary) if around.outer is not None and is_power(around.outer)])
+    places = arounds(search.unary, search.divides)
+    _sums(search, [around for around in places if around.outer is not None and is_power(around.outer)])
 
 
 def _sums(search: FormulaSearch, places: list[Around]) -> None:

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.operators import defined
+from exprkit.operators import defined, ops
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
@@ -57,7 +57,8 @@ def exact_sums(
         In tokens.
     """
     unary = [row for row in operators if row.arity == 1]
-    places = [place for place in arounds(unary) if place.outer is None or makes_products(place.outer)]
+    every = arounds(unary, any(row.code in (ops.DIV, ops.INV) for row in operators))
+    places = [place for place in every if place.outer is None or makes_products(place.outer)]
     some = functools.partial(dependent, pool, sample, operators, threads=threads, go_on=go_on)
     yield from some(within=False)
     for place in places:

@@ -83,11 +83,11 @@ class Around(NamedTuple):
         return found if found is None or not self.over else -found
 
 
-def arounds(unary: Sequence[defined.Written]) -> list[Around]:
+def arounds(unary: Sequence[defined.Written], divides: bool = True) -> list[Around]:
     """All of them, powers first."""
     able = [row for row in unary if inverse(row) is not None]
     powers, others = [row for row in able if is_power(row)], [row for row in able if not is_power(row)]
-    return [Around(row, over) for row in (None, *powers, *others) for over in (False, True)]
+    return [Around(row, over) for row in (None, *powers, *others) for over in (False, True)[: 1 + divides]]
 
 
 def sums(

@@ -139,6 +139,7 @@ def is_symmetric(function: Callable[[np.ndarray], np.ndarray]) -> bool:
 
 def is_logarithm(row: defined.Written) -> bool:
     """Whether a factor of the operand is a summand of the result."""
-    a = np.array([0.2, 1.0, 7.0])
+    a = np.array([0.13, 0.2, 0.57, 1.0, 2.9, 7.0])
     with np.errstate(all="ignore"):
-        return bool(np.ptp(row.numpy(1.5 * a) - row.numpy(a)) < 1e-12)
+        risen = np.array([row.numpy(factor * a) - row.numpy(a) for factor in (1.5, 2.3)])
+        return bool((np.ptp(risen, axis=1) <= 1e-12 * np.abs(risen[:, 0])).all() and risen.any())

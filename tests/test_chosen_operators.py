@@ -1,0 +1,161 @@
+"""What a user chooses for a search is obeyed, and no choice of operators ends it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.expressions.arguments import rows
+from exprkit.operators import ops
+from exprkit.regression import discovery
+from exprkit.regression.rules.spelling import Spelling
+from exprkit.regression.stages import sums
+from exprkit.regression.sums.inside import is_logarithm
+from exprkit.text.tokens import OPERATOR
+
+RANDOM = np.random.default_rng(14)
+X = RANDOM.uniform(1, 4, (60, 2))
+NOISE = RANDOM.standard_normal(60)
+LITTLE = {"niterations": 1, "population_size": 20, "pool_size": 60, "maxsize": 9, "n_jobs": 1, "random_state": 0}
+FEW = np.column_stack([np.linspace(0.5, 4, 16), X[:16, 1]])
+OF_FEW = 1 + 0.5 * FEW[:, 0] - 0.3 * FEW[:, 1] ** 2 + 0.1 * NOISE[:16]
+
+
+def codes_of(model):
+    """Of all operators in all formulas."""
+    return {
+        int(code)
+        for text in model.equations_.equation
+        for one in ek.parse([text])
+        for code in one.values[one.kinds == OPERATOR]
+    }
+
+
+def fitted(y, X=X, **chosen):
+    return ek.SymbolicRegressor(**LITTLE | chosen).fit(X, y)
+
+
+# ── obeyed ──
+
+SPELLED = {
+    "+ *": {
+        "x1 - 3 * x2": "x1 + -3 * x2", "sqr(x1) / 4": "x1 * x1 * 0.25", "-x1": "-1 * x1", "x1 ^ 3": "x1 * x1 * x1",
+        "x1 / x2": None, "sqrt(x1)": None, "x1 ^ 2.5": None, "x1 ^ -1": None,
+    },
+    "- /": {"x1 + x2": "x1 - (0 - x2)", "x1 * x2": "x2 / (1 / x1)", "4 * x1": "x1 / 0.25", "x1 ^ 0.5": None},
+    "+": {"2 * x1": "x1 + x1", "x1 - x2": None},
+    "^": {"sqrt(x1)": "x1 ^ 0.5", "1 / sqr(x1)": "x1 ^ -2"},
+    "+ * exp": {"x2 / exp(x1)": "x2 * exp(-1 * x1)", "exp(-2 * x1)": "exp(-2 * x1)", "1 / x1": None},
+    "* exp log": {"x1 ^ 2.5": "exp(2.5 * log(x1))", "x2 / x1": "x2 * exp(-1 * log(x1))"},
+    "* sqrt": {"x1 ^ 2.5": "x1 * x1 * sqrt(x1)", "x1 ^ 0.25": "sqrt(sqrt(x1))"},
+    "* cbrt cube": {"x1 ^ (1 / 3)": "cbrt(x1)", "x1 ^ 9": "cube(cube(x1))"},
+    "* inv": {"x1 / x2": "x1 * inv(x2)", "x1 ^ -2": "inv(x1 * x1)"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("chosen", SPELLED)
+def test_a_formula_is_written_with_chosen_operators_and_stays_the_same_function(chosen):
+    spelling = Spelling(row.code for row in rows(chosen.split()))
+    for text, expected in SPELLED[chosen].items():
+        given = ek.parse([text])[0]
+        spelled = spelling.of(given)
+        assert (spelled and str(spelled)) == expected
+        if spelled is not None:
+            np.testing.assert_allclose(spelled(X), given(X), rtol=1e-12)
+
+
+CHOICES = {
+    "sums and products": (["+", "*"], [], {}, "x1 / x2"),
+    "a sine": (["+", "*"], ["sin"], {}, "x1 ^ 2.5"),
+    "under limits": (["+", "*"], [], {"constraints": {"*": (3, 3)}}, "sqrt(x1) / x2"),
+    "differences and quotients": (["-", "/"], [], {}, "x1 * x2 + sqrt(x1)"),
+    "powers": (["^"], [], {}, "x1 ^ 2.5"),
+    "squares": (["+", "-", "*"], ["sqr"], {}, "99 / x1 ^ 0.12"),
+    "an exponential": (["+", "*"], ["exp"], {}, "x2 * exp(-x1) / (1 + x1)"),
+    "by operands": (None, None, {"operators": {2: ["+", "*"], 1: ["log"]}}, "sqrt(log(x1) / x2)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+@pytest.mark.parametrize("choice", CHOICES)
+def test_no_formula_of_the_front_has_an_operator_that_was_not_chosen(choice, noise):
+    binary, unary, more, law = CHOICES[choice]
+    model = fitted(ek.parse([law])[0](X) + noise * NOISE, binary_operators=binary, unary_operators=unary, **more)
+    chosen = [*(binary or []), *(unary or []), *(name for some in more.get("operators", {}).values() for name in some)]
+    assert codes_of(model) <= {row.code for row in rows(chosen)} | ({ops.NEG} if "-" in chosen else set())
+
+
+def test_the_usual_operators_may_be_shortened_where_none_is_chosen():
+    model = ek.SymbolicRegressor(**LITTLE).fit(X, X[:, 0] ** 3 / 7)
+    assert len(ek.parse([model.equations_.equation.iloc[-1]])[0].kinds) <= 6
+
+
+@pytest.mark.parametrize("law", ["x1 * x2 + 3 * x1 ^ 3 - 2 * x2", "2 * x1 * (x2 + 4) - 7", "x2 - x1"])
+def test_laws_of_sums_and_products_are_found_in_those_terms(law):
+    y = ek.parse([law])[0](X)
+    model = fitted(y, binary_operators=["+", "*"], unary_operators=[], pool_size=5_000, maxsize=20, niterations=0)
+    assert model.stopped_ == "a formula is exact" and codes_of(model) <= {ops.ADD, ops.MUL}
+    np.testing.assert_allclose(model.predict(X), y, rtol=1e-9)
+
+
+# ── every choice ──
+
+
+def test_a_logarithm_is_told_from_what_looks_like_one_at_a_few_points():
+    logarithms = ["log", "log2", "log10", "logabs", "db(x) = 10 * log10(x)", "lg(x) = log(x) / log(10)"]
+    others = ["sign", "season(t) = sin(2 * pi * t)", "floor", "sqrt", "turns(x) = sin(2 * log(x))"]
+    assert all(map(is_logarithm, rows(logarithms))) and not any(map(is_logarithm, rows(others)))
+
+
+UNARY = [row.name for row in ops.OPERATORS if row.arity == 1]
+OF_USERS = ["db(x) = 10 * log10(x)", "lg(x) = log(x) / log(10)", "season(t) = sin(2 * pi * t)", "none(x) = x - x"]
+
+
+@pytest.mark.parametrize("name", UNARY + OF_USERS)
+def test_a_search_with_one_function_goes_through(name):
+    for binary in (["+", "*"], None):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            fitted(OF_FEW, FEW, unary_operators=[name], binary_operators=binary)
+
+
+@pytest.mark.parametrize("name", [row.name for row in ops.OPERATORS if row.arity == 2])
+def test_a_search_with_one_operator_of_two_operands_goes_through(name):
+    for binary in ([name], ["+", "*", name]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)
+            fitted(OF_FEW, FEW, binary_operators=binary, unary_operators=[], pool_size=2_000, niterations=0)
+
+
+def test_pairs_of_functions_go_through():
+    for k, name in enumerate(UNARY):
+        other = UNARY[(7 * k + 5) % len(UNARY)]
+        if k % 4 == 0 and name != other:
+            fitted(OF_FEW, FEW, unary_operators=[name, other], binary_operators=["+", "*"], niterations=0)
+
+
+# ── an error late in a search ──
+
+
+def test_an_error_in_a_late_step_is_told_and_loses_nothing(monkeypatch):
+    def fail(search):
+        raise ZeroDivisionError("a step's own")
+
+    monkeypatch.setattr(sums, "sum", fail)
+    with pytest.warns(RuntimeWarning, match=r"step 'fail' of the search failed .*ZeroDivisionError: a step's own"):
+        model = fitted(OF_FEW, FEW)
+    assert len(model.equations_) > 2 and model.stopped_ == "1 iterations are done"
+
+
+def test_an_error_with_no_formula_yet_and_one_of_the_users_own_function_are_raised(monkeypatch):
+    def told(view):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        fitted(OF_FEW, FEW, progress=told)
+    monkeypatch.setattr(discovery, "begin", lambda search: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fitted(OF_FEW, FEW)
