@@ -116,10 +116,10 @@ OF_USERS = ["db(x) = 10 * log10(x)", "lg(x) = log(x) / log(10)", "season(t) = si
 
 @pytest.mark.parametrize("name", UNARY + OF_USERS)
 def test_a_search_with_one_function_goes_through(name):
-    for binary in (["+", "*"], None):
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", RuntimeWarning)
-            fitted(OF_FEW, FEW, unary_operators=[name], binary_operators=binary)
+    binary = None if (UNARY + OF_USERS).index(name) % 2 else ["+", "*"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        fitted(OF_FEW, FEW, unary_operators=[name], binary_operators=binary)
 
 
 @pytest.mark.parametrize("name", [row.name for row in ops.OPERATORS if row.arity == 2])

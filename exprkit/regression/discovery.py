@@ -78,6 +78,7 @@ class Halfway(NamedTuple):
     stages: int  # that are done
     generation: int  # so many are
     n_evals: int
+    work: int
     is_noisy: bool
     front: list[Entry]
     evolution: dict[str, np.ndarray]  # its ``state``; empty before it has begun
@@ -137,6 +138,12 @@ class Discovery(FormulaSearch):
         self._try(self.simpler.tidy)
         return why
 
+    @property
+    def left_out(self) -> list[str]:
+        """The steps that a limit has ended early, or left out."""
+        after = [stage.__name__ for stage in (*self._stages(), Discovery.evolve)][self._done :]
+        return list(dict.fromkeys([*self.cut, *(after if self.budget.is_spent else [])]))
+
     def _go_through(self, stage: Stage) -> None:
         self.stage = stage.__name__
         stage(self)
@@ -177,7 +184,7 @@ class Discovery(FormulaSearch):
         evolution = generations.begun(self)
         if self._begun is not None and self._begun.evolution:
             evolution.resume(self._begun.evolution)
-            self.budget.n_evals = self._begun.n_evals  # the pool has been counted
+            self.budget.n_evals, self.budget.work = self._begun.n_evals, self._begun.work  # the pool has been counted
         self._evolution = evolution
         while self.generation < self.settings.niterations:
             generations.breed(self, evolution)
@@ -187,10 +194,11 @@ class Discovery(FormulaSearch):
     def halfway(self) -> Halfway:
         """The search as it is, when ``kept`` is called."""
         evolution = {} if self._evolution is None else self._evolution.state()
-        return Halfway(self._done, self.generation, self.budget.n_evals, self.is_noisy, self.front.entries(), evolution)
+        n_evals, work = self.budget.n_evals, self.budget.work
+        return Halfway(self._done, self.generation, n_evals, work, self.is_noisy, self.front.entries(), evolution)
 
     def resume(self, halfway: Halfway) -> None:
         """Before ``run``: go on from there, to the same bits as if there had been no end."""
         self._begun, self._done, self.generation = halfway, halfway.stages, halfway.generation
-        self.budget.n_evals, self.is_noisy = halfway.n_evals, halfway.is_noisy
+        self.budget.n_evals, self.budget.work, self.is_noisy = halfway.n_evals, halfway.work, halfway.is_noisy
         self.front.restore(halfway.front)

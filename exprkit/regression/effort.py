@@ -1,6 +1,6 @@
 """Effort: how much each stage of a search does.
 
-In: nothing.  Out: numbers of functions, rows and rounds, and shares of the time.
+In: nothing.  Out: numbers of functions, rows and rounds, shares of the time, and what work counts.
 
     >>> from exprkit.regression.effort import STAGES
     >>> STAGES
@@ -53,3 +53,11 @@ WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried 
 NOISY = 1e-6  # share of the loss of 0 above which noise may be what is left
 NEARLY = 1e-18  # share of the loss of 0 below which a formula is nearly exact
 UNSEEN = 1e-15  # share of a value that is no more than rounding
+
+# What work counts, in seconds of one core of an Intel Xeon (2026-11, two cores, other work on both): shares of the time
+# are shares of it, so that decisions are the same on every machine and under any load.
+COMBINED = 2e-8  # a combination of a pool, at a row
+FITTED_FORMULA, FITTED_ROW = 3e-4, 4e-7  # a formula that is fitted, and each of its rows
+SHAPE = 4e-4  # a curve's shape, fitted roughly and the best in earnest
+# between two looks of a stage:
+LOOKED_UP, ADDED_UP, GROWN_ROUND, GROWN_ROW, FACTOR = 3e-3, 2e-2, 5e-3, 2e-5, 5e-2

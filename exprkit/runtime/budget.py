@@ -1,7 +1,10 @@
-"""Budgets of a search: time, evaluations and memory.
+"""Budgets of a search: time, work and memory.
 
 In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is reached, and by ``run`` soon after.
 Time in which loops are compiled, which is once on a machine, is none of the work's.
+
+What a search does next depends on the work that it has counted, never on the clock: that alone ends it, so that on a
+busy machine a search does the same, and less of it.
 
     >>> from exprkit.runtime.budget import Budget, Ended
     >>> budget = Budget(max_evals=10)
@@ -11,8 +14,11 @@ Time in which loops are compiled, which is once on a machine, is none of the wor
     ... except Ended as ended:
     ...     print(ended)
     11 functions were tried
-    >>> Budget(seconds=60).part(0.5)(), Budget(seconds=60).part(0.0)(), Budget().part(0.0)()
-    (False, True, False)
+    >>> budget = Budget(seconds=60)
+    >>> is_over, never = budget.part(0.5), Budget().part(0.0)
+    >>> budget.spend(31)
+    >>> is_over(), never()
+    (True, False)
     >>> Budget().run(lambda: 42)
     42
     >>> late = Budget(seconds=60)
@@ -87,6 +93,7 @@ class Budget:
         self._compiled = _COMPILING.seconds
         self._seconds, self._max_evals, self._shown = seconds, max_evals, shown
         self._most_bytes, self.n_evals = most_bytes, 0
+        self.work = 0  # microseconds of a core that is known (``spend``)
         self._is_left = False  # by who waited for its end
         self._kept_back = 0.0  # seconds
         self.raised: Exception | None = None  # by a function of the user's
@@ -97,9 +104,13 @@ class Budget:
         return time.perf_counter() - self._begin - (_COMPILING.seconds - self._compiled)
 
     def part(self, share: float) -> Callable[[], bool]:
-        """Whether such a share of the time has gone by since now; never where time has no limit."""
-        end = math.inf if self._seconds is None else self.seconds + share * self._seconds
-        return lambda: self.seconds >= end
+        """Whether work for such a share of the time has been done since now; never where time has no limit."""
+        end = math.inf if self._seconds is None else self.work + 1e6 * share * self._seconds
+        return lambda: self.work >= end
+
+    def spend(self, seconds: float) -> None:
+        """Count work that takes so long where it was measured, whatever it takes here and now."""
+        self.work += round(1e6 * seconds)
 
     def keep_back(self, share: float) -> None:
         """From now on end so much of the time earlier, for what is to be done then."""
@@ -109,6 +120,11 @@ class Budget:
     def is_over(self) -> bool:
         """Whether the time is, but for what is kept back."""
         return self._seconds is not None and self.seconds >= self._seconds - self._kept_back
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it is, or as many functions as may be were tried."""
+        return self.is_over or (self._max_evals is not None and self.n_evals >= self._max_evals)
 
     def count(self, n: int) -> None:
         """That n functions have been tried."""

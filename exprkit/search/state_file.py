@@ -40,7 +40,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
 
-FORMAT = 7  # also where functions or stages get other numbers than before
+FORMAT = 8  # also where functions or stages get other numbers than before
 EVERY = 1.0  # seconds between two writings, which take some milliseconds;
 SHARE = 0.05  # of the time is spent on those that take longer
 LONGEST = 80  # characters of a setting that are kept as they are

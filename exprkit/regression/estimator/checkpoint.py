@@ -27,7 +27,7 @@ else is to be kept.
 =====================  ====================================
 array                  what it holds
 =====================  ====================================
-``search.numbers``     seed, stages, generation, n_evals, is_noisy
+``search.numbers``     seed, stages, generation, n_evals, work, is_noisy
 ``search.loss``        of the formulas
 ``search.polished``    whether simpler numbers have been tried in them
 ``evolution.NAME``     ``Evolution.state``
@@ -93,7 +93,8 @@ def _arrays(search: Discovery) -> dict[str, Any]:
     halfway = search.halfway()
     return {
         **population_file.arrays_of(parse([entry.expression for entry in halfway.front])),
-        "search.numbers": [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals, halfway.is_noisy],
+        "search.numbers": [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals, halfway.work,
+                           halfway.is_noisy],
         "search.loss": np.array([entry.loss for entry in halfway.front], np.float64),
         "search.polished": np.array([entry.is_polished for entry in halfway.front], bool),
         "search.exact": np.array([entry.is_exact for entry in halfway.front], bool),
@@ -105,7 +106,7 @@ def _halfway(arrays: dict[str, np.ndarray]) -> tuple[Halfway, int]:
     """How far the search is, and its seed."""
     pop, loss = Population.from_arrays(arrays), arrays["search.loss"]
     polished, exact = arrays["search.polished"], arrays["search.exact"]
-    seed, stages, generation, n_evals, is_noisy = arrays["search.numbers"].tolist()
+    seed, stages, generation, n_evals, work, is_noisy = arrays["search.numbers"].tolist()
     if loss.shape != (len(pop),) or loss.dtype != np.float64:
         raise ValueError("losses that are not those of its formulas")
     if not all(one.shape == loss.shape and one.dtype == bool for one in (polished, exact)):
@@ -114,4 +115,4 @@ def _halfway(arrays: dict[str, np.ndarray]) -> tuple[Halfway, int]:
         Entry(pop[i], float(loss[i]), pop[i].n_tokens, bool(polished[i]), bool(exact[i])) for i in range(len(pop))
     ]
     evolution = population_file.of_part(arrays, "evolution")
-    return Halfway(stages, generation, n_evals, bool(is_noisy), front, evolution), seed
+    return Halfway(stages, generation, n_evals, work, bool(is_noisy), front, evolution), seed

@@ -142,8 +142,9 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         Number of functions whose pairs are searched; 0 for none.  Each needs some 200 bytes.  By default
         300,000; on a GPU 100 million, or as many as fit into its memory, where each needs up to 500 bytes.
     timeout_in_seconds : float, optional
-        Time after which the search ends with what it has found, which then depends on the machine.  Compiling exprkit's
-        loops, once on a machine, does not count.
+        Time after which the search ends with what it has found (``cut_`` says what was left out), without that in which
+        exprkit's loops are compiled, once on a machine.  It is shared among the steps by counted work: time decides
+        where a search ends and nothing else, and one that ends before gives the same formulas on every machine.
     max_evals : int, optional
         The same, by the number of functions tried.
     early_stop_condition : float or function, optional
@@ -183,6 +184,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         As everywhere in scikit-learn.
     stopped_ : str
         Reason why the search ended.
+    cut_ : list of str
+        Steps that a limit ended early or left out, in the words of ``discovery``.
     interrupted_ : bool
         Whether Ctrl-C or a notebook's stop button ended it; what was found until then is kept.
     n_evals_ : int
@@ -316,6 +319,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         if not search.front.entries():
             search.offer(parse([repr(float(sample.w @ sample.y / sample.total)), "0"]))
         self.n_evals_, self.seconds_ = search.budget.n_evals, search.budget.seconds
+        self.cut_ = search.left_out
         entries, simple = numbers.finished(search)
         self._front = equations.described(entries, search.goal, names, search.front.floor, simple)
         self.__dict__.pop("_table", None)

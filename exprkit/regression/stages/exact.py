@@ -25,7 +25,7 @@ import numpy as np
 
 from exprkit.regression import effort, links, rests
 from exprkit.regression.confirm import TRIED, confirmed
-from exprkit.regression.join import Partners
+from exprkit.regression.join import LOOKUP, Partners
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
@@ -65,6 +65,7 @@ def _join_in(search: FormulaSearch, few: Sample, pool: Pool, most: int) -> None:
     partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, settings.threads, check)
     for form, pairs in partners.each(few.y, links.forms(search.unary, settings.outermost, search.divides)):
         search.budget.count(len(pool))
+        search.budget.spend(len(pool) * LOOKUP)
         search.offer(confirmed(pairs, form, pool, search.sample)[:TRIED])
         search.budget.check()
 
@@ -78,7 +79,8 @@ def join_three(search: FormulaSearch) -> None:
     (pool := search.pool(few, min(effort.STAGES[-1], search.most))).multiply(len(pool) + len(pool) // 2)
     partners, rules = Partners(pool, search.settings.threads, check), search.settings.rules
     search.offer_some(rests.formulas(
-        pool, partners, few.y, search.sample, search.unary, np.nan if rules is None else rules.target, check,
+        pool, partners, few.y, search.sample, search.unary, np.nan if rules is None else rules.target,
+        search.looking(effort.LOOKED_UP),
     ))  # fmt: skip
     if search.device is not None and search.most > effort.STAGES[-1] and not search.is_exact:
         _join_three_on_device(search, few)
@@ -104,6 +106,7 @@ def sum_exactly(search: FormulaSearch) -> None:
     settings, pool = search.settings, search.pool(few, min(effort.SIMPLE, search.most))
     pool.multiply_operators(2 * len(pool))
     search.offer_some(exact_sums(
-        pool, few, settings.operators, settings.maxsize, settings.rules, settings.threads, search.budget.check
+        pool, few, settings.operators, settings.maxsize, settings.rules, settings.threads,
+        search.looking(effort.ADDED_UP),
     ), effort.EXACT_SUMS)  # fmt: skip
     search.look()

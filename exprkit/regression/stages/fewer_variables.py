@@ -23,7 +23,7 @@ from exprkit.runtime.budget import Ended
 
 def group(search: FormulaSearch) -> None:
     """Formulas of fewer variables, the others being units, in a part of the time: one stage after the other."""
-    settings, is_over = search.settings, search.budget.part(effort.GROUPED)
+    settings, is_over = search.settings, search.part(effort.GROUPED)
     every = [] if settings.rules is None else settings.rules.measures[: effort.MEASURES]
     first, few = every[: effort.FITTED], effort.IN_GROUPS
     for stage, some, most in (
@@ -41,7 +41,7 @@ def factor(search: FormulaSearch) -> None:
     """Formulas of fewer variables, times powers of the others that y has whatever they are."""
     if not search.most or search.settings.maxsize < effort.SHORTEST:
         return
-    is_over = search.budget.part(effort.FACTORED)
+    is_over = search.part(effort.FACTORED)
     stages = [] if search.is_noisy else [exact.join, exact.sum_exactly, exact.join_three]
     known = [measures for measures in power_factors(search.sample) if not is_contradicted(search, measures)]
     for k, measures in enumerate(known):

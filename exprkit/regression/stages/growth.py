@@ -34,7 +34,7 @@ def grow_first(search: FormulaSearch) -> None:
     if not search.is_without_law:
         return
     search.functions_to_add = _functions_to_add(search, search.some)
-    _grow(search, effort.GROWN_FIRST, search.budget.part(effort.FIRST_GROWTH))
+    _grow(search, effort.GROWN_FIRST, search.part(effort.FIRST_GROWTH))
     few = search.sample.few(min(noise.ROWS, len(search.sample)), search.settings.seed)
     best = values_of([search.front.entries()[-1].expression], few.X, search.settings.threads)[0]
     search.is_noisy = search.is_explained(effort.EXPLAINED) and noise.is_noise(few, best)
@@ -45,7 +45,7 @@ def grow(search: FormulaSearch) -> None:
 
     The part is larger where no formula is nearly y: there is no law then that a later stage would find.
     """
-    is_over, is_late = search.budget.part(effort.GROWTH), search.budget.part(effort.LONG_GROWTH)
+    is_over, is_late = search.budget.part(effort.GROWTH), search.part(effort.LONG_GROWTH)
     if search.is_without_law:
         _grow(search, effort.GROWN, lambda: is_late() or (is_over() and search.is_explained(effort.NEARLY_KNOWN)))
 
@@ -54,7 +54,8 @@ def _grow(search: FormulaSearch, most: int, is_over: Callable[[], bool]) -> None
     """So many rounds at most."""
     functions = search.functions_to_add or _functions_to_add(search, search.some)
     growing = Growing(search.front, functions)
-    rounds = growing.rounds(lambda: search.for_squares(search.some), search.budget.check)
+    look = search.looking(effort.GROWN_ROUND + effort.GROWN_ROW * len(search.some))
+    rounds = growing.rounds(lambda: search.for_squares(search.some), look)
     for made in itertools.islice(rounds, most):
         for k in range(0, len(made), effort.FITTED_AT_ONCE):
             best = _best_fitted(search, search.allowed(made[k : k + effort.FITTED_AT_ONCE]))
@@ -78,10 +79,15 @@ def _best_fitted(search: FormulaSearch, formulas: list[Expression]) -> list[Expr
 
 
 def _functions_to_add(search: FormulaSearch, sample: Sample) -> Functions:
-    """The number 1, simple functions of a pool, and such with a number inside."""
+    """The number 1, simple functions of a pool, and such with a number inside.
+
+    They count as nothing: a search that goes on from a file makes them again.
+    """
+    before = search.budget.n_evals, search.budget.work
     pool = search.pool(sample, effort.BLOCKS)
     terms = terms_of(pool, np.arange(len(pool)), effort.BLOCKS)
     inside = inner_terms(search, sample)
+    search.budget.n_evals, search.budget.work = before
     values: list[np.ndarray] = [np.ones((1, len(sample))), pool.values[terms]]
     trees: list[Any] = [(CONSTANT, 1.0), *map(pool.tree, terms.tolist())]
     if inside is not None:

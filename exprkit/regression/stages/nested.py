@@ -25,9 +25,14 @@ def curve(search: FormulaSearch) -> None:
     """
     if not search.most or search.settings.maxsize < effort.SHORTEST:
         return
+
+    def fitting(n: int) -> None:
+        search.budget.count(n)
+        search.budget.spend(n * effort.SHAPE)
+
     found = curves(
         search.for_squares(search.rows), search.settings.operators, search.settings.seed, search.settings.threads,
-        search.budget.check, search.budget.count, effort.SHAPES * search.most,
+        search.budget.check, fitting, effort.SHAPES * search.most,
     )  # fmt: skip
     refitted = map(search.refitted, found)
     search.offer_some(refitted, effort.CURVES)
@@ -90,7 +95,7 @@ def nest_in_factors(search: FormulaSearch) -> None:
         return
     most = search.told_apart(effort.NESTED, search.rows)
     pool, plain = search.pool(search.rows, most), search.pool(search.rows, most, None, search.binary, ())
-    check, count = search.budget.check, search.budget.count
+    check, count = search.looking(effort.FACTOR), search.budget.count
     found = factored((pool, plain), some, settings.operators, settings.threads, check, count)
     search.offer(found if settings.loss == "squares" else search.refitted(found))
     search.simpler.settle()

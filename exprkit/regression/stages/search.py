@@ -63,6 +63,7 @@ class FormulaSearch:
     is_noisy : whether rows nearby say nothing of what is left of y: then no formula is exact
     functions_to_add : that formulas grow by, once they have been made
     stage : what is being done, in words
+    cut : stages that ended before all was done, as their share of the time was over
     generation : how many are done
     unary, binary : the operators of one and of two operands
     spelling : how formulas are written with chosen operators alone; None: with any
@@ -96,6 +97,7 @@ class FormulaSearch:
         self.goal_of_many = Goal(settings.loss, self.many)
         self.usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
         self._problem: FitProblem | None = None
+        self.cut: list[str] = []  # stages
         self.functions_to_add: Functions | None = None
         self.simpler = Simpler(self)
 
@@ -108,6 +110,28 @@ class FormulaSearch:
     def divides(self) -> bool:
         """Whether anything may stand below a fraction line."""
         return self.spelling is None or self.spelling.divides
+
+    # ── the work ──
+
+    def part(self, share: float) -> Callable[[], bool]:
+        """Whether work for such a share of the time has been done since now, which cuts the stage."""
+        is_over = self.budget.part(share)
+
+        def is_cut() -> bool:
+            if is_over():
+                self.cut.append(self.stage)
+            return is_over()
+
+        return is_cut
+
+    def looking(self, seconds: float) -> Callable[[], None]:
+        """A look at the limits, before work that counts so much."""
+
+        def look() -> None:
+            self.budget.spend(seconds)
+            self.budget.check()
+
+        return look
 
     # ── pools ──
 
@@ -129,6 +153,7 @@ class FormulaSearch:
             pool = make(sample.X, rows, constants, threads=self.settings.threads, go_on=check)
         pool.grow(self.settings.maxsize, most)
         self.budget.count(pool.tried)
+        self.budget.spend(pool.tried * len(sample) * effort.COMBINED)
         return pool
 
     # ── the front ──
@@ -147,7 +172,7 @@ class FormulaSearch:
 
     def offer_some(self, found: Iterable[list[Expression]], share: float = effort.THREE) -> None:
         """Until one is exact, or for a share of the time."""
-        is_over = self.budget.part(share)
+        is_over = self.part(share)
         for formulas in found:
             self.offer(formulas)
             if self.is_exact or is_over():
@@ -241,6 +266,7 @@ class FormulaSearch:
     def fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
         """The parameters of least loss that are found from there."""
         goal = self.goal_of_many
+        self.budget.spend(len(pop) * (effort.FITTED_FORMULA + effort.FITTED_ROW * len(self.many)))
         settings: dict[str, Any] = {
             "max_iter": 100, "tol": 1e-15, "backend": "cpu", "dtype": "float64", "threads": self.settings.threads,
         }  # fmt: skip

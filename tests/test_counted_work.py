@@ -1,0 +1,93 @@
+"""What a search does next goes by the work that it has counted: not by the clock, nor by where it was killed."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.regression.discovery import Discovery
+from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
+from exprkit.runtime.budget import Budget
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.uniform(0.5, 3, (30, 2))
+Y = np.sin(1.3 * X[:, 0]) / (0.7 + X[:, 1] ** 1.7) + 0.02 * RANDOM.standard_normal(30)
+SMALL = {"pool_size": 100, "niterations": 2, "population_size": 40, "maxsize": 11, "threads": 1}
+
+
+def searched(budget, halfway=None, kept=lambda search: None):
+    search = Discovery(Sample(X, Y), SearchSettings(**SMALL), budget, kept=kept)
+    if halfway is not None:
+        search.resume(halfway)
+    search.run()
+    return search
+
+
+def bits(search):
+    """All that a search has found, and what it counted."""
+    entries = [(*map(bytes, (e.expression.kinds, e.expression.values)), e.loss, e.is_polished)
+               for e in search.front.entries()]  # fmt: skip
+    return entries, search.budget.n_evals, search.budget.work
+
+
+def test_a_slow_clock_changes_nothing_that_is_over_in_time(monkeypatch):
+    found = []
+    for step in (0.0, 0.37):
+        clock = itertools.count()
+        monkeypatch.setattr(Budget, "seconds", property(lambda self: min(step * next(clock), 4.0)))  # noqa: B023
+        found.append(bits(searched(Budget(seconds=5.0))))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("limits", [{"seconds": 500.0}, {"max_evals": 20_000}])
+def test_a_search_that_was_killed_counts_on_from_where_it_was(limits):
+    steps = []
+    whole = searched(Budget(**limits), kept=lambda search: steps.append(copy.deepcopy(search.halfway())))
+    for halfway in (steps[0], steps[5], steps[-1]):
+        assert bits(searched(Budget(**limits), halfway)) == bits(whole)
+
+
+def test_a_share_of_the_time_is_counted_in_work():
+    budget = Budget(seconds=10.0)
+    is_over = budget.part(0.3)
+    budget.spend(2.9)
+    assert not is_over()
+    budget.spend(0.2)
+    assert is_over() and budget.work == 3_100_000 and budget.seconds < 1
+
+
+def test_a_limit_says_what_it_has_cut():
+    model = ek.SymbolicRegressor(max_evals=300, pool_size=60, n_jobs=1, random_state=0).fit(X, Y)
+    assert model.cut_[-1] == "evolve" and "regress" in model.cut_ and "begin" not in model.cut_
+    done = ek.SymbolicRegressor(niterations=0, pool_size=20, maxsize=5, n_jobs=1, random_state=0).fit(X, Y)
+    assert done.cut_ == [] and done.stopped_ == "0 iterations are done"
+
+
+def test_steps_whose_share_is_over_are_told():
+    search = Discovery(Sample(X, Y), SearchSettings(**SMALL), Budget(seconds=100.0))
+    search.stage = "curve"
+    is_over = search.part(0.1)
+    assert not is_over() and search.left_out == []
+    search.budget.spend(11.0)
+    assert is_over() and search.left_out == ["curve"]
+
+
+def test_rows_of_weight_2_are_rows_that_are_there_twice_within_a_budget_of_work():
+    weights = RANDOM.integers(1, 4, len(Y))
+    twice = np.repeat(X, weights, axis=0), np.repeat(Y, weights)
+    settings = {
+        "max_evals": 30_000,
+        "pool_size": 60,
+        "population_size": 40,
+        "maxsize": 9,
+        "random_state": 0,
+        "n_jobs": 1,
+    }
+    weighted = ek.SymbolicRegressor(**settings).fit(X, Y, sample_weight=weights)
+    repeated = ek.SymbolicRegressor(**settings, timeout_in_seconds=10_000).fit(*twice)
+    assert list(weighted.equations_.equation) == list(repeated.equations_.equation)
