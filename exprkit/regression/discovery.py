@@ -23,6 +23,8 @@ stage                   what it does (``stages/``)
 ``single``              functions of a large pool, by least squares: noise hides even the simplest law from exact stages
 ``grow_first``          a little of ``grow``; where rows nearby tell nothing of what is left of y, there is noise: the
                         stages for exact formulas come last then, and after every stage the best are polished
+``product``             ``join``, ``sum_exactly``, ``join_three`` and ``curve`` of the one product of powers that y
+                        depends on
 ``factor``              ``join``, ``join_three``, ``sum_exactly``, ``curve`` and a part of ``nest`` without variables of
                         which y is a power, whatever the others are
 ``join_three``          three functions that make y exactly; of very many, on a GPU
@@ -40,6 +42,8 @@ stage                   what it does (``stages/``)
 ``evolve``              generations from all of that
 ``polish``              every formula of the front without one of its numbers, or with a simpler one
 ======================  ===============================================================================
+
+Where y is negative everywhere, stages that undo operators of it are those of -y (``MIRRORED``).
 
 The search ends where a formula is y but for rounding, and no accident (``accident``): there is nothing to be gained by
 what is longer.
@@ -70,6 +74,10 @@ from exprkit.regression.stages.search import FormulaSearch
 from exprkit.runtime.budget import Budget, Ended
 
 Stage = Callable[[FormulaSearch], None]
+MIRRORED = (  # stages that undo operators of y, which has to be positive for most of them
+    exact.join, exact.join_three, exact.sum_exactly, exact.join_more, sums.single, sums.sum_within, nested.curve,
+    nested.nest_more, pairs.regress,
+)  # fmt: skip
 
 
 class Halfway(NamedTuple):
@@ -146,7 +154,10 @@ class Discovery(FormulaSearch):
 
     def _go_through(self, stage: Stage) -> None:
         self.stage = stage.__name__
-        stage(self)
+        if stage in MIRRORED and self.is_negative:
+            fewer_variables.mirrored(self, stage)
+        else:
+            stage(self)
         if self.is_noisy:
             self.simpler.polish_best(effort.BEST, effort.LONGEST)
         self.look()
@@ -169,9 +180,9 @@ class Discovery(FormulaSearch):
     def _stages(self) -> list[Stage]:
         """Those before ``evolve``, in order: what is exact comes last where there is noise."""
         stages: list[Stage] = [
-            begin, exact.join, fewer_variables.group, sums.single, growth.grow_first, fewer_variables.factor,
-            exact.join_three, exact.sum_exactly, nested.curve, sums.sum, nested.nest, exact.join_more, sums.sum_within,
-            nested.nest_more, pairs.regress,
+            begin, exact.join, fewer_variables.group, sums.single, growth.grow_first, fewer_variables.product,
+            fewer_variables.factor, exact.join_three, exact.sum_exactly, nested.curve, sums.sum, nested.nest,
+            exact.join_more, sums.sum_within, nested.nest_more, pairs.regress,
         ]  # fmt: skip
         # a GPU has seconds' worth of pools that the host has not
         stages.insert(stages.index(sums.sum if self.device is None else sums.sum_within), growth.grow)

@@ -14,13 +14,15 @@ takes several numbers to one (``sin``), its inverse is one of them, and only dat
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from exprkit.expressions.expression import Expression, applied
+from exprkit.expressions.parser import parse
 from exprkit.operators import defined, ops
+from exprkit.text.tokens import VARIABLE
 
 TIMES, OVER, PLUS, LESS, MINUS = range(5)  # how f stands with the rest: f times it, over it, and it, less it; it less f
 HIDDEN = 1e4  # times its size may be the summand f of a value: more would be cancelled, and hide it
@@ -28,10 +30,30 @@ SAME = 1e-9  # to within which an inverse has to lead back to where it came from
 _AT = np.array([0.11, 0.37, 0.52, 0.83])  # where inverses are recognised; every operator of the table is defined there
 
 
+class Undone(NamedTuple):
+    """What no operator of a search undoes, and is easily undone; ``name`` is its text over x1.
+
+    Of a logarithm of a size and the like x1 is the square, which has no sign.
+    """
+
+    name: str
+    undoing: Callable[[np.ndarray], np.ndarray]
+
+    def numpy(self, x: np.ndarray) -> np.ndarray:
+        return np.asarray(parse([self.name])[0](x[:, None]))
+
+
+UNDONE = (
+    Undone("x1 ^ 3", np.cbrt), Undone("cbrt(x1)", lambda y: y**3), Undone("1 / x1 ^ 3", lambda y: np.cbrt(1 / y)),
+    Undone("0.5 * log(x1)", lambda y: np.exp(2 * y)), Undone("sqrt(sqrt(x1))", lambda y: y**4),
+    Undone("1 / sqrt(sqrt(x1))", lambda y: y**-4.0),
+)  # fmt: skip
+
+
 class Form(NamedTuple):
     """``outer(f * inner(a + b h))``, with ``/``, ``+`` or ``-`` in the place of ``*``; None: no operator there."""
 
-    outer: defined.Written | None
+    outer: defined.Written | Undone | None
     way: int
     inner: defined.Written | None
 
@@ -67,7 +89,7 @@ class Form(NamedTuple):
             body = 1.0 / rest if self.way == OVER else rest
         else:
             body = (f.__mul__, f.__truediv__, f.__add__, f.__sub__, f.__rsub__)[self.way](rest)
-        return body if self.outer is None else applied(self.outer, body)
+        return body if self.outer is None else around_of(self.outer, body)
 
 
 @functools.cache
@@ -89,12 +111,24 @@ def inverse(row: defined.Written) -> defined.Written | None:
     return _inverses().get(row.code)
 
 
-def inverted(row: defined.Written, y: np.ndarray) -> np.ndarray | None:
+def around_of(row: defined.Written | Undone, body: Expression) -> Expression:
+    """What stands around a formula, with it."""
+    if not isinstance(row, Undone):
+        return applied(row, body)
+    whole = parse([row.name])[0]
+    place = int(np.flatnonzero(whole.kinds == VARIABLE)[0])
+    kinds, values = (np.concatenate([a[:place], b, a[place + 1 :]])
+                     for a, b in ((whole.kinds, body.kinds), (whole.values, body.values)))  # fmt: skip
+    return Expression(kinds, values, body.variables)
+
+
+def inverted(row: defined.Written | Undone, y: np.ndarray) -> np.ndarray | None:
     """What an operator made y of; None where it did not, or nothing undoes it."""
-    if (undoing := inverse(row)) is None:
+    undoing = row.undoing if isinstance(row, Undone) else getattr(inverse(row), "numpy", None)
+    if undoing is None:
         return None
     with np.errstate(all="ignore"):
-        x = undoing.numpy(y)
+        x = undoing(y)
         fine = np.isfinite(x).all() and (np.abs(row.numpy(x) - y) <= SAME * np.abs(y)).all()
     return x if fine else None
 
@@ -119,7 +153,7 @@ def pair_numbers(f: np.ndarray, h: np.ndarray, form: Form, y: np.ndarray) -> tup
 
 
 def forms(
-    unary: Sequence[defined.Written], outermost: Sequence[defined.Written] = (), divides: bool = True
+    unary: Sequence[defined.Written], outermost: Sequence[defined.Written | Undone] = (), divides: bool = True
 ) -> list[Form]:
     """All forms with at most one of these operators, the simplest first; some may be outer ones only."""
     able = [row for row in unary if inverse(row) is not None]

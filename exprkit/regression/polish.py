@@ -111,6 +111,11 @@ def simplified(expression: Expression) -> Expression:
     return found if found.n_tokens <= expression.n_tokens else expression
 
 
+def negated(expression: Expression) -> Expression:
+    """The formula times -1."""
+    return simplified(expression_of((OPERATOR, ops.NEG, tree_of(expression))))
+
+
 def hoisted(expression: Expression) -> list[Expression]:
     """The formula without one of its operators, or two of them that follow each other."""
     return [simplified(expression_of(tree)) for tree in _hoisted(tree_of(expression))]

@@ -31,11 +31,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.expressions.expression import Expression, applied
+from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
 from exprkit.regression.confirm import TRIED, confirmed, values_of
 from exprkit.regression.join import Lookup, Pairs, Partners, may_have_partner, partner_of
-from exprkit.regression.links import HIDDEN, MINUS, OVER, PLUS, TIMES, Form, inverse, inverted
+from exprkit.regression.links import (
+    HIDDEN,
+    MINUS,
+    OVER,
+    PLUS,
+    TIMES,
+    UNDONE,
+    Form,
+    Undone,
+    around_of,
+    inverse,
+    inverted,
+)
 from exprkit.regression.polish import simplified
 from exprkit.regression.pool import Pool
 from exprkit.regression.rules.admission import are_alike
@@ -47,6 +59,7 @@ from exprkit.runtime.jit import compiled
 
 ROOM = 300_000  # product of three functions' numbers, at most; and shares of it
 WITHIN, BESIDE, WITHIN_BESIDE = 0.3, 0.3, 0.1  # within an operator, beside a factor, and both
+RAISED = 0.1  # within what no operator undoes
 TAKEN, FACTORS = 3_000, 60  # functions g, and functions f0
 SLICE = 1 << 18  # lookups that a thread does at a time
 MOST_FOUND = 64  # triples of a slice
@@ -71,7 +84,7 @@ class Removal(NamedTuple):
     def on(self, rest: Expression, f: Expression) -> Expression:
         """The whole."""
         if self.way == WITHIN_ROW:
-            return applied(self.what, rest)
+            return around_of(self.what, rest)
         if self.way in (TIMES, OVER):
             return f * rest if self.way == TIMES else f / rest
         return f + rest if self.way == PLUS else rest - f
@@ -119,7 +132,7 @@ def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimensio
     """y, y within operators, y without a factor, and that within operators; those with most room first."""
     able = [row for row in unary if inverse(row) is not None]
     whole = _Base(y, (), dimension, 1.0)
-    found = [whole, *_within(whole, able, WITHIN)]
+    found = [whole, *_within(whole, able, WITHIN), *_within(whole, UNDONE if np.isnan(dimension) else (), RAISED)]
     dimensions, values = _dimensions(pool), pool.values[:FACTORS]
     for rank, k in enumerate(np.flatnonzero(np.ptp(values, axis=1) > 0).tolist()):
         for way, sign in ((TIMES, 1), (OVER, -1)):
@@ -131,9 +144,10 @@ def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimensio
     return sorted(found, key=lambda base: -base.share)
 
 
-def _within(base: _Base, able: Sequence[defined.Written], share: float) -> Iterator[_Base]:
+def _within(base: _Base, able: Sequence[defined.Written | Undone], share: float) -> Iterator[_Base]:
     for row in able:
-        v, dimension = inverted(row, base.v), behind(row, base.dimension)
+        v = inverted(row, base.v)
+        dimension = np.nan if isinstance(row, Undone) else behind(row, base.dimension)
         if v is not None and dimension is not None:
             yield _Base(v, (*base.removals, Removal(WITHIN_ROW, row)), dimension, share)
 

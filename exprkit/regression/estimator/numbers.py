@@ -93,7 +93,7 @@ def _fitted(search: FormulaSearch, formulas: list[Expression], held: Any) -> lis
     starts = np.where(np.isnan(starts), 0.0, starts)
     params = _fit(search.goal, pop, starts, search.settings.threads, STEPS)
     found = constants.as_constants(pop, np.where(np.isfinite(params), params, starts))
-    return [simplified(formula) for formula in found]
+    return [search.spelled(simplified(formula)) for formula in found]
 
 
 def _fit(goal: Goal, pop: Population, starts: np.ndarray, threads: int | None, steps: int) -> np.ndarray:
@@ -116,7 +116,7 @@ def _needed(search: FormulaSearch, formula: Expression) -> Expression:
         places = np.flatnonzero(undetermined(pop, params, some.X))
         made = [constants.as_constants(pop, np.where(np.arange(params.size) == j, value, params))[0]
                 for j in places for value in INSTEAD]  # fmt: skip
-        made = [other for one in made if (other := simplified(one)).n_tokens < formula.n_tokens]
+        made = [other for one in made if (other := search.spelled(simplified(one))).n_tokens < formula.n_tokens]
         if not made:
             return formula
         shorter = search.allowed(_fitted(search, made, None))

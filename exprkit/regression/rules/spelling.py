@@ -66,7 +66,9 @@ class Spelling:
         if len(operands) < len(tree) - 2:
             return None
         if code in self.codes:
-            return (OPERATOR, code, *operands)
+            spelled: Tree = (OPERATOR, code, *operands)
+            flipped = [self._flipped(one) for one in operands] if code in (ops.MUL, ops.DIV) else [None]
+            return spelled if None in flipped else min(spelled, (OPERATOR, code, *flipped), key=nodes)
         if code in (ops.ADD, ops.SUB):
             return (self._sum if code == ops.ADD else self._difference)(*operands)
         if code == ops.MUL:
@@ -116,6 +118,8 @@ class Spelling:
             return None
         if a[1] == ops.SUB:
             return OPERATOR, ops.SUB, a[3], a[2]
+        if a[1] == ops.MUL and _MINUS_1 in a[2:]:
+            return a[3] if a[2] == _MINUS_1 else a[2]
         places = {ops.MUL: (2, 3), ops.DIV: (2, 3)}.get(a[1], ())
         changed = ((k, self._flipped(a[k])) for k in places if a[k][:2] != (OPERATOR, ops.SUB))
         k, other = next(((k, other) for k, other in changed if other is not None), (0, None))

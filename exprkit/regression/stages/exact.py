@@ -63,7 +63,8 @@ def _join_in(search: FormulaSearch, few: Sample, pool: Pool, most: int) -> None:
     pool.multiply(most + most // 2)
     check, settings = search.budget.check, search.settings
     partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, settings.threads, check)
-    for form, pairs in partners.each(few.y, links.forms(search.unary, settings.outermost, search.divides)):
+    outermost = (*settings.outermost, *(links.UNDONE if most <= effort.STAGES[-1] else ()))
+    for form, pairs in partners.each(few.y, links.forms(search.unary, outermost, search.divides)):
         search.budget.count(len(pool))
         search.budget.spend(len(pool) * LOOKUP)
         search.offer(confirmed(pairs, form, pool, search.sample)[:TRIED])

@@ -1,4 +1,4 @@
-"""Formulas of fewer variables: in units that some of the variables make, or times powers that y has of them.
+"""Formulas of fewer variables: in units that some of them make, times powers that y has of them, or of one product.
 
 In: a ``FormulaSearch``.  Out: its front, with what other stages find of the variables that are left.
 """
@@ -13,8 +13,10 @@ import numpy as np
 
 from exprkit.regression import effort
 from exprkit.regression.confirm import values_of
+from exprkit.regression.polish import negated
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import Measures
+from exprkit.regression.rules.products import inner_products
 from exprkit.regression.sample import Sample
 from exprkit.regression.stages import exact, nested, sums
 from exprkit.regression.stages.search import FormulaSearch
@@ -52,6 +54,19 @@ def factor(search: FormulaSearch) -> None:
             search.look()
 
 
+def product(search: FormulaSearch) -> None:
+    """Formulas of the one product of powers that y depends on, if it does."""
+    if not search.most or search.settings.maxsize < effort.SHORTEST or search.is_noisy:
+        return
+    is_over = search.part(effort.OF_PRODUCT)
+    for measures in inner_products(search.sample):
+        for stage in (exact.join, exact.sum_exactly, exact.join_three, nested.curve):
+            if is_over():
+                return
+            _in_units(search, measures, stage, None)
+            search.look()
+
+
 def is_contradicted(search: FormulaSearch, measures: Measures) -> bool:
     """Whether the best formula so far is no such power, by more than its errors.
 
@@ -78,6 +93,8 @@ def _in_units(
     """A stage with data in units that variables and constants of nature make, and pools of some size."""
     X, unit = measures.columns(search.sample.X)
     y = search.sample.y / unit
+    is_negative = bool((y < 0).all())
+    y = -y if is_negative else y
     if not X.shape[1] or not np.isfinite(np.column_stack([X, y])).all():
         return
     size = search.settings.pool_size if most is None else min(most, search.most)
@@ -86,4 +103,15 @@ def _in_units(
     inner = FormulaSearch(Sample(X, y, search.sample.w), here, search.budget)
     with contextlib.suppress(Ended):
         stage(inner)
-    search.offer(measures.restored(entry.expression) for entry in inner.front.entries())
+    found = (measures.restored(entry.expression) for entry in inner.front.entries())
+    search.offer(map(negated, found) if is_negative else found)
+
+
+def mirrored(search: FormulaSearch, stage: Callable[[FormulaSearch], None]) -> None:
+    """A stage with -y in the place of a y that is negative everywhere: roots, logarithms and powers undo only that."""
+    inner = FormulaSearch(search.sample.of(-search.sample.y), replace(search.settings, guesses=()), search.budget)
+    inner.is_noisy = search.is_noisy
+    with contextlib.suppress(Ended):
+        stage(inner)
+    search.cut += [search.stage] * bool(inner.cut)
+    search.offer(negated(entry.expression) for entry in inner.front.entries())

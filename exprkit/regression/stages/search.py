@@ -107,6 +107,11 @@ class FormulaSearch:
         return self.settings.rules is not None or not self.goal.plain
 
     @property
+    def is_negative(self) -> bool:
+        """Whether y is, at every row, by a loss that is the same for y and -y."""
+        return self.goal.plain and bool((self.sample.y < 0).all())
+
+    @property
     def divides(self) -> bool:
         """Whether anything may stand below a fraction line."""
         return self.spelling is None or self.spelling.divides
@@ -186,6 +191,10 @@ class FormulaSearch:
             return formulas
         fits = self.settings.rules.allow(parse(formulas)).tolist()
         return [formula for formula, fit in zip(formulas, fits, strict=True) if fit]
+
+    def spelled(self, formula: Expression) -> Expression:
+        """With the chosen operators, if there is a way."""
+        return formula if self.spelling is None else self.spelling.of(formula) or formula
 
     def _promising(self, formulas: list[Expression]) -> list[Expression]:
         """Those that are no worse than the front at some rows, where there are very many."""

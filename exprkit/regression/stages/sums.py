@@ -45,7 +45,7 @@ def sum_within(search: FormulaSearch) -> None:
 def sum_within_powers(search: FormulaSearch) -> None:
     """The same within a power."""
     places = arounds(search.unary, search.divides)
-    _sums(search, [around for around in places if around.outer is not None and is_power(around.outer)])
+    _sums(search, [around for around in places if around.row is not None and is_power(around.row)])
 
 
 def _sums(search: FormulaSearch, places: list[Around]) -> None:

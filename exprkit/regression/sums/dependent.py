@@ -94,7 +94,7 @@ def dependent(
     for place in arounds(unary):
         if place.over or within is (place.outer is None):
             continue
-        if place.outer is not None and not makes_products(place.outer):
+        if place.row is not None and not makes_products(place.row):
             continue
         v = place.behind(sample.y)
         if v is None or not np.isfinite(v).all() or (v == 0).any():

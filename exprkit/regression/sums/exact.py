@@ -31,6 +31,7 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
+from exprkit.regression.links import UNDONE
 from exprkit.regression.pool import Pool, is_power
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
@@ -58,7 +59,7 @@ def exact_sums(
     """
     unary = [row for row in operators if row.arity == 1]
     every = arounds(unary, any(row.code in (ops.DIV, ops.INV) for row in operators))
-    places = [place for place in every if place.outer is None or makes_products(place.outer)]
+    places = [place for place in every if place.row is None or makes_products(place.row)]
     some = functools.partial(dependent, pool, sample, operators, threads=threads, go_on=go_on)
     yield from some(within=False)
     for place in places:
@@ -66,11 +67,14 @@ def exact_sums(
     if rules is None:  # which know no dimensions of these
         more = monomials(sample.X, operators, MONOMIALS)
         for place in sorted(places, key=_squares):
-            if place.outer is None or is_power(place.outer):
+            if place.row is None or is_power(place.row):
                 yield sums(pool, sample, place, most_size, more, None, threads, go_on, OF_MONOMIALS, EXACT)
+        for undone in UNDONE:
+            for terms, breadth in ((None, BREADTH), (more, OF_MONOMIALS)):
+                yield sums(pool, sample, Around(undone, False), most_size, terms, None, threads, go_on, breadth, EXACT)
     yield from some(within=True)
 
 
 def _squares(place: Around) -> bool:
     """Whether the sum is what a square is made of, which as a rule is no sum of many variables."""
-    return place.outer is not None and bool(place.outer.numpy(np.float64(3.0)) == 9.0)
+    return place.row is not None and bool(place.row.numpy(np.float64(3.0)) == 9.0)

@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.expressions.expression import Expression, applied
+from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.links import inverse, inverted
+from exprkit.regression.links import Undone, around_of, inverse, inverted
 from exprkit.regression.polish import Tree, expression_of, simplified
 from exprkit.regression.pool import Pool, is_power, without_multiples
 from exprkit.regression.rules.admission import FormulaRules, are_alike
@@ -58,8 +58,13 @@ NEARLY_0 = 1e-3  # share of what a value usually is
 class Around(NamedTuple):
     """What stands around a sum: nothing, an operator, or one over it within that."""
 
-    outer: defined.Written | None
+    outer: defined.Written | Undone | None
     over: bool
+
+    @property
+    def row(self) -> defined.Written | None:
+        """The operator, if it is one."""
+        return None if isinstance(self.outer, Undone) else self.outer
 
     def behind(self, y: np.ndarray) -> np.ndarray | None:
         """What the sum has to be, or None."""
@@ -75,11 +80,11 @@ class Around(NamedTuple):
 
     def expression(self, total: Expression) -> Expression:
         whole = 1.0 / total if self.over else total
-        return whole if self.outer is None else applied(self.outer, whole)
+        return whole if self.outer is None else around_of(self.outer, whole)
 
     def dimension(self, rules: FormulaRules) -> float | None:
         """That the sum has to have."""
-        found = rules.behind(self.outer)
+        found = rules.behind(self.row)
         return found if found is None or not self.over else -found
 
 

@@ -33,7 +33,7 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 FEW, MANY = 3, 4  # variables with exponents of their own, and of a power of a product or quotient
 ALONE = (1.0, -1.0, 2.0, -2.0)  # exponents of a variable,
-TOGETHER = (0.5, 1.5, 2.0, 3.0)  # and of a product or quotient
+TOGETHER = (1.0, 0.5, 1.5, 2.0, 3.0)  # and of a product or quotient
 BESIDE = 2  # variables beside one that is within an operator
 LARGEST = 1e12  # ratio of a term's values: rounding would hide all but a few rows
 
@@ -76,16 +76,19 @@ class _Monomial(NamedTuple):
 
 
 def monomials(X: np.ndarray, operators: Sequence[defined.Written], most: int) -> InnerTerms:
-    """So many of them, the simplest first; none where there are no products and quotients.
+    """So many of them, the simplest first; none where there are no products; without quotients those of whole powers.
 
     Parameters
     ----------
     X : float64 array, (n_rows, n_vars)
     """
     n, nothing = X.shape[1], InnerTerms(np.empty((0, len(X))), [], np.empty(0, np.int64))
-    if not {ops.MUL, ops.DIV} <= {row.code for row in operators}:
+    codes = {row.code for row in operators}
+    if ops.MUL not in codes:
         return nothing
     plain = sorted((_Monomial(size, one) for one, size in _sizes(n, most).items()), key=lambda term: term.size)
+    if ops.DIV not in codes:
+        plain = [one for one in plain if all(e >= 0 and e % 1 == 0 for e in one.exponents)]
     small = [one for one in plain if np.count_nonzero(one.exponents) <= BESIDE]
     unary = [row for row in operators if row.arity == 1 and not is_power(row)]
     terms = plain[:most]
@@ -120,7 +123,8 @@ def _sizes(n: int, most: int) -> dict[Exponents, int]:
             for exponents in itertools.product(ALONE, repeat=count) if count <= FEW else ():
                 note(variables, exponents, 2 * count - 1 + sum(abs(one) > 1 for one in exponents))
             for signs, power in itertools.product(itertools.product((1, -1), repeat=count), TOGETHER):
-                note(variables, [sign * power for sign in signs], 2 * count + (power not in (0.5, 2.0)))
+                size = 2 * count + (power not in (0.5, 1.0, 2.0)) - (power == 1)
+                note(variables, [sign * power for sign in signs], size)
     return found
 
 
