@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
 from exprkit.regression import discovery
@@ -91,6 +92,11 @@ def test_no_formula_of_the_front_has_an_operator_that_was_not_chosen(choice, noi
 def test_the_usual_operators_may_be_shortened_where_none_is_chosen():
     model = ek.SymbolicRegressor(**LITTLE).fit(X, X[:, 0] ** 3 / 7)
     assert len(ek.parse([model.equations_.equation.iloc[-1]])[0].kinds) <= 6
+
+
+def test_a_guess_with_an_operator_that_was_not_chosen_is_refused():
+    with pytest.raises(ArgumentError, match=r"guesses: 'x1 / x2' has an operator that was not chosen"):
+        fitted(X[:, 0], binary_operators=["+", "*"], guesses=["x1 / x2"])
 
 
 @pytest.mark.parametrize("law", ["x1 * x2 + 3 * x1 ^ 3 - 2 * x2", "2 * x1 * (x2 + 4) - 7", "x2 - x1"])

@@ -61,7 +61,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from exprkit.errors import FileError
+from exprkit.errors import ArgumentError, FileError
 from exprkit.fitting.fit import backend_of_fits
 from exprkit.regression import effort
 from exprkit.regression.front import Entry, Front
@@ -166,7 +166,7 @@ class Discovery(FormulaSearch):
         """Work whose errors end it alone, once there are formulas; not those of files and of the user's functions."""
         try:
             work()
-        except (Ended, FileError):
+        except (Ended, FileError, ArgumentError):
             raise
         except Exception as error:
             if error is self.budget.raised or not self.front.entries():

@@ -59,7 +59,6 @@ from exprkit.runtime.jit import compiled
 
 ROOM = 300_000  # product of three functions' numbers, at most; and shares of it
 WITHIN, BESIDE, WITHIN_BESIDE = 0.3, 0.3, 0.1  # within an operator, beside a factor, and both
-RAISED = 0.1  # within what no operator undoes
 TAKEN, FACTORS = 3_000, 60  # functions g, and functions f0
 SLICE = 1 << 18  # lookups that a thread does at a time
 MOST_FOUND = 64  # triples of a slice
@@ -132,7 +131,7 @@ def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimensio
     """y, y within operators, y without a factor, and that within operators; those with most room first."""
     able = [row for row in unary if inverse(row) is not None]
     whole = _Base(y, (), dimension, 1.0)
-    found = [whole, *_within(whole, able, WITHIN), *_within(whole, UNDONE if np.isnan(dimension) else (), RAISED)]
+    found = [whole, *_within(whole, able, WITHIN), *_within(whole, UNDONE if np.isnan(dimension) else (), WITHIN)]
     dimensions, values = _dimensions(pool), pool.values[:FACTORS]
     for rank, k in enumerate(np.flatnonzero(np.ptp(values, axis=1) > 0).tolist()):
         for way, sign in ((TIMES, 1), (OVER, -1)):

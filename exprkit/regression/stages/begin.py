@@ -5,6 +5,7 @@ In: a ``FormulaSearch``.  Out: a front that is not empty.
 
 from __future__ import annotations
 
+from exprkit.errors import ArgumentError
 from exprkit.expressions.parser import parse
 from exprkit.regression import effort
 from exprkit.regression.rules.groups import in_unit
@@ -13,6 +14,12 @@ from exprkit.regression.stages.search import FormulaSearch
 
 def begin(search: FormulaSearch) -> None:
     sample, settings = search.sample, search.settings
+    for guess in settings.guesses:
+        if search.spelling is not None and search.spelling.of(guess) is None:
+            raise ArgumentError(
+                f"guesses: {str(guess)!r} has an operator that was not chosen; add it to binary_operators or "
+                "unary_operators, or leave these out"
+            )
     mean = float(sample.w @ sample.y / sample.total)
     search.offer([*search.refitted([*parse([repr(mean)]), *settings.guesses]), *settings.guesses])
     if not search.front.entries():  # a number has no units, but 0 has all

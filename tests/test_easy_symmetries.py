@@ -1,0 +1,122 @@
+"""Functions of one product of columns, outer functions that no operator undoes, and a y that is negative everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from exprkit.regression.discovery import Discovery
+from exprkit.regression.links import UNDONE, inverted
+from exprkit.regression.rules.products import inner_products
+from exprkit.regression.sample import Sample
+from exprkit.regression.settings import SearchSettings
+from exprkit.regression.stages import exact, fewer_variables
+from exprkit.regression.stages.search import FormulaSearch
+from exprkit.runtime.budget import Budget, Ended
+
+
+def drawn(n_rows, n_columns, low=1.0, high=5.0, seed=0):
+    return np.random.default_rng(seed).uniform(low, high, (n_rows, n_columns))
+
+
+def found(X, y, stage, **settings):
+    """What one step of a search finds."""
+    search = FormulaSearch(Sample(X, y), SearchSettings(threads=1, **settings), Budget())
+    try:
+        stage(search)
+    except Ended:
+        return search.front.entries()[-1].expression
+    return None
+
+
+# ── one product ──
+
+INNER = {
+    "a peak": lambda u: 1 / (np.exp(u) + np.exp(-u)), "a step": lambda u: 1 / (np.exp(u) + 1),
+    "an energy": lambda u: u / np.expm1(u), "a wave": np.sin, "a bell": lambda u: np.exp(-u * u),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("powers", [(1, -1), (1, -1, 1), (1, -2, 1, -1), (1, 0, 0.5, -1), (2, 1, -1, -1, 1)])
+@pytest.mark.parametrize("name", INNER)
+def test_the_product_that_y_depends_on_is_told(name, powers):
+    X = drawn(150, len(powers))
+    [measures] = inner_products(Sample(X, INNER[name](0.3 * np.prod(X ** np.array(powers), axis=1))))
+    column, unit = measures.columns(X)
+    power = powers[measures.others[0]]
+    np.testing.assert_allclose(column[:, 0] ** power, np.prod(X ** np.array(powers), axis=1), rtol=1e-9)
+    assert (unit == 1).all() and {*measures.chosen, *measures.others} == {k for k, p in enumerate(powers) if p}
+
+
+def test_signs_of_columns_count():
+    X = drawn(150, 3, -2.0, 2.0)
+    [measures] = inner_products(Sample(X, np.tanh(X[:, 0] * X[:, 1] / X[:, 2])))
+    assert len(measures.chosen) == 2 and set(map(abs, measures.powers[0])) == {1.0}
+
+
+def test_data_of_no_product_have_none():
+    X, random = drawn(150, 4), np.random.default_rng(1)
+    for y in (X[:, 0] * X[:, 3] - X[:, 1] * X[:, 2], np.sin(X[:, 0]) + X[:, 1], random.standard_normal(150), X[:, 2]):
+        assert inner_products(Sample(X, y)) == []
+    noisy = np.exp(-X[:, 0] / X[:, 1]) * (1 + 0.1 * random.standard_normal(150))
+    assert inner_products(Sample(X, noisy)) == [] and inner_products(Sample(X[:10], X[:10, 0] / X[:10, 1])) == []
+
+
+@pytest.mark.parametrize("name", ["an energy", "a step"])
+def test_functions_of_a_product_of_columns_are_found(name):
+    X = drawn(150, 4)
+    y = INNER[name](X[:, 0] * X[:, 2] / (X[:, 1] * X[:, 3]))
+    np.testing.assert_allclose(found(X, y, fewer_variables.product)(X), y, rtol=1e-9)
+
+
+# ── outer functions ──
+
+OUTER = {
+    "a cube": lambda u: u**3, "a cube root": np.cbrt, "an inverse cube": lambda u: u**-3.0,
+    "a logarithm of the size": lambda u: np.log(np.abs(u)), "a root of the size": lambda u: np.sqrt(np.abs(u)),
+    "an inverse root of the size": lambda u: np.abs(u) ** -0.5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("outer", "undone"), list(zip(OUTER, UNDONE, strict=True)))
+def test_what_no_operator_undoes_is_undone(outer, undone):
+    u = np.array([0.3, -1.7, 2.5, -0.2])
+    y = OUTER[outer](u)
+    v = inverted(undone, y)
+    np.testing.assert_allclose(undone.numpy(v), y, rtol=1e-12)
+    np.testing.assert_allclose(v, u if np.sign(v).min() < 0 else u * u, rtol=1e-9)
+
+
+@pytest.mark.parametrize("outer", ["a cube", "a cube root", "an inverse cube"])
+def test_outer_functions_of_a_difference_of_products_are_found(outer):
+    X = drawn(80, 4, 1.0, 3.0, seed=19)
+    y = OUTER[outer](X[:, 0] * X[:, 3] - X[:, 1] * X[:, 2])
+    formula = found(X, y, exact.join)
+    np.testing.assert_allclose(formula(X), y, rtol=1e-6)
+    assert formula.n_tokens <= 12
+
+
+@pytest.mark.parametrize("outer", ["a logarithm of the size", "a root of the size", "an inverse root of the size"])
+def test_those_of_its_size_are_found(outer):
+    X = drawn(80, 4, 1.0, 3.0, seed=20)
+    y = OUTER[outer](X[:, 0] * X[:, 3] - X[:, 1] * X[:, 2])
+    formula = found(X, y, lambda search: (exact.join_three(search), search.look()))
+    np.testing.assert_allclose(formula(X), y, rtol=1e-6)
+
+
+# ── the sign of y ──
+
+LAWS = {"a root": lambda X: np.sqrt(X[:, 0] + 2 * X[:, 1] * X[:, 2]), "growth": lambda X: np.exp(X[:, 0] - X[:, 1] / 3)}
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_law_is_found_whatever_its_sign(law):
+    X = drawn(60, 3)
+    y, formulas = LAWS[law](X), []
+    for sign in (1.0, -1.0):
+        settings = SearchSettings(threads=1, pool_size=1_000, niterations=0)
+        search = Discovery(Sample(X, sign * y), settings, Budget())
+        assert search.run() == "a formula is exact"
+        formulas.append(search.front.entries()[-1].expression)
+        np.testing.assert_allclose(formulas[-1](X), sign * y, rtol=1e-9)
+    assert abs(formulas[0].n_tokens - formulas[1].n_tokens) <= 2
