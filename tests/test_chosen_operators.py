@@ -96,7 +96,7 @@ def test_the_usual_operators_may_be_shortened_where_none_is_chosen():
 
 def test_a_guess_with_an_operator_that_was_not_chosen_is_refused():
     with pytest.raises(ArgumentError, match=r"guesses: 'x1 / x2' has an operator that was not chosen"):
-        fitted(X[:, 0], binary_operators=["+", "*"], guesses=["x1 / x2"])
+        fitted(X[:, 0], binary_operators=["+", "*"], unary_operators=[], guesses=["x1 / x2"])
 
 
 @pytest.mark.parametrize("law", ["x1 * x2 + 3 * x1 ^ 3 - 2 * x2", "2 * x1 * (x2 + 4) - 7", "x2 - x1"])
