@@ -51,16 +51,18 @@ NUMBER = r"[+-]?\d*[.,]?\d+([eE][+-]?\d+)?(\.\d+)?"  # the last part is added by
 SEPARATORS = r"[^\w.\"'()]"  # one of these stands between the names of columns, if there are several
 DECIMAL_COMMA = r"\s*[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?\s*"
 MOST_MISSING = 0.2  # of a column's values, for which rows are left out
+FRICTION = "log10(100 f)"  # the target of both data sets of pipes
+MOST_SHOWN = 200  # characters of the names in a repr
 NOISE = 0.005  # of log10(100 f): about what his measurements scatter within one pipe
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """Data points and their target.
 
     ``X`` is float64 (n_points, n_vars), ``y`` float64 (n_points,), ``variables`` the names
     of X's columns, ``name`` what it is called in results and figures, ``left_out`` what of
-    a table is not among them, and why.
+    a table is not among them, and why, ``target`` what y is called.
     """
 
     X: np.ndarray
@@ -68,9 +70,14 @@ class Dataset:
     variables: tuple[str, ...]
     name: str
     left_out: tuple[str, ...] = ()
+    target: str = "target"
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def __repr__(self) -> str:
+        names = shortened(", ".join(self.variables), MOST_SHOWN)
+        return f"<Dataset {self.name}: {len(self):,} points, {self.target} over {names}>"
 
     def repeat_to(self, n_points: int) -> Dataset:
         """The points over and over, cut at ``n_points`` (the thesis: 362 x 30 = 10,860)."""
@@ -107,7 +114,7 @@ def rough_pipe(n_points: int = 362, seed: int = 0) -> Dataset:
     log_re = low + (high - low) * random.random(n_points)
     log_re = log_re[np.lexsort((log_re, pipe))]
     y = np.log10(100 * friction_factor(r_k, log_re)) + NOISE * random.standard_normal(n_points)
-    return Dataset(np.column_stack([r_k, log_re]), y, ("r_k", "log_Re"), "rough_pipe")
+    return Dataset(np.column_stack([r_k, log_re]), y, ("r_k", "log_Re"), "rough_pipe", target=FRICTION)
 
 
 def friction_factor(r_k: np.ndarray, log_re: np.ndarray) -> np.ndarray:
@@ -206,7 +213,7 @@ def nikuradse() -> Dataset:
         ) from error
     table = np.genfromtxt(path, delimiter="\t", names=True)
     X = np.column_stack([table["r_k"], table["log_Re"]])
-    return Dataset(X, np.asarray(table["target"]), ("r_k", "log_Re"), "nikuradse")
+    return Dataset(X, np.asarray(table["target"]), ("r_k", "log_Re"), "nikuradse", target=FRICTION)
 
 
 def from_table(
@@ -268,7 +275,7 @@ def from_table(
         raise DataError(f"every row lacks the target {target!r} or another value")
     if not kept.all():
         left_out.append(f"{np.sum(~kept):,} of {len(y):,} rows, which lack a value")
-    return Dataset(X[kept], y[kept], tuple(numbers), name, tuple(left_out))
+    return Dataset(X[kept], y[kept], tuple(numbers), name, tuple(left_out), target)
 
 
 def _chosen(table: Any, target: str, columns: Sequence[str]) -> Any:

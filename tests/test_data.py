@@ -21,6 +21,12 @@ def test_rough_pipe_has_the_shape_of_nikuradses_data():
     assert points.y.min() > 0.2 and points.y.max() < 0.8
 
 
+def test_a_data_set_is_shown_in_a_line():
+    assert repr(data.rough_pipe()) == "<Dataset rough_pipe: 362 points, log10(100 f) over r_k, log_Re>"
+    table = data.from_table({f"gene {i}": np.arange(3.0) for i in range(200)} | {"dose": np.ones(3)}, "dose")
+    assert repr(table).startswith("<Dataset table: 3 points, dose over gene 0, gene 1") and len(repr(table)) < 300
+
+
 def test_rough_pipe_is_repeatable():
     first, again, other = data.rough_pipe(seed=1), data.rough_pipe(seed=1), data.rough_pipe(seed=2)
     assert np.array_equal(first.X, again.X) and np.array_equal(first.y, again.y)
