@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from postfix_text import random_population
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, OperandError, ParseError, PopulationError, SelectionError
 from exprkit.fitting.fitted_expression import numbered, rounded, without
+from exprkit.fitting.plot import Curve, beside_data
 from exprkit.operators import ops
 from exprkit.text.python_writer import JAX, NUMPY, TORCH, function
 from exprkit.text.tokens import PARAMETER
@@ -103,6 +105,10 @@ def test_latex_is_rounded_by_the_standard_errors(found):
         assert text.lstrip("-") in found[0].latex()
     assert found[0].latex(digits=2) == r"3.0 \cdot e^{-1.0 \cdot x_{1}}"
     assert r"\pm" in found[0].latex(errors=True)
+    line = found[1].latex(errors=True)  # 3 exp(-x) falls: its sign stands before the number
+    number = r"\\left\(\d\.\d+ \\pm 0\.\d+\\right\)"
+    assert re.fullmatch(rf"{number} - {number} \\cdot x_\{{1\}}", line), line
+    assert f"${line}$" in found.latex_table(errors=True)
     bound = ek.fit("p1 - p2 * x1", [[0.0], [1.0], [2.0]], [2.0, 3.0, 4.0], bounds=(-1, 3))[0]
     assert bound.latex(digits=3) == r"2.00 + 1.00 \cdot x_{1}" and np.isnan(bound.standard_errors[1])
     with pytest.raises(ArgumentError, match="digits must be a whole number from 1 to 17, not 0"):
@@ -308,6 +314,23 @@ def test_plots_show_residuals_as_y_minus_f(found):
     drawn = io.BytesIO()
     found.plot(5).savefig(drawn)
     assert drawn.tell() > 1000
+
+
+def test_a_plot_s_legend_lies_outside_and_every_curve_is_seen():
+    pytest.importorskip("matplotlib")
+    table = {"rate (mM/s)": X[:, 0], "of $": X[:, 0] ** 2}
+    one = ek.fit("p1 + p2 * `rate (mM/s)` + p3 * `of $`", table, Y)[0]
+    drawn = one.plot()
+    drawn.canvas.draw()
+    assert not drawn.axes[0].get_legend() and len(drawn.legends) == 1
+    legend = drawn.legends[0].get_window_extent()
+    assert all(not legend.overlaps(axes.get_tightbbox()) for axes in drawn.axes)
+    assert legend.x0 >= 0 and legend.x1 <= drawn.bbox.x1, "nor is it cut off"
+    text = drawn.legends[0].get_texts()[1].get_text()
+    assert "rate (mM/s)" in text and "`" not in text
+    curves = [Curve("a", one.expression, one), Curve("b", one.expression, one)]
+    lines = beside_data(curves, np.column_stack([*table.values()]), Y, None, "").axes[0].lines
+    assert lines[1].get_markersize() > lines[2].get_markersize()
 
 
 # ── files ──

@@ -412,12 +412,12 @@ def test_a_function_with_its_numbers(found, link):
 def test_figures_are_drawn(found):
     assert len(found.plot_front().axes) == 1
     assert len(found.plot_best(2).axes) == 2
-    assert found.plot_best(1).axes[0].get_legend().get_texts()[1].get_text() == "2 / x1 + 0.297"
+    assert found.plot_best(1).legends[0].get_texts()[1].get_text() == "2 / x1 + 0.297"
     assert found.plot_best().axes[1].get_ylabel() == "y - f"
     two = search({"a (m)": x, "b $": x[::-1]}, x + 2 * x[::-1], 3)
     above = two.plot_best(2).axes[0]
     assert np.allclose(above.lines[1].get_xdata(), two.predict(two.X))
-    assert "`" not in above.get_legend().get_texts()[0].get_text()
+    assert "`" not in above.figure.legends[0].get_texts()[1].get_text()
     assert two.plot_best(variable=1).axes[1].get_xlabel() == "b $"
     for result, options, message in ((found, {"n": 0}, "n must be"), (two, {"variable": 2}, "no variable 2 among 2")):
         with pytest.raises(ArgumentError, match=message):

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import brought_by, checks_keywords, number_of, shortened, whole, whole_number
+from exprkit.errors import brought_by, checks_keywords, number_of, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.inputs import infinite_columns
 from exprkit.evaluate.tables import used_columns
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SHOWN = 10  # rows of a table
-LONGEST = 60  # characters of an expression in a legend
 
 
 @dataclass(eq=False)
@@ -269,14 +268,14 @@ class FitResult:
     # ── looking at it, keeping it ──
 
     @checks_keywords
-    def latex_table(self, n: int = SHOWN, digits: int | None = None) -> str:
+    def latex_table(self, n: int = SHOWN, digits: int | None = None, errors: bool = False) -> str:
         """The first ``n`` expressions with their numbers as a LaTeX table (of the package booktabs).
 
-        ``digits`` as for ``FittedExpression.latex``.
+        ``digits`` and ``errors`` as for ``FittedExpression.latex``.
         """
         whole("n", n, 1)
         columns = {self.kind: self.loss, "$R^2$": self.r2, **self.columns}
-        rows = [[f"${one.latex(digits)}$" if one.expression.n_tokens else "(unreadable)",
+        rows = [[f"${one.latex(digits, errors)}$" if one.expression.n_tokens else "(unreadable)",
                  *(f"{column[i]:.4g}" for column in columns.values())] for i, one in enumerate(self[:n])]  # fmt: skip
         head = ["expression", *(name.replace("_", " ") for name in columns)]
         return booktabs("l" + "r" * len(columns), head, rows)
@@ -290,7 +289,7 @@ class FitResult:
         used = [*used_by(one.expression)]
         over = used[0] if len(used) == 1 else None
         name = word_of(VARIABLE, over or 0, self.pop.variables)
-        label = shortened(str(one.with_numbers(digits=3)), LONGEST)
+        label = str(one.with_numbers(digits=3))
         X, y = self.goal.X[counted], self.goal.y[counted].astype(np.float64)
         return beside_data([Curve(label, one.expression, one)], X, y, over, name)
 

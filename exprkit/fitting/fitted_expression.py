@@ -39,6 +39,7 @@ DIGITS = 3  # of a number without a standard error
 SHOWN = 4  # digits of a number in a repr
 OF_ERROR = 2  # digits of a standard error that are shown
 MOST_DIGITS = 17  # of a float64
+MARK = 1e-300  # no number of a formula
 SMALL = 1e-9  # parameters below may be lost in rounding
 
 
@@ -122,9 +123,13 @@ class FittedExpression:
         from exprkit.text.printer import latex
 
         texts = self._rounded(digits)
-        if errors:
-            pairs = zip(texts, self.standard_errors.tolist(), strict=True)
-            return latex(self._written, parameters=[_with_error(*pair) for pair in pairs])[0]
+        if errors:  # each parameter a number that nothing else is, so that signs move as they do without errors
+            marks = [math.copysign((i + 1) * MARK, float(text)) for i, text in enumerate(texts)]
+            places = {abs(mark): f"\ue000{i}\ue000" for i, mark in enumerate(marks)}
+            text = latex(numbered(self._written, marks), _written_as(places))[0]
+            for i, pair in enumerate(zip(texts, self.standard_errors.tolist(), strict=True)):
+                text = text.replace(f"\ue000{i}\ue000", _with_error(pair[0].removeprefix("-"), pair[1]))
+            return text
         sizes = {abs(float(text)): text.removeprefix("-") for text in texts}
         return latex(self.with_numbers(True, digits), _written_as(sizes))[0]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, shortened
 from exprkit.text.tokens import VARIABLE, Tokens
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CURVE = 300  # points
 DATA = "0.55"  # colour
+LONGEST = 100  # characters of an expression in the legend, which is as wide as the figure
+THINNER = 0.8  # points that a line is thinner than the one below it
 
 
 class Curve(NamedTuple):
@@ -29,15 +31,15 @@ class Curve(NamedTuple):
 
 
 def beside_data(curves: Sequence[Curve], X: np.ndarray, y: np.ndarray, over: int | None, name: str) -> Figure:
-    """Left the data and the predictions, right the residuals, y - f.
+    """Left the data and the predictions, right the residuals, y - f; above, what is what.
 
-    Over a column of X, as lines where an expression uses no other; without one, y and the residuals over what is
-    predicted.
+    What is drawn later is thinner, so that equal functions are all seen.  Over a column of X, as lines where an
+    expression uses no other; without one, y and the residuals over what is predicted.
     """
     with brought_by("notebooks"):
         import matplotlib.pyplot as plt
 
-    drawn, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    drawn, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7 + 0.2 * len(curves)), layout="constrained")
     plt.close(drawn)
     right.axhline(0, color=DATA)
     if over is None:
@@ -47,14 +49,17 @@ def beside_data(curves: Sequence[Curve], X: np.ndarray, y: np.ndarray, over: int
     for k, curve in enumerate(curves):
         f, colour = curve.values(X), f"C{k}"
         x, drawn_y, mark = (f, y, ".") if over is None else (X[:, over], f, ".")
-        right.plot(x, y - f, ".", color=colour, markersize=4)
+        size = (len(curves) - k) * THINNER
+        style = {"color": colour, "markersize": 4 + 2 * size, "linewidth": 1.5 + size}
+        right.plot(x, y - f, ".", **style)
         if over is not None and used_by(curve.expression) <= {over}:
             (x, drawn_y), mark = _along(curve, X, over), "-"
-        left.plot(x, drawn_y, mark, color=colour, markersize=4, label=curve.label.replace("$", r"\$"))
+        label = shortened(curve.label, LONGEST).replace("`", "").replace("$", r"\$")
+        left.plot(x, drawn_y, mark, label=label, **style)
     for axes, what in ((left, "y"), (right, "y - f")):
         axes.set_xlabel("predicted" if over is None else name, parse_math=False)
         axes.set_ylabel(what)
-    left.legend(fontsize="small")
+    drawn.legend(loc="outside upper left", fontsize="small", frameon=False)
     return drawn
 
 
