@@ -29,11 +29,11 @@ from exprkit.errors import ArgumentError, BackendError, DataError, ParseError
 from exprkit.explorer import drawings, fit_panel
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar, duration
-from exprkit.explorer.pages import STALE, error_page, picture_page
+from exprkit.explorer.pages import RED, STALE, error_page, picture_page
 from exprkit.explorer.population_panel import ROWS, PopulationPanel
 from exprkit.explorer.race import Lap, race, standings
 from exprkit.explorer.search_panel import SearchPanel
-from exprkit.explorer.sources import Points, points_of, renamed, uploaded, usable_names
+from exprkit.explorer.sources import Points, generated, points_of, renamed, uploaded
 from exprkit.explorer.table import COLUMNS, Table
 from exprkit.operators import ops
 from exprkit.runtime import jit
@@ -134,7 +134,21 @@ def test_no_text_becomes_html(text):
     marked = picture_page(b"", [(0.5, 0.5)], [text])
     assert text not in marked and html.escape(text) in marked
     points = ek.data.Dataset(POINTS.X, POINTS.y, ("<img src=x>", "$\\frac{"), "x")
-    assert drawings.CurvePlot(points, 1).draw(POINTS.y), "nor formulas"
+    plot = drawings.CurvePlot(points, 1)
+    assert plot.draw(POINTS.y, plot.places[:, 0]), "nor formulas"
+
+
+def test_columns_that_cannot_be_variables_get_names_that_can():
+    columns = ("pi", "p1", "x2", "pi_", "a`b", "gap")
+    points = Points(ek.data.Dataset(np.ones((2, 6)), np.ones(2), columns, "odd"), named=True)
+    assert points.variables == ("pi__", "p1_", "x2", "pi_", "x5", "gap")
+    assert points.columns_page.startswith("variables: pi__ = pi, p1_ = p1, x2, pi_, x5 = a`b, gap")
+    assert Subject("p1 * x2 + p1_", points).pop.values.tolist() == ek.parse("p1 * x3 + x2").values.tolist()
+
+
+def test_many_variables_take_one_line():
+    points = points_of({f"gene {i}": [1.0, 2] for i in range(200)} | {"y": [1.0, 2]}, "y")
+    assert points.columns_page == "200 variables: `gene 0` … `gene 199`"
 
 
 def test_variables_keep_their_places_under_other_names():
@@ -208,9 +222,12 @@ def pixels(png):
 def test_anything_can_be_drawn(numbers):
     numbers = np.array(numbers)
     finite = np.where(np.isfinite(numbers), numbers, 0.0)
-    plot = drawings.CurvePlot(ek.data.Dataset(finite[:, None], finite[::-1], ("a < b",), "any"))
-    for half_band in (None, np.abs(numbers)):
-        assert pixels(plot.draw(numbers, half_band)).shape == (470, 760, 4)
+    points = ek.data.Dataset(finite[:, None], finite[::-1], ("a < b",), "any")
+    for axes in (drawings.LINEAR, drawings.LOG_BOTH):
+        plot = drawings.CurvePlot(points, axes=axes)
+        drawn = np.resize(numbers, len(plot.places))
+        for half_band in (None, np.abs(drawn)):
+            assert pixels(plot.draw(numbers, drawn, half_band)).shape == (470, 760, 4)
     one = numbers[:1], finite[:1]
     png, places = drawings.front((finite, np.abs(finite)), (finite, finite), one)
     assert pixels(png).shape == (260, 760, 4) and places.shape == (len(numbers) + 1, 2)
@@ -248,7 +265,7 @@ def test_a_tree_too_large_for_a_picture_is_drawn_smaller():
 def test_a_curve_out_of_sight_says_where_it_is():
     plot = drawings.CurvePlot(POINTS, 1)
     for value, note in ((7.0, "out of sight: 7 to 7"), (np.nan, "not finite"), (POINTS.y.mean(), "")):
-        plot.draw(np.full(len(POINTS), value))
+        plot.draw(np.full(len(POINTS), value), np.full(len(plot.places), value))
         assert note in plot.note.get_text() and bool(note) == bool(plot.note.get_text())
 
 
@@ -264,9 +281,26 @@ def test_lines_are_drawn_where_the_other_variables_have_few_values():
 
 def test_a_figure_that_is_kept_draws_as_a_new_one():
     plot, near, far = drawings.CurvePlot(POINTS, 1), POINTS.y + 0.01, 3 - POINTS.y
+    line = plot.places[:, 1] / 10
     for values in (near, far, near):
-        drawn = plot.draw(values, POINTS.y / 10)
-    assert drawn == drawings.CurvePlot(POINTS, 1).draw(near, POINTS.y / 10)
+        drawn = plot.draw(values, line, line / 10)
+    assert drawn == drawings.CurvePlot(POINTS, 1).draw(near, line, line / 10)
+
+
+@pytest.mark.parametrize("axes", drawings.AXES)
+def test_lines_are_smooth_between_the_data(axes):
+    x = np.array([1.0, 10, 1000, 2, 10, 1000])
+    X = np.column_stack([x, [0, 0, 0, 1, 1, 1]])
+    points = ek.data.Dataset(X, x, ("dose", "drug"), "doses", target="effect (%)")
+    plot = drawings.CurvePlot(points, axes=axes)
+    plot.draw(x, np.sqrt(plot.places[:, 0]))
+    for curve, first in zip(plot.curves, (1, 2), strict=True):
+        across, up = curve.get_data()
+        assert len(across) == drawings.SMOOTH and (across[0], across[-1]) == pytest.approx((first, 1000))
+        steps = np.diff(across if axes == drawings.LINEAR else np.log(across))
+        assert steps == pytest.approx(np.full(len(steps), steps[0])) and up == pytest.approx(np.sqrt(across))
+    top = plot.figure.axes[0]
+    assert top.get_ylabel() == "effect (%)" and (top.get_yscale() == "log") == (axes == drawings.LOG_BOTH)
 
 
 def test_scores_are_the_losses():
@@ -299,7 +333,6 @@ def test_a_table_s_columns_become_variables_and_target(tmp_path):
     frame = pd.DataFrame({"a b": [1, 2], "y": [3, 4], "c": [5.5, 6.5]})
     found = ek.data.from_table(frame, "y")
     assert found.variables == ("a b", "c") and found.y.tolist() == [3, 4] and found.X.tolist() == [[1, 5.5], [2, 6.5]]
-    assert usable_names(found.variables) and usable_names(("a", "c")) and not usable_names(("exp", "c"))
     frame.to_csv(tmp_path / "semicolons.csv", sep=";", index=False)
     assert ek.data.from_table(tmp_path / "semicolons.csv").y.tolist() == [5.5, 6.5]
 
@@ -313,7 +346,7 @@ def test_a_table_is_taken_without_what_cannot_be_used(tmp_path):
     assert uploaded("a.csv", (tmp_path / "a.csv").read_bytes(), "y").dataset.X.tolist() == [[1.5], [2]]
     with pytest.raises(DataError, match="column 'site' must hold real numbers, not 'u'"):
         points_of(str(tmp_path / "a.csv"), "site")
-    assert points_of(None, None).columns_page == "x1 = r_k, x2 = log_Re"
+    assert points_of(None, None).columns_page == "variables: x1 = r_k, x2 = log_Re"
 
 
 def test_what_of_a_table_is_left_out_is_told():
@@ -680,8 +713,7 @@ def test_a_fit_moves_the_sliders_and_draws_its_band(explorer):
     assert explorer.params == pytest.approx(found.params[0]) and explorer.result.converged[0]
     assert [slider.value for slider in panel.sliders.children] == pytest.approx(explorer.params)
     assert len(panel.plot.bands) == 6 and "±" in panel.scores.value
-    code = html.unescape(panel.code.value)
-    assert "ek.fit(pop, points.X, points.y, init=[[1.0, 1.0]]).to_pandas()" in code
+    assert "ek.fit(pop, points.X, points.y, restarts=5).to_pandas()" in html.unescape(panel.code.value)
     panel.sliders.children[0].value += 0.125
     settled(explorer)
     assert explorer.result is None and not panel.plot.bands and "±" not in panel.scores.value
@@ -747,7 +779,7 @@ def test_a_fit_takes_a_loss_that_is_a_text(explorer):
     assert "is never closed" in html.unescape(settled(explorer).fit_panel.scores.value)
     panel.own_loss.value = "logcosh(f - y)"
     panel.fit_button.click()
-    expected = ek.fit(ek.parse("p1 + p2 / x2"), POINTS.X, POINTS.y, loss="logcosh(f - y)")
+    expected = ek.fit(ek.parse("p1 + p2 / x2"), POINTS.X, POINTS.y, loss="logcosh(f - y)", restarts=5)
     assert settled(explorer).params == pytest.approx(expected.params[0]) and explorer.result.method == "lbfgs"
     assert ", loss='logcosh(f - y)'" in html.unescape(panel.code.value)
     panel.loss.value = "squares"
@@ -758,7 +790,7 @@ def test_numbers_of_another_expression_stay_only_where_they_are_of_use(explorer)
     type_text(explorer, "p1 + p2 * x2")
     explorer.fit_panel.numbers.children[0].value, explorer.fit_panel.numbers.children[1].value = 2, -1.5
     assert settled(explorer).params.tolist() == [2, -1.5]
-    type_text(explorer, "p1 + log(p2) * x2")
+    type_text(explorer, "p1 + p2 * x2 + log(p2)")
     assert explorer.params.tolist() == [1, 1]
 
 
@@ -782,7 +814,8 @@ def test_a_search_shows_its_front_and_opens_any_of_it(tmp_path):
     panel = explorer.search_panel
     panel.unary.value = "square, log"
     panel.start()
-    assert panel.wait(60) == "a formula is exact" and panel.rows.options[-1].endswith("0.235 * rho * sqr(speed)")
+    assert panel.wait(60) == "a formula is exact"
+    assert panel.rows.options[-1].endswith("0.235 * rho * sqr(speed)   ◀ selected")
     assert printed(html.unescape(re.search(r"<pre[^>]*>(.*)</pre>", panel.code.value, re.DOTALL)[1])) == ""
     panel.rows.index = len(panel.rows.options) - 1
     assert settled(explorer).text.value == "p1 * rho * sqr(speed)"
@@ -793,7 +826,7 @@ def test_a_search_shows_its_front_and_opens_any_of_it(tmp_path):
 def test_a_search_leaves_columns_out():
     x = np.random.default_rng(0).uniform(1, 3, (60, 3))
     table = pd.DataFrame(x, columns=["rho", "speed", "number"]).assign(drag=0.235 * x[:, 0] * x[:, 1] ** 2)
-    for names, without in ((["rho", "speed", "number"], "number, rho"), (["pi", "sin", "c"], "x3,x1")):
+    for names, without in ((["rho", "speed", "number"], "number, rho"), (["pi", "sin", "kappa"], "kappa,pi_")):
         panel = SearchPanel(lambda text, params: None)
         panel.points = points_of(table.set_axis([*names, "drag"], axis=1), "drag")
         panel.unary.value, panel.seconds.value, panel.without.value = "square", 2, without
@@ -804,7 +837,7 @@ def test_a_search_leaves_columns_out():
     panel.without.value = "x9"
     panel.start()
     panel.wait(9)
-    assert "there is no column 'x9'; there are x1, x2, x3" in html.unescape(panel._progress_bar.text.value)
+    assert "there is no column 'x9'; there are pi_, sin, kappa" in html.unescape(panel._progress_bar.text.value)
 
 
 def test_a_search_is_stopped_within_a_second_and_says_what_is_wrong(busy):
@@ -822,6 +855,53 @@ def test_a_search_is_stopped_within_a_second_and_says_what_is_wrong(busy):
     panel.start()
     panel.wait(9)
     assert "did you mean" in panel._progress_bar.text.value and panel.model is None
+
+
+MICHAELIS_MENTEN = pd.DataFrame({"S": (S := np.array([0.1, 0.2, 0.5, 1, 2, 4, 8])), "rate": 12.5 * S / (0.86 + S)})
+
+
+def test_a_fit_of_another_expression_or_table_starts_anew(explorer, tmp_path):
+    panel = settled(explorer).fit_panel
+    panel.fit()
+    type_text(explorer, "p1 + p2 * x2")
+    assert explorer.params.tolist() == [1, 1], "not where the last fit ended"
+    panel.numbers.children[0].value, panel.numbers.children[1].value = 3.6e6, -0.25
+    MICHAELIS_MENTEN.to_csv(tmp_path / "enzyme.csv", index=False)
+    explorer.data.value, explorer.path.value = "a CSV file", str(tmp_path / "enzyme.csv")
+    assert "2 variables are used, the data has S" in settled(explorer).error.value
+    assert STALE in explorer.tabs._dom_classes, "what is shown is of the other table"
+    type_text(explorer, "p1 * S / (p2 + S)")
+    assert explorer.params.tolist() == [1, 1]
+    panel.fit_button.click()
+    assert settled(explorer).params == pytest.approx([12.5, 0.86], rel=1e-4) and "constant" not in panel.scores.value
+
+
+def test_a_fit_starts_from_what_was_set_as_well(explorer):
+    x = np.linspace(0, 1, 100)
+    explorer = ek.explore("sin(p1 * t)", {"t": x, "y": np.sin(40 * x)})
+    panel = settled(explorer).fit_panel
+    panel.restarts.value = 0
+    panel.numbers.children[0].value = 39.5
+    panel.fit_button.click()
+    assert settled(explorer).params == pytest.approx([40], rel=1e-4)
+    assert "init=[[39.5]])" in html.unescape(panel.code.value)
+
+
+@pytest.mark.parametrize("loss", ["squares", "mae"])
+def test_what_is_worse_than_a_constant_is_said_in_red(explorer, loss):
+    explorer = ek.explore("p1 + p2 * exp(p3 * t)", {"t": [0.0, 1, 2, 3, 4, 5], "y": [1.0, -1, 1, -1, 1, -1.1]})
+    panel = settled(explorer).fit_panel
+    assert "not fitted: worse than a constant (R2 &lt; 0)" in panel.scores.value and RED in panel.scores.value
+    panel.loss.value, panel.restarts.value = loss, 0
+    panel._take(panel._subject, *panel._fitted(panel._subject, False)[:2], constant=0.0)
+    assert "no better than a constant" in panel.scores.value and RED in panel.scores.value
+    type_text(explorer, "log(t)")
+    assert "no finite value at 1 of 6 points" in panel.scores.value
+
+
+def test_numbers_have_the_digits_of_their_errors():
+    told = [fit_panel.with_error(*pair) for pair in ((-3.0, 0.14), (2.00010637, 2e-4), (1.5e-7, 2.5e-9), (7.0, np.nan))]
+    assert told == ["-3.00 ± 0.14", "2.00011 ± 0.00020", "1.500e-7 ± 0.025e-7", "7"]
 
 
 def test_what_was_set_stays_while_the_text_grows(explorer):
@@ -1049,6 +1129,26 @@ def test_a_table_of_one_s_own(tmp_path):
     settled(explorer)
     explorer.data.value = "rough pipe (synthetic)"
     assert settled(explorer).text.value == "p1 * x2 + x1"
+
+
+def test_a_table_of_one_column_has_a_population_and_a_race():
+    explorer = ek.explore("p1 * S", MICHAELIS_MENTEN)
+    open_tab(explorer, "Population")
+    assert len(explorer.population) > 40 and explorer.population.variables == ("S",) and not explorer.error.value
+    panel = explorer.race_panel
+    panel.n_exprs.value, panel.n_points.value, panel.n_steps.value = 50, 7, 2
+    panel.run(threading.Event(), lambda done, total: True)
+    assert {lap.step for lap in panel.laps} == {1, 2}
+    pop, code = generated("the thesis's sample", 9, 1)
+    assert printed(f"import exprkit as ek\n{code}\nprint(pop.texts())") == str(pop.texts())
+
+
+def test_an_upload_says_how_large_a_file_may_be_and_what_to_do_with_a_larger_one(explorer):
+    assert "10 MB" in explorer.upload.description and "path" in explorer.upload.tooltip
+    content = memoryview(b"a,b\n1,2\n")
+    explorer.upload.value = ({"name": "up.csv", "type": "text/csv", "size": len(content), "content": content,
+                              "last_modified": datetime.datetime.now(datetime.UTC)},)  # fmt: skip
+    assert "variables: a" in settled(explorer).columns.value
 
 
 def test_data_that_cannot_be_had_leaves_the_old_ones(explorer, monkeypatch):

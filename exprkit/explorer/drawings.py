@@ -8,8 +8,9 @@ the residuals' axis has to change.
 
     >>> import exprkit as ek
     >>> from exprkit.explorer import drawings
-    >>> points = ek.data.rough_pipe()
-    >>> drawings.CurvePlot(points, drawings.widest(points)).draw(points.y)[1:4]
+    >>> points, free = ek.data.rough_pipe(), ek.parse("x1 / 100")[0]
+    >>> plot = drawings.CurvePlot(points, drawings.widest(points))
+    >>> plot.draw(free(points.X), free(plot.places))[1:4]
     b'PNG'
 """
 
@@ -22,18 +23,19 @@ from typing import Any
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, shortened
 from exprkit.text.listing import nodes
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
 with brought_by("notebooks"):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
     from PIL import Image
 
-# Okabe and Ito's colours, which most people can tell apart
+# Okabe and Ito's colours, which most people can tell apart; blue is lighter than theirs, for dark pages
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#888888",
+    "#2B8CC4", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#888888",
 )  # fmt: skip
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, "#B8A500", GREY)
 DPI = 100
@@ -41,16 +43,29 @@ DRAWN = 2000  # points at the most; of more, evenly many are left out
 MOST_GROUPS = 8  # so many values of the other variables make a line each
 LARGEST = 1e100  # an axis reaches no further: matplotlib squares lengths
 FEW_TICKS = 6
+FEW_DECADES = 1, 0.4  # of a logarithmic axis, where numbers between the powers of ten are written
+SMOOTH = 200  # places of a line
+LONGEST = 40  # characters of a name beside an axis
+FRONT = "loss over the number of tokens; the marks are the front"  # what its picture shows
+LINEAR, LOG_X, LOG_BOTH = AXES = "linear", "logarithmic along", "logarithmic both"
 COLOURS_KEPT = 256  # of a picture: a PNG of half the time and a third of the bytes, and nobody sees it
 
 
-def limits(values: Any, margin: float = 0.05) -> tuple[float, float]:
-    """The ends of an axis on which all finite values are seen."""
+def limits(values: Any, margin: float = 0.05, logarithmic: bool = False) -> tuple[float, float]:
+    """The ends of an axis on which all finite values are seen; of a logarithmic one, all that are positive."""
     values = np.asarray(values, np.float64)
+    if logarithmic:
+        low, high = limits(np.log10(values[_has_logarithm(values) & (values < LARGEST)]), margin)
+        return 10.0**low, 10.0**high
     finite = np.clip(values[np.isfinite(values)], -LARGEST, LARGEST)
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     free = margin * (high - low) if high - low > 1e-12 * max(abs(low), abs(high)) else 0.5 * max(abs(high), 1.0)
     return low - free, high + free
+
+
+def _has_logarithm(values: np.ndarray) -> np.ndarray:
+    """Which values an axis of logarithms has room for."""
+    return values > 1 / LARGEST
 
 
 def _figure(width: float, height: float, dpi: float = DPI) -> Figure:
@@ -104,22 +119,32 @@ class CurvePlot:
     """The data as dots, an expression's values as lines, and its residuals, along one variable.
 
     Where the other variables have up to eight values between them, each has its own line and
-    colour; where they have more, the expression's values are dots too.
+    colour, through ``SMOOTH`` places; where they have more, the expression's values are dots too.
+
+    Attributes
+    ----------
+    places : float64 array, (n_places, n_vars)
+        Where the expression is drawn; the data points where it has no lines.
     """
 
-    def __init__(self, points: ek.data.Dataset, along: int = 0) -> None:
+    def __init__(self, points: ek.data.Dataset, along: int = 0, axes: str = LINEAR) -> None:
         self._rows = slice(None, None, -(-len(points) // DRAWN) or 1)
         X, self._y = points.X[self._rows], points.y[self._rows]
-        self._x, self._groups = X[:, along], list(_groups(X, along))
+        self._along, self._x, self._groups = along, X[:, along], list(_groups(X, along))
         self._as_lines = len(self._groups) > 1 or X.shape[1] == 1
+        log_x = axes != LINEAR and bool(_has_logarithm(self._x).any())
+        log_y = axes == LOG_BOTH and bool(_has_logarithm(self._y).any())
+        self.places, self._parts = self._drawn_at(X, along, log_x)
         self.figure = _figure(760, 470)
-        name = points.variables[along]
-        drawn = "target (dots), expression (lines)" if self._as_lines else "target (grey), expression"
+        name, target = (shortened(word, LONGEST) for word in (points.variables[along], points.target))
+        drawn = target if self._as_lines else f"{target} (grey), expression"
         self._top = _axes(self.figure, 0.11, 0.46, 0.87, 0.49, "", drawn)
-        self._left = _axes(self.figure, 0.11, 0.1, 0.87, 0.29, name, "target - expression")
-        for axes in (self._top, self._left):
-            axes.set_xlim(limits(self._x))
-        self._top.set_ylim(limits(self._y, 0.15))
+        self._left = _axes(self.figure, 0.11, 0.1, 0.87, 0.29, name, "residual")
+        for part in (self._top, self._left):
+            part.set_xscale("log" if log_x else "linear")
+            part.set_xlim(limits(self._x, logarithmic=log_x))
+        self._top.set_yscale("log" if log_y else "linear")
+        self._top.set_ylim(limits(self._y, 0.15, log_y))
         self._left.axhline(0.0, color=GREY, linewidth=1)
         self._left.set_ylim(limits(0.0))
         colours = [SERIES[place % len(SERIES)] for place in range(len(self._groups))]
@@ -135,6 +160,20 @@ class CurvePlot:
         self.bands: list[Any] = []  # of the last drawing
         self.note = self._top.text(0.5, 0.93, "", color=GREY, ha="center", transform=self._top.transAxes, animated=True)
         self._still: Any = None  # all that does not move, as it was drawn
+
+    def _drawn_at(self, X: np.ndarray, along: int, log_x: bool) -> tuple[np.ndarray, list[slice | np.ndarray]]:
+        """The places where the expression is drawn, and which of them belong to each group."""
+        if not self._as_lines:
+            return X, list(self._groups)
+        places = []
+        for group in self._groups:
+            x = self._x[group]
+            x = x[_has_logarithm(x)] if log_x else x
+            low, high = np.clip((x[0], x[-1]) if len(x) else (1.0, 1.0), -LARGEST, LARGEST).tolist()
+            line = np.repeat(X[group[:1]], SMOOTH, axis=0)
+            line[:, along] = (np.geomspace if log_x else np.linspace)(low, high, SMOOTH)
+            places.append(line)
+        return np.concatenate(places), [slice(k * SMOOTH, (k + 1) * SMOOTH) for k in range(len(places))]
 
     def _name_groups(self, dots: list[Any], X: np.ndarray, along: int, variables: Sequence[str]) -> None:
         """Above the picture, which colour stands for which values of the other variables."""
@@ -152,17 +191,21 @@ class CurvePlot:
     def _dots(axes: Any, x: Any, y: Any, colour: str, **options: Any) -> Any:
         return axes.plot(x, y, "o", color=colour, markersize=3.5, markeredgewidth=0, alpha=0.7, **options)[0]
 
-    def draw(self, values: np.ndarray, half_band: np.ndarray | None = None) -> bytes:
-        """The picture for the expression's values at all points, with a band of so much on either side; PNG."""
-        values = np.asarray(values, np.float64)[self._rows]
+    def draw(self, values: np.ndarray, drawn: np.ndarray, half_band: np.ndarray | None = None) -> bytes:
+        """The picture for the expression's values at all data points, and at ``places``; PNG.
+
+        With ``half_band`` at ``places``, a band of so much on either side.
+        """
+        values, drawn = np.asarray(values, np.float64)[self._rows], np.asarray(drawn, np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             residuals = self._y - values
         self._scale_residuals(residuals)
         self.note.set_text(self._out_of_sight(values))
-        for group, curve, dots in zip(self._groups, self.curves, self._residuals, strict=True):
-            curve.set_data(self._x[group], _near(self._top, values[group]))
+        for group, dots in zip(self._groups, self._residuals, strict=True):
             dots.set_data(self._x[group], _near(self._left, residuals[group]))
-        self.bands = [] if half_band is None else self._bands(values, half_band[self._rows])
+        for x, part, curve in self._curves():
+            curve.set_data(x, _near(self._top, drawn[part]))
+        self.bands = [] if half_band is None else self._bands(drawn, half_band)
         canvas: Any = self.figure.canvas
         if self._still is None:
             canvas.draw()
@@ -173,6 +216,11 @@ class CurvePlot:
         for band in self.bands:
             band.remove()
         return _png(self.figure, whole=False)
+
+    def _curves(self) -> Iterator[tuple[np.ndarray, Any, Any]]:
+        """Of each group where it is drawn, which of the ``places`` these are, and its line."""
+        for part, curve in zip(self._parts, self.curves, strict=True):
+            yield self.places[part, self._along], part, curve
 
     def _scale_residuals(self, residuals: np.ndarray) -> None:
         """New ends of the residuals' axis where they leave it, or take less than half of it."""
@@ -190,20 +238,22 @@ class CurvePlot:
         unseen = finite.min() > high or finite.max() < low
         return f"the expression is out of sight: {finite.min():.4g} to {finite.max():.4g}" if unseen else ""
 
-    def _bands(self, values: np.ndarray, half: np.ndarray) -> list[Any]:
+    def _bands(self, drawn: np.ndarray, half: np.ndarray) -> list[Any]:
         """The area between two lines; where there are no lines, an upright stroke at every point."""
         draw = self._top.fill_between if self._as_lines else self._top.vlines
         with np.errstate(invalid="ignore", over="ignore"):
-            below, above = _near(self._top, values - half), _near(self._top, values + half)
+            below, above = _near(self._top, drawn - half), _near(self._top, drawn + half)
         return [
-            draw(self._x[group], below[group], above[group], color=curve.get_color(), alpha=0.25, animated=True)
-            for group, curve in zip(self._groups, self.curves, strict=True)
+            draw(x, below[part], above[part], color=curve.get_color(), alpha=0.25, animated=True)
+            for x, part, curve in self._curves()
         ]
 
 
 def _near(axes: Any, values: np.ndarray) -> np.ndarray:
     """Values; what lies far outside the axes comes to lie just outside."""
     low, high = axes.get_ylim()
+    if axes.get_yscale() == "log":
+        return np.clip(values, low * low / high, high * high / low)
     return np.clip(values, low - (high - low), high + (high - low))
 
 
@@ -220,7 +270,8 @@ def front(
     left, and of the height, from the top.
     """
     figure = _figure(760, 260)
-    axes = _axes(figure, 0.11, 0.18, 0.87, 0.78, "tokens", "loss (rmse)")
+    axes = _axes(figure, 0.14, 0.18, 0.84, 0.78, "tokens", "loss (rmse)")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     losses = np.concatenate([cloud[1], line[1], chosen[1]])
     positive = len(losses) > 0 and bool((losses > 0).all())
     ends = 1 / LARGEST if positive else -LARGEST, LARGEST
@@ -230,6 +281,8 @@ def front(
     axes.set_xlim(limits(np.concatenate([cloud[0], line[0]])))
     if positive:
         axes.semilogy()
+        axes.yaxis.set_major_formatter(LogFormatter())
+        axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=FEW_DECADES))
         axes.set_ylim(10 ** np.array(limits(np.log10(shown), 0.1)))
     else:
         axes.set_ylim(limits(shown, 0.1))

@@ -20,7 +20,7 @@ from exprkit.errors import ArgumentError, ExprkitError, brought_by, checks_keywo
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar
-from exprkit.explorer.pages import LOOK, STALE, TABS, CodeView, choice, error_page, show_if, text_page
+from exprkit.explorer.pages import LOOK, STALE, TABS, WHOLE, CodeView, choice, error_page, show_if, text_page
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.race import RacePanel
 from exprkit.explorer.search_panel import SearchPanel
@@ -132,6 +132,7 @@ class Explorer(widgets.VBox):
         head = self._make_head(subject.text), self.columns, self.formula, self.error, self._make_options()
         look = widgets.HTML(LOOK, layout=widgets.Layout(display="none"))
         super().__init__([look, *head, self.tabs, self.progress_bar])
+        self.add_class(WHOLE)
         self._use(points)
         if population is not None:
             self.population_panel.give(population)
@@ -169,14 +170,16 @@ class Explorer(widgets.VBox):
         offered = [ROUGH_PIPE, NIKURADSE, CSV]
         self.data = choice("data", offered if self._given.code == Points.code else [YOURS, *offered], width="270px")
         field = {"continuous_update": False, "layout": widgets.Layout(width="260px")}
-        self.path = widgets.Text(placeholder="path of a CSV file, then Enter", **field)
+        self.path = widgets.Text(placeholder="path of a CSV file of any size", **field)
         self.target = widgets.Text(placeholder="target: its column (or the last)", **field)
         self.chosen = widgets.Text(placeholder="columns: a, b, … (or all others)", **field)
         self.read_button = widgets.Button(description="Read", tooltip="read the file anew",
                                           layout=widgets.Layout(width="70px"))  # fmt: skip
         self.read_button.on_click(lambda _: self._load())
-        self.upload = widgets.FileUpload(accept=".csv,.tsv,.txt", description="Upload",
-                                         layout=widgets.Layout(width="110px"))  # fmt: skip
+        self.upload = widgets.FileUpload(
+            accept=".csv,.tsv,.txt", description="Upload, up to 10 MB", layout=widgets.Layout(width="225px"),
+            tooltip="a larger file ends Jupyter's connection: write its path into the field instead",
+        )  # fmt: skip
         self.upload.observe(lambda _: self._take_file(), "value")
         fields = [self.path, self.target, self.chosen, self.read_button, self.upload]
         self.csv = widgets.HBox(fields, layout=widgets.Layout(display="none", flex_flow="row wrap"))
@@ -212,15 +215,19 @@ class Explorer(widgets.VBox):
             self.queue.put("text", lambda stop: self._write(renamed(ek.parse(text), self._points).texts()[0], ()))
 
     def _open(self, text: str, params: Numbers | None = None) -> None:
-        """Look at an expression; an error is shown with its caret, and what was there before stays."""
+        """Look at an expression; an error is shown with its caret, and what was there before stays, pale."""
+        self._outdate()
         try:
             subject = Subject(text, self._points, **self._options)
         except ExprkitError as error:
             self.error.value = error_page(error)
-            for old in (self.formula, self.tabs):
-                old.add_class(STALE)
         else:
             self._show(subject, params)
+
+    def _outdate(self) -> None:
+        """What is shown is of another expression or other data."""
+        for old in (self.formula, self.tabs):
+            old.add_class(STALE)
 
     def _write(self, text: str, params: Numbers | None = None) -> None:
         """Look at an expression that was not typed, and write it into the field."""
@@ -230,10 +237,10 @@ class Explorer(widgets.VBox):
     def _show(self, subject: Subject, params: Numbers | None = None) -> None:
         self._subject = subject
         self.error.value = ""
-        for current in (self.formula, self.tabs):
-            current.remove_class(STALE)
         self.formula.value = page(formula(subject))
         self.fit_panel.show(subject, params)
+        for current in (self.formula, self.tabs):
+            current.remove_class(STALE)
         self._fresh.clear()
         self._draw_tab()
 
@@ -248,12 +255,12 @@ class Explorer(widgets.VBox):
 
     def _inspect(self, name: str) -> None:
         inspector, code = self.inspectors[name], self.codes[name]
-        inspector.value = inspector.value or "…"  # the first time, there may be something to compile
+        inspector.value = text_page("computing …")  # of the first time, what there is to compile, too
+        show_if(code, False)
         try:
             shown = INSPECTORS[name](self._subject)
         except Exception as error:  # what cannot be shown here leaves the others
             inspector.value = error_page(error)
-            show_if(code, False)
         else:
             inspector.value = page(shown)
             code.show(shown.code)
@@ -321,6 +328,7 @@ class Explorer(widgets.VBox):
         typed = self.text.value
         self._use(points)
         if typed == self._subject.text:
+            self._outdate()  # until it is drawn, or for good if it needs more columns
             self._write(renamed(self._subject.pop, points).texts()[0])
         else:  # what was typed meanwhile stays
             self._open(typed)

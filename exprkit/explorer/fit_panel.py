@@ -20,13 +20,15 @@ from typing import Any
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import ExprkitError, brought_by
-from exprkit.explorer.drawings import CurvePlot, widest
+from exprkit.errors import ExprkitError, brought_by, shortened
+from exprkit.explorer.drawings import AXES, CurvePlot, widest
 from exprkit.explorer.inspectors import Subject
 from exprkit.explorer.jobs import JobQueue, ProgressBar, Stopped
-from exprkit.explorer.pages import CodeView, choice, error_page, show_if, table_page, text_page
+from exprkit.explorer.pages import CodeView, Picture, choice, error_page, red_page, show_if, table_page, text_page
 from exprkit.fitting.fit import LOSSES
+from exprkit.fitting.fitted_expression import rounded
 from exprkit.runtime.jit import COMPILING
+from exprkit.text.tokens import VARIABLE
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
@@ -34,9 +36,12 @@ with brought_by("notebooks"):
 Numbers = Sequence[float] | np.ndarray
 SHOWN = {"sse": "sse", "mse": "mse", "rmse": "rmse", "mae": "mae", "R2": "r2"}  # losses as they are called
 START = 1.0
+RESTARTS = 5  # beside the first start
+NO_BETTER = 1e-6  # of a constant's loss: so much less is no less
 RANGE = 5.0
 MOST_SLIDERS = 12
 OWN = "a text"  # as loss
+LONGEST = 60  # characters of an expression in the words on the picture
 DIGITS = 5  # of a number that a slider can be moved in
 STANDARD_DEVIATIONS = 1.959964  # on either side hold 95 % of a normal distribution
 
@@ -59,6 +64,7 @@ class FitPanel(widgets.HBox):
     """Sliders, curve, residuals and losses of one expression.
 
     ``params`` is what the sliders say, or the last fit; ``result`` is the fit's, as long as the parameters are its own.
+    A fit starts where ``ek.fit`` does, and also from what was set or fitted for this expression.
     """
 
     plot: CurvePlot
@@ -67,26 +73,31 @@ class FitPanel(widgets.HBox):
         self.queue, self._progress_bar = queue or JobQueue(lambda kind, error: None), progress_bar or ProgressBar()
         self.params = np.empty(0)
         self.result: ek.FitResult | None = None
-        self._start = np.empty(0)  # of the last fit
+        self._is_set = False  # whether the parameters were set for this expression
+        self._start: list[float] | None = None  # that the last fit was given
+        self._constant = np.nan  # the loss of the best constant, by the loss of the last fit
         self._subject: Subject | None = None
         self._grids: dict[int, tuple[float, float, float]] = {}  # ends and step that a slider had before
-        self._drawn: Any = None  # what ``plot`` is of: data, variable
+        self._drawn: Any = None  # what ``plot`` is of: data, variable, axes
+        self._drawn_at: Any = None  # the evaluator at its places, and of what
         self.sliders, self.numbers = widgets.VBox(), widgets.VBox()
-        self.fit_button = widgets.Button(description="Fit", icon="bullseye", tooltip="Levenberg-Marquardt, from here")
+        self.fit_button = widgets.Button(description="Fit", icon="bullseye",
+                                         tooltip="from what is set, from ones and from random starts")  # fmt: skip
         self.fit_button.on_click(lambda _: self._progress_bar.run("fitting", lambda stop, _: self._fit_beside(stop)))
         self.loss = choice("loss", [*LOSSES, OWN], width="220px")
         self.own_loss = widgets.Text(placeholder="as logcosh(f - y)", description=OWN, tooltip="over f and y",
                                      layout=widgets.Layout(width="320px", display="none"))  # fmt: skip
         self.loss.observe(lambda change: show_if(self.own_loss, change["new"] == OWN), "value")
-        self.restarts = widgets.BoundedIntText(0, min=0, max=10_000, description="restarts",
+        self.restarts = widgets.BoundedIntText(RESTARTS, min=0, max=10_000, description="restarts",
                                                layout=widgets.Layout(width="220px"))  # fmt: skip
-        self.along = choice("along", [""], width="220px")
-        self.along.observe(lambda _: self.queue.put("curve", lambda stop: self.draw()), "value")
+        self.along, self.axes = choice("along", [""], width="220px"), choice("axes", AXES, width="220px")
+        for field in (self.along, self.axes):
+            field.observe(lambda _: self.queue.put("curve", lambda stop: self.draw()), "value")
         self.scores, self.code, self.more = widgets.HTML(), CodeView(), widgets.HTML()
-        self.picture = widgets.Image(format="png", layout=widgets.Layout(width="760px", max_width="100%"))
-        fields = self.fit_button, self.loss, self.own_loss, self.restarts, self.along, self.scores
+        self.picture = Picture(format="png", layout=widgets.Layout(width="760px", max_width="100%"))
+        fields = self.fit_button, self.loss, self.own_loss, self.restarts, self.along, self.axes, self.scores
         controls = widgets.HBox([self.sliders, self.numbers]), self.more, *fields
-        left = widgets.VBox(controls, layout=widgets.Layout(width="330px", flex="0 0 auto"))
+        left = widgets.VBox(controls, layout=widgets.Layout(width="360px", flex="0 0 auto"))
         right = widgets.VBox([self.picture, self.code], layout=widgets.Layout(flex="1 1 400px", min_width="300px"))
         wrapped = widgets.Layout(flex_flow="row wrap")  # below each other where it is narrow
         super().__init__([left, right], layout=wrapped)
@@ -94,13 +105,16 @@ class FitPanel(widgets.HBox):
     def show(self, subject: Subject, params: Numbers | None = None) -> None:
         """Show another expression, with these parameters, and 1 for those that are not there.
 
-        With None what has been set stays, as while the text is written on, if it has values somewhere.
+        With None what has been set stays while the text grows over the same data, if it has values somewhere.
         """
-        n_params = subject.expression.n_params
-        kept = (self.params if params is None else np.asarray(params))[:n_params].tolist()
-        self._ev = subject.evaluator()
+        before, n_params = self._subject, subject.expression.n_params
+        if params is None and before is not None and self._is_set and _grows(before, subject):
+            params = self.params
+        kept = np.asarray(() if params is None else params)[:n_params].tolist()
+        self._ev, self._drawn_at = subject.evaluator(), None
         self.params = np.array([*kept, *[START] * (n_params - len(kept))], np.float64)
-        if params is None and not self._is_finite():  # what was set for another expression is nothing for this one
+        self._is_set = len(kept) > 0 and bool(np.isfinite(self._ev.evaluate([self.params])).any())
+        if not self._is_set:
             self.params[:] = START
         self._subject, self.result = subject, None
         points = subject.points.dataset
@@ -117,18 +131,32 @@ class FitPanel(widgets.HBox):
         if subject is None:
             return
         points, params, result = subject.points.dataset, self.params.copy(), self.result  # a handler may change them
-        along = self.along.index or 0
-        if self._drawn != (id(points), along):
-            self.plot, self._drawn = CurvePlot(points, along), (id(points), along)
+        wanted = id(points), self.along.index or 0, self.axes.value
+        if self._drawn != wanted:
+            self.plot, self._drawn, self._drawn_at = CurvePlot(points, *wanted[1:]), wanted, None
+        if self._drawn_at is None:
+            self._drawn_at = subject.evaluator(self.plot.places)
         band = None
         if result is not None and np.isfinite(result.covariance[0]).all():
-            band = half_band(self._ev, [params], result.covariance[0])
-        self.picture.value = self.plot.draw(self._ev.evaluate([params])[0], band)
-        self.scores.value = table_page(scores(self._ev, [params], points.y)) + self._outcome(result)
+            band = half_band(self._drawn_at, [params], result.covariance[0])
+        values, drawn = (ev.evaluate([params])[0] for ev in (self._ev, self._drawn_at))
+        self.picture.value = self.plot.draw(values, drawn, band)
+        self.picture.tooltip = f"{points.target} and {shortened(subject.text, LONGEST)} over {self.along.value}"
+        losses = scores(self._ev, [params], points.y)
+        self.scores.value = red_page(self._warnings(losses, result)) + table_page(losses) + self._outcome(result)
         self.code.show(self._code(subject, params, result))
 
-    def _is_finite(self) -> bool:
-        return bool(np.isfinite(self._ev.evaluate([self.params])).any())
+    def _warnings(self, losses: dict[str, float], result: ek.FitResult | None) -> list[str]:
+        """What is wrong with the expression as it stands."""
+        warnings = []
+        if n := losses["not finite"]:
+            warnings.append(f"no finite value at {n:,} of {len(self._ev.X):,} points")
+        depends = bool((self._ev.pop.kinds == VARIABLE).any())
+        if result is not None and depends and result.loss[0] >= (1 - NO_BETTER) * self._constant:
+            warnings.append("the fit is no better than a constant: take more restarts, or move the sliders first")
+        elif losses["R2"] < 0:
+            warnings.append(f"{'' if result else 'not fitted: '}worse than a constant (R2 < 0)")
+        return warnings
 
     # ── sliders ──
 
@@ -139,7 +167,7 @@ class FitPanel(widgets.HBox):
             slider = widgets.FloatSlider(START, min=-RANGE, max=RANGE, step=0.01, readout=False,
                                          layout=widgets.Layout(width="190px"))  # fmt: skip
             slider.observe(lambda change, place=place: self._moved(place, change["owner"]), "value")
-            number = widgets.FloatText(START, tooltip="any number", layout=widgets.Layout(width="130px"))
+            number = widgets.FloatText(START, tooltip="any number", layout=widgets.Layout(width="160px"))
             number.observe(lambda change, place=place: self._typed(place, change["new"]), "value")
             own.append(slider)
             numbers.append(number)
@@ -162,7 +190,7 @@ class FitPanel(widgets.HBox):
                 slider.value = float(self.params[place])
                 return
             self.params[place] = slider.value
-            self.result = None
+            self.result, self._is_set = None, True
             self._show_number(self.numbers.children[place], slider.value)
             self.queue.put("curve", lambda stop: self.draw())
 
@@ -177,7 +205,7 @@ class FitPanel(widgets.HBox):
         if self._subject is None or place >= len(self.params) or value == self.params[place]:
             return
         if np.isfinite(value):
-            self.params[place], self.result = value, None
+            self.params[place], self.result, self._is_set = value, None, True
             self.queue.put("curve", lambda stop: self.draw())
         self._set_sliders(self._subject)
 
@@ -189,9 +217,9 @@ class FitPanel(widgets.HBox):
         return str(self.own_loss.value if self.loss.value == OWN else self.loss.value)
 
     def fit(self) -> None:
-        """Fit from the parameters as they are, and move the sliders to the result."""
+        """Fit, and move the sliders to the result."""
         if self._subject is not None and len(self.params):
-            self._take(self._subject, self.params, self._fitted(self._subject, self.params, False))
+            self._take(self._subject, *self._fitted(self._subject, False))
 
     def _fit_beside(self, stop: Event) -> None:
         """The same beside the notebook's messages and what is drawn, until it is stopped."""
@@ -200,13 +228,13 @@ class FitPanel(widgets.HBox):
             if stop.is_set():
                 raise Stopped
 
-        subject, start = self._subject, self.params.copy()
-        if subject is None or not len(start):
+        subject = self._subject
+        if subject is None or not len(self.params):
             return
         self.fit_button.description = "Fitting …"
         self.scores.value = text_page(f"fitting; before the first fit {COMPILING}")
         try:
-            result = self._fitted(subject, start, shown)
+            found = self._fitted(subject, shown)
         except ExprkitError as error:
             said = error_page(error)
             self.queue.put("fit", lambda _: setattr(self.scores, "value", said))  # after what is still to be drawn
@@ -214,24 +242,30 @@ class FitPanel(widgets.HBox):
             self.queue.put("curve", lambda _: self.draw())
             raise
         else:
-            self.queue.put("fit", lambda _: self._take(subject, start, result))
+            self.queue.put("fit", lambda _: self._take(subject, *found))
         finally:
             self.fit_button.description = "Fit"
 
     def _fitted(
-        self, subject: Subject, start: np.ndarray, progress: bool | Callable[[int, int], None]
-    ) -> ek.FitResult:  # fmt: skip
-        points = subject.points.dataset
-        return ek.fit(
-            subject.pop, points.X, points.y, init=[start], loss=self.chosen_loss,
-            restarts=int(self.restarts.value), backend=subject.backend, precision=subject.precision,
-            dtype=subject.dtype, progress=progress,
-        )  # fmt: skip
+        self, subject: Subject, progress: bool | Callable[[int, int], None]
+    ) -> tuple[list[float] | None, ek.FitResult, float]:  # fmt: skip
+        """The better fit, without a start or from what was set: that start, its result; and a constant's loss."""
+        X, y, own = subject.points.dataset.X, subject.points.dataset.y, self.params.tolist()
+        options: dict[str, Any] = {"loss": self.chosen_loss, "backend": subject.backend, "dtype": subject.dtype,
+                                   "precision": subject.precision, "progress": progress}  # fmt: skip
+        start, result = None, ek.fit(subject.pop, X, y, restarts=int(self.restarts.value), **options)
+        if self._is_set or self.result is not None:
+            other = ek.fit(subject.pop, X, y, init=[own], **options)
+            if other.loss[0] < result.loss[0] or not np.isfinite(result.loss[0]):
+                start, result = own, other
+        constant = ek.fit("p1", X, y, init=[[float(np.mean(y))]], **options)
+        return start, result, float(constant.loss[0])
 
-    def _take(self, subject: Subject, start: np.ndarray, result: ek.FitResult) -> None:
+    def _take(self, subject: Subject, start: list[float] | None, result: ek.FitResult, constant: float) -> None:
         """Show a result, unless it is of an expression that is not looked at any more."""
         if subject is self._subject:
-            self._start, self.params, self.result = start, result.params[0].copy(), result
+            self._start, self._constant, self._is_set = start, constant, False
+            self.params, self.result = result.params[0].copy(), result
             self._set_sliders(subject)
             self.draw()
 
@@ -241,7 +275,7 @@ class FitPanel(widgets.HBox):
             return ""
         names = [slider.description for slider in self.sliders.children]
         values = zip(names, result.params[0].tolist(), result.standard_errors[0].tolist(), strict=False)
-        rows = {name: f"{value:.6g}" + (f" ± {error:.2g}" if error == error else "") for name, value, error in values}
+        rows = {name: with_error(value, error) for name, value, error in values}
         n = int(result.iterations[0])
         why = f"{result.reason[0]}, after {n} iteration{'s' * (n != 1)}"
         return table_page(rows) + f'<div style="line-height:1.4">{html.escape(why)}</div>'
@@ -254,13 +288,31 @@ class FitPanel(widgets.HBox):
         if result is None:
             return code
         loss = f", loss={self.chosen_loss!r}" if self.chosen_loss != LOSSES[0] else ""
-        restarts = f", restarts={self.restarts.value}" if self.restarts.value else ""
-        options = f"{loss}{restarts}{subject.options()}"
-        return f"{code}\n\nek.fit(pop, points.X, points.y, init=[{_rounded(self._start)}]{options}).to_pandas()"
+        start = f", restarts={self.restarts.value}" if self._start is None else f", init=[{_rounded(self._start)}]"
+        options = f"{loss}{start}{subject.options()}"
+        return f"{code}\n\nek.fit(pop, points.X, points.y{options}).to_pandas()"
 
 
-def _rounded(params: np.ndarray) -> list[float]:
-    return [float(f"{value:.6g}") for value in params.tolist()]
+def _grows(before: Subject, after: Subject) -> bool:
+    """Whether a text is written on, over the same data."""
+    return after.points is before.points and after.text.startswith(before.text)
+
+
+def with_error(value: float, error: float) -> str:
+    """A number and its standard error, both to the error's second digit.
+
+    >>> with_error(2.00010637, 0.000203), with_error(31415.9, 213.0), with_error(0.5, float("nan"))
+    ('2.00011 ± 0.00020', '3.142e4 ± 0.021e4', '0.5')
+    """
+    if not 0 < error < np.inf:
+        return f"{value:.6g}"
+    mantissa, _, exponent = rounded(value, error, None).partition("e")
+    size = f"{error / 10 ** int(exponent or 0):.{len(mantissa.partition('.')[2])}f}"
+    return " ± ".join(f"{text}{exponent and 'e' + exponent}" for text in (mantissa, size))
+
+
+def _rounded(params: Numbers) -> list[float]:
+    return [float(f"{value:.6g}") for value in params]
 
 
 def _set_slider(slider: Any, value: float) -> None:

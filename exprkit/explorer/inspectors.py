@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 import exprkit as ek
 from exprkit.explorer import drawings
 from exprkit.explorer.pages import formula_page, picture_page, text_page
@@ -74,8 +76,10 @@ class Subject:
         chosen = {name: getattr(self, name) for name in names or usual}
         return "".join(f", {name}={value!r}" for name, value in chosen.items() if value != usual[name])
 
-    def evaluator(self) -> ek.Evaluator:
-        return ek.Evaluator(self.pop, self.points.dataset.X, self.backend, self.precision, self.dtype)
+    def evaluator(self, X: np.ndarray | None = None) -> ek.Evaluator:
+        """At all data points, or at others."""
+        X = self.points.dataset.X if X is None else X
+        return ek.Evaluator(self.pop, X, self.backend, self.precision, self.dtype)
 
     @property
     def evaluator_code(self) -> str:
@@ -195,7 +199,7 @@ INSPECTORS: dict[str, Callable[[Subject], Shown]] = {
 def page(shown: Shown) -> str:
     """HTML of what an inspector shows."""
     if shown.drawing is not None:
-        return picture_page(shown.drawing)
+        return picture_page(shown.drawing, alt=shown.content)
     if shown.form == "text":
         return text_page(shown.content)
     if shown.form == "latex":

@@ -21,7 +21,7 @@ from threading import Condition, Event, Thread
 from time import monotonic
 from weakref import WeakSet
 
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, number_of
 from exprkit.explorer.pages import error_page
 from exprkit.runtime.jit import COMPILING, compiling_watched
 
@@ -129,12 +129,12 @@ class ProgressBar(widgets.HBox):
         self.button = widgets.Button(description="Stop", disabled=True,
                                      layout=widgets.Layout(width="80px", flex="0 0 auto"))  # fmt: skip
         self.button.on_click(lambda _: self.queue.stop())
-        self.text = widgets.HTML("nothing runs")
+        self.text = widgets.HTML()
         self._what = ""
         super().__init__([self.bar, self.button, self.text])
 
-    def run(self, what: str, job: Callable[[Event, Progress], object]) -> None:
-        """Start ``job(stop, progress)``, which returns when ``stop`` is set.
+    def run(self, what: str, job: Callable[[Event, Progress], object], unit: str = "") -> None:
+        """Start ``job(stop, progress)``, which returns when ``stop`` is set; ``unit`` is of what is counted.
 
         It calls ``progress(done, total)``, which is True when it is time to show other things, too.
         """
@@ -142,9 +142,9 @@ class ProgressBar(widgets.HBox):
             self._say(f"{self._what} is still running: stop it first")
             return
         self._what = what
-        self.queue.put(what, lambda stop: self._work(job, stop))
+        self.queue.put(what, lambda stop: self._work(job, stop, unit))
 
-    def _work(self, job: Callable[[Event, Progress], object], stop: Event) -> None:
+    def _work(self, job: Callable[[Event, Progress], object], stop: Event, unit: str) -> None:
         begin, shown = monotonic(), 0.0
         self.bar.value, self.button.disabled = 0, False
         self._say(f"{self._what} …")
@@ -155,11 +155,12 @@ class ProgressBar(widgets.HBox):
                 return False
             shown = monotonic()
             self.bar.value = FULL * done // max(total, 1)
-            self._say(f"{self._what}: {done:,} of {total:,}")
+            self._say(f"{self._what}: {done:,} of {total:,}{unit}")
             return True
 
-        def compiling() -> None:
-            self._say(f"{self._what}: {COMPILING}")
+        def compiling(loops: int = 0) -> None:
+            if not shown:  # in its midst, what has been done is told
+                self._say(f"{self._what}: {COMPILING}; {number_of(loops, 'loop')} so far")
 
         try:
             with compiling_watched(compiling):

@@ -11,17 +11,20 @@ from exprkit.errors import ExprkitError, brought_by
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
+    import traitlets
 
 MOST_CHARACTERS = 100_000  # of a text on a page
 CLASS = "exprkit-rows"
 FONT = f"<style>.{CLASS} select, .{CLASS} button {{ font: 13px monospace; text-align: left; padding: 0 }}</style>"
-TABS, STALE = "exprkit-tabs", "exprkit-stale"  # titles in full, in more than one row where it is narrow; out of date
+WHOLE, TABS, STALE = "exprkit", "exprkit-tabs", "exprkit-stale"  # titles in full; out of date
 LOOK = (
     f"<style>.{TABS} > .lm-TabBar {{ max-height: none }}"
     f" .{TABS} > .lm-TabBar > .lm-TabBar-content {{ flex-wrap: wrap }}"
     f" .{TABS} > .lm-TabBar .lm-TabBar-tab {{ flex: 0 0 auto !important; padding-right: 10px }}"
-    f" .{STALE} {{ opacity: 0.35 }}</style>"
+    f" .{STALE} {{ opacity: 0.35 }}"
+    f" [data-jp-theme-light=false] .{WHOLE} select {{ color-scheme: dark }}</style>"  # for the browser's own arrows
 )
+RED = "#D55E00"
 MARK = "position:absolute;width:14px;height:14px;border-radius:50%;transform:translate(-50%,-50%)"
 
 
@@ -34,6 +37,15 @@ def choice(description: str, options: Sequence[Any], value: Any = None, width: s
 def show_if(widget: Any, wanted: bool) -> None:
     """Show or hide a widget."""
     widget.layout.display = None if wanted else "none"
+
+
+class Picture(widgets.Image):
+    """An image whose ``tooltip`` says what it shows, to screen readers too.
+
+    ipywidgets 8 shows the tooltip of what has a description alone, and fails for an ``Image``.
+    """
+
+    description = traitlets.Unicode("").tag(sync=True)
 
 
 def text_page(text: str) -> str:
@@ -50,15 +62,17 @@ def formula_page(lines: Iterable[str]) -> str:
     return f'<div style="font-size:125%;overflow-x:auto">{"".join(rows)}</div>'
 
 
-def picture_page(png: bytes, places: Iterable[Sequence[float]] = (), titles: Iterable[str] = ()) -> str:
-    """A picture; places in it, as shares of its width and height, say something when the mouse is over them."""
+def picture_page(
+    png: bytes, places: Iterable[Sequence[float]] = (), titles: Iterable[str] = (), alt: str = ""
+) -> str:  # fmt: skip
+    """A picture, in words ``alt``; places in it, shares of its size, say something when the mouse is over them."""
     marks = (
         f'<span title="{html.escape(title)}" style="{MARK};left:{x:.2%};top:{y:.2%}"></span>'
         for (x, y), title in zip(places, titles, strict=True)
     )
     source = f"data:image/png;base64,{base64.b64encode(png).decode()}"
-    box = "position:relative;display:inline-block;max-width:100%"
-    return f'<div style="{box}"><img src="{source}" style="max-width:100%">{"".join(marks)}</div>'
+    image = f'<img src="{source}" alt="{html.escape(alt)}" style="max-width:100%">'
+    return f'<div style="position:relative;display:inline-block;max-width:100%">{image}{"".join(marks)}</div>'
 
 
 def table_page(rows: dict[str, Any]) -> str:
@@ -101,4 +115,9 @@ class CodeView(widgets.VBox):
 def error_page(error: Exception) -> str:
     """An error: exprkit's own in its words with the caret, others with their type."""
     text = str(error) if isinstance(error, ExprkitError) else f"{type(error).__name__}: {error}"
-    return f'<pre style="color:#D55E00;line-height:1.25;margin:4px 0">{html.escape(text)}</pre>'
+    return f'<pre style="color:{RED};line-height:1.25;margin:4px 0;overflow-x:auto">{html.escape(text)}</pre>'
+
+
+def red_page(texts: Iterable[str]) -> str:
+    """What is wrong, in red, a line each."""
+    return "".join(f'<div style="color:{RED};line-height:1.4">{html.escape(text)}</div>' for text in texts)

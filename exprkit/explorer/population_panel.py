@@ -142,7 +142,8 @@ class PopulationPanel(widgets.VBox):
         self.heads = [widgets.Button(layout=cell) for cell in cells]
         for name, head in zip(COLUMNS, self.heads, strict=True):
             head.on_click(lambda _, name=name: self.sort(name))
-        self.rows = widgets.Select(rows=ROWS, layout=widgets.Layout(width="100%", min_width=f"{sum(WIDTHS) + 30}ch"))
+        wide = widgets.Layout(width="calc(100% - 4px)", min_width=f"{sum(WIDTHS) + 30}ch")  # with its borders
+        self.rows = widgets.Select(rows=ROWS, layout=wide)
         self.rows.observe(self._select, "index")
         self.before = _button("◀", lambda: self.turn(-1), "44px")
         self.after = _button("▶", lambda: self.turn(1), "44px")

@@ -24,7 +24,7 @@ from exprkit.errors import ArgumentError, brought_by
 from exprkit.evaluate.case_discussion import ARCHITECTURES
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar, duration
-from exprkit.explorer.pages import CodeView, choice, error_page, show_if, text_page
+from exprkit.explorer.pages import CodeView, Picture, choice, error_page, show_if, text_page
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated
 
 with brought_by("notebooks"):
@@ -115,7 +115,7 @@ class RacePanel(widgets.VBox):
         self.card = choice("card", list(ARCHITECTURES), width="190px")
         self.button = widgets.Button(description="Race", icon="flag-checkered")
         self.button.on_click(lambda _: self._progress_bar.run("race", self.run))
-        self.picture, self.code = widgets.Image(format="png"), CodeView()
+        self.picture, self.code = Picture(format="png"), CodeView()
         self.why, self.path = widgets.HTML(), widgets.HTML()
         self.picture.layout = widgets.Layout(display="none", width="640px", max_width="100%")
         missing = widgets.HTML("".join(
@@ -156,7 +156,9 @@ class RacePanel(widgets.VBox):
         self._draw(nodes)
 
     def _draw(self, nodes: float) -> None:
-        self.picture.value = drawings.bars(standings(self.laps, nodes))
+        bars = standings(self.laps, nodes)
+        self.picture.value = drawings.bars(bars)
+        self.picture.tooltip = "; ".join(f"{name}: {words}" for name, _, words in bars)
         show_if(self.picture, True)
 
 

@@ -72,7 +72,7 @@ class SearchPanel(widgets.VBox):
             field.layout.width = width
         self.button = widgets.Button(description="Search", icon="search", layout=widgets.Layout(width="100px"))
         self.button.on_click(lambda _: self.start())
-        self.rows = widgets.Select(rows=ROWS, layout=widgets.Layout(width="100%", min_width="40ch"))
+        self.rows = widgets.Select(rows=ROWS, layout=widgets.Layout(width="calc(100% - 4px)", min_width="40ch"))
         self.rows.observe(self._select, "index")
         self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), CodeView()
         self.summary.value = "looks for formulas of the target; a row that is clicked opens, as all other tabs show it"
@@ -86,7 +86,7 @@ class SearchPanel(widgets.VBox):
     def start(self) -> None:
         """Search, beside the notebook's messages."""
         points = self.points
-        self._progress_bar.run("searching, in seconds", lambda stop, progress: self._search(points, stop, progress))
+        self._progress_bar.run("searching", lambda stop, progress: self._search(points, stop, progress), " s")
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait until the search has ended; says why it has."""
@@ -113,18 +113,20 @@ class SearchPanel(widgets.VBox):
         model = ek.SymbolicRegressor(**settings, niterations=10**6, progress=seen)
         model.fit(table, points.dataset.y)
         found, self.model = model.equations_, model
-        self._show(found["complexity"].tolist(), found["loss"].tolist(), found["equation"].tolist())
-        best = shortened(str(model.get_best().equation), points)
-        self.summary.value = html.escape(f"{model.stopped_}; {model.n_evals_:,} functions tried; selected: {best}")
+        best = str(model.get_best().equation)
+        self._show(found["complexity"].tolist(), found["loss"].tolist(), found["equation"].tolist(), best)
+        selected = shortened(best, points)
+        self.summary.value = html.escape(f"{model.stopped_}; {model.n_evals_:,} functions tried; selected: {selected}")
 
-    def _show(self, sizes: list[int], losses: list[float], texts: list[str]) -> None:
-        """The front, if it has changed; what is chosen of it stays chosen."""
-        if texts == self._texts and texts:
+    def _show(self, sizes: list[int], losses: list[float], texts: list[str], best: str = "") -> None:
+        """The front, if it has changed, the search's choice marked; what the user chose of it stays chosen."""
+        if texts == self._texts and texts and not best:
             return
         chosen = None if self.rows.index is None else self._texts[self.rows.index]
         self._texts, self._sizes, self._losses = texts, np.array(sizes, float), np.sqrt(losses)
         self.rows.unobserve(self._select, "index")  # of the user's selections only
-        rows = zip(sizes, self._losses.tolist(), [shortened(text, self._searched) for text in texts], strict=True)
+        words = [shortened(text, self._searched) + "   ◀ selected" * (text == best) for text in texts]
+        rows = zip(sizes, self._losses.tolist(), words, strict=True)
         self.rows.options = [f"{size:<6}{loss:<12.5g}{text}" for size, loss, text in rows]
         self.rows.index = texts.index(chosen) if chosen in texts else None
         self.rows.observe(self._select, "index")
@@ -138,7 +140,7 @@ class SearchPanel(widgets.VBox):
         at = self.rows.index
         png, places = drawings.front(NONE, line, NONE if at is None else (line[0][[at]], line[1][[at]]))
         titles = [f"{text}\nloss (rmse) {loss:.4g}" for text, loss in zip(self._texts, line[1], strict=True)]
-        self.front.value = picture_page(png, places[: len(titles)].tolist(), titles)
+        self.front.value = picture_page(png, places[: len(titles)].tolist(), titles, alt=drawings.FRONT)
 
     def _select(self, change: Any) -> None:
         """A row was selected: open its formula."""
@@ -168,25 +170,20 @@ def _listed(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _names(points: Points) -> list[str]:
-    """What the variables are called in formulas."""
-    return list(points.variables or (f"x{i + 1}" for i in range(points.dataset.X.shape[1])))
-
-
 def _table(points: Points, without: list[str]) -> Any:
     """The variables' columns by their names, but for some."""
     import pandas as pd
 
-    names = _names(points)
+    names = points.names
     for name in without:
         if name not in names:
             raise ArgumentError(f"leave out: there is no column {name!r}; there are {', '.join(names)}")
-    return pd.DataFrame(points.dataset.X, columns=names).drop(columns=without)
+    return pd.DataFrame(points.dataset.X, columns=list(names)).drop(columns=without)
 
 
 def _code(points: Points, without: list[str], settings: dict[str, Any]) -> str:
     given = ", ".join(f"{name}={value!r}" for name, value in settings.items())
-    columns = "points.variables" if points.variables else repr(_names(points))
+    columns = "points.variables" if points.names == points.dataset.variables else repr(list(points.names))
     X = f"pd.DataFrame(points.X, columns={columns})" + (f".drop(columns={without!r})" if without else "")
     return (
         f"import pandas as pd\n\nimport exprkit as ek\n\n{points.code}\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from dataclasses import dataclass
 from typing import Any
@@ -14,37 +15,43 @@ from exprkit.text.names import in_text
 from exprkit.text.tokens import VARIABLE
 
 SAMPLE, EXHAUSTIVE, RANDOM = "the thesis's sample", "the smallest ones", "random ones"
+MOST_NAMES = 30  # of variables that are all named
 DROP = {"unusable": "drop", "missing": "drop"}  # as from_table takes it,
 DROPPED = "".join(f", {name}={value!r}" for name, value in DROP.items())  # and as code
 
 
 @dataclass(frozen=True)
 class Points:
-    """A data set, the code that makes it, and whether its columns' names are the variables' names."""
+    """A data set, the code that makes it, and whether the variables have its columns' names."""
 
     dataset: ek.data.Dataset
     code: str = "points = ek.data.rough_pipe()"
     named: bool = False
 
-    @property
+    @functools.cached_property
     def variables(self) -> tuple[str, ...] | None:
-        """What ``parse`` is told; None for x1, x2, …"""
-        return self.dataset.variables if self.named else None
+        """What ``parse`` is told: names that mean something else end in "_"; None for x1, x2, …"""
+        return _usable(self.dataset.variables) if self.named else None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the variables are called in expressions."""
+        return self.variables or tuple(f"x{i + 1}" for i in range(self.dataset.X.shape[1]))
 
     @property
     def columns_page(self) -> str:
         """Which variable is which column, in words."""
-        variables = self.dataset.variables
-        if self.named:
-            told = f"variables: {', '.join(map(in_text, variables))}"
-        else:
-            told = ", ".join(f"x{i} = {name}" for i, name in enumerate(variables, 1))
+        pairs = zip(map(in_text, self.names), self.dataset.variables, strict=True)
+        words = [name if name.strip("`") == column else f"{name} = {column}" for name, column in pairs]
+        told = f"variables: {', '.join(words)}"
+        if len(words) > MOST_NAMES:
+            told = f"{len(words):,} variables: {words[0]} … {words[-1]}"
         return "\n".join([told, *(f"left out: {what}" for what in self.dataset.left_out)])
 
     @property
     def names_code(self) -> str:
         """The end of ``parse``'s call that names the variables."""
-        return f", variables={list(self.dataset.variables)!r}" if self.named else ""
+        return f", variables={list(self.variables)!r}" if self.variables else ""
 
 
 def points_of(table: Any, target: str | None, columns: list[str] | None = None) -> Points:
@@ -61,7 +68,7 @@ def points_of(table: Any, target: str | None, columns: list[str] | None = None) 
         dataset, option = ek.data.from_table(table, target, **DROP, columns=columns), DROPPED
     shown = repr(table) if isinstance(table, str) else "table"
     option = _choice_code(target, columns) + option
-    return Points(dataset, f"points = ek.data.from_table({shown}{option})", usable_names(dataset.variables))
+    return Points(dataset, f"points = ek.data.from_table({shown}{option})", named=True)
 
 
 def _choice_code(target: str | None, columns: list[str] | None) -> str:
@@ -72,10 +79,12 @@ def _choice_code(target: str | None, columns: list[str] | None) -> str:
 
 def uploaded(name: str, content: bytes, target: str | None, columns: list[str] | None = None) -> Points:
     """The data of a file that was sent by the browser."""
-    dataset = ek.data.from_table(io.BytesIO(content), target, **DROP, columns=columns)
+    file = io.BytesIO(content)
+    file.name = name  # for messages
+    dataset = ek.data.from_table(file, target, **DROP, columns=columns)
     option = _choice_code(target, columns)
     code = f"points = ek.data.from_table({name!r}{option}{DROPPED})"
-    return Points(dataset, code, usable_names(dataset.variables))
+    return Points(dataset, code, named=True)
 
 
 def operators_code(pop: ek.Population) -> str:
@@ -84,10 +93,21 @@ def operators_code(pop: ek.Population) -> str:
     return "".join(f"ek.operator({text!r}{'' if '=' in text else ', numpy=...'})\n" for text in texts)
 
 
-def usable_names(variables: tuple[str, ...]) -> bool:
-    """Whether a table's columns can be an expression's variables by their own names."""
+def _usable(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns' names, with "_" behind those of constants and parameters."""
+    names: list[str] = []
+    for place, column in enumerate(columns, 1):
+        own = column if _can_be_variable(column + "_") else f"x{place}"  # that no text can name
+        if own != column or not _can_be_variable(own):
+            while own in columns or own in names or not _can_be_variable(own):
+                own += "_"
+        names.append(own)
+    return tuple(names)
+
+
+def _can_be_variable(name: str) -> bool:
     try:
-        ek.parse([], variables=variables)
+        ek.parse([], variables=[name])
     except ParseError:
         return False
     return True
@@ -111,7 +131,11 @@ def renamed(pop: ek.Population, points: Points) -> ek.Population:
 def generated(source: str, n: int, n_vars: int, progress: Any = False) -> tuple[ek.Population, str]:
     """A population and its code: ``SAMPLE``, ``n`` of ``RANDOM``, or the ``n`` smallest ones (``EXHAUSTIVE``)."""
     if source == SAMPLE:
-        return ek.parse(ek.data.esr_sample()), "pop = ek.parse(ek.data.esr_sample())"
+        texts, code = ek.data.esr_sample(), "pop = ek.parse(ek.data.esr_sample())"
+        if n_vars == 1:  # of the thesis's two
+            texts = [text for text in texts if "x2" not in text]
+            code = "pop = ek.parse([text for text in ek.data.esr_sample() if 'x2' not in text])"
+        return ek.parse(texts), code
     if source == RANDOM:
         pop = ek.generate.random(n, n_vars=n_vars, progress=progress)
         return pop, f"pop = ek.generate.random({n}, n_vars={n_vars})"

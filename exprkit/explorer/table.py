@@ -112,7 +112,7 @@ class Table:
         png, places = drawings.front(*((self.pop.n_tokens[numbers], self.loss[numbers]) for numbers in shown))
         rows = self.rows(np.concatenate(marked))
         titles = [f"{row.number}: {row.text}\n{row.tokens} tokens, loss {row.loss:.4g}" for row in rows]
-        return picture_page(png, places.tolist(), titles)
+        return picture_page(png, places.tolist(), titles, alt=drawings.FRONT)
 
     # ── fitting and writing ──
 
