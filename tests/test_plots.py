@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from datetime import UTC, datetime
 
@@ -10,12 +11,13 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies
 from made_up import FILES, samples
+from matplotlib.colors import to_rgb
 
 from exprkit import data
 from exprkit.__main__ import main
 from exprkit.errors import DataError
 from exprkit.runtime import files
-from exprkit.study import bench, conclusions, figures, measured, plots, readme, records, sweep
+from exprkit.study import bench, case_figures, conclusions, figures, measured, plots, readme, records, sweep
 
 MAP = {"bench": "map", "results": "loss", "n_steps": 11, "source": "random"}
 
@@ -134,9 +136,10 @@ def test_comparison_puts_runs_beside_the_thesis_s_of_their_size():
     titles = [axis.get_title("left").partition(",")[0] for axis in left]
     assert titles == ["benchmark 1", "benchmark 2", "benchmark 3", "other sizes"]
     names = [[label.get_text() for label in axis.get_yticklabels()] for axis in left]
-    thesis = ["thesis cpu interpreter", "thesis gpu interpreter", "thesis gpu transpiler"]
+    cpu, gpu, transpiler = "thesis cpu interpreter", "thesis gpu interpreter", "thesis gpu transpiler"
     own, other = "exprkit cpu ieee 2 threads", "exprkit cpu ieee 2 threads 10,000 x 362 exhaustive, 7 steps"
-    assert names == [thesis, [*thesis, own], [*thesis, own], [other]]
+    slowest_first = [transpiler, gpu, cpu], [gpu, transpiler, cpu, own], [cpu, gpu, transpiler, own], [other]
+    assert names == [*slowest_first]
     written = [text.get_text() for text in left[2].texts]
     assert written == ["48.3 s", "30.3 s", "25.4 s", "1.05 s"]  # at the best block size
     assert all(axis.get_xscale() == "log" for axis in left)
@@ -147,7 +150,7 @@ def test_a_line_of_the_comparison_has_a_mark_and_a_number_for_each_protocol():
     figure = plots.comparison(pd.concat(runs), data.thesis_samples())
     axis = figure.axes[2]
     said = [text.get_text() for text in axis.texts]
-    assert (said[0], said[-1]) == ("3.77 s / -", "3 s / 1 s")  # the thesis's is the matrix of every step
+    assert said[-3:] == ["3.77 s / -", "3 s / 1 s", "every step / losses"]  # the thesis's is the matrix of every step
     assert {line.get_marker() for line in axis.lines} == {"o", "s"}
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["matrix of every step", "losses only"]
@@ -534,7 +537,8 @@ def test_own_samples_have_the_roofs_of_their_machine_or_no_roofline(monkeypatch)
     assert axis.get_title() == "My CPU" and "roof, host memory" in axis.get_legend_handles_labels()[1]
     (roof,) = [line for line in axis.lines if line.get_label() == "roof, host memory"]
     assert roof.get_ydata().min() < axis.get_ylim()[1]  # it is in the picture
-    assert "Roofs: the measured rate of copying." in drawing.caption and "by this notebook" in drawing.caption
+    assert "Roofs: the measured rate of copying; of a CPU's" in drawing.caption
+    assert "by this notebook" in drawing.caption
     without = figures.roofline(figures.results_of(rows))
     assert without.caption.startswith("A roofline is not drawn: no record tells how fast the machine copies")
     assert isinstance(without, plots.Lacking)
@@ -569,6 +573,46 @@ def test_the_committed_figures_are_of_the_committed_results(root, without_violin
     assert named == {path.stem for path in (root / "figures").glob("*.svg")}, "run: make figures"
     text = (root / "figures" / "README.md").read_text(encoding="utf-8")
     assert all(drawing.caption in text for drawing in drawings), "run: make figures"
+
+
+def test_the_crossover_has_lines_over_the_size(drawn):
+    axes = [axis for axis in drawn["crossover"].figure.axes if axis.get_title() == "1,000 steps"]
+    (line,) = [line for line in axes[0].lines if str(line.get_label()).startswith("numpy")]
+    assert line.get_ydata() == pytest.approx(np.full(len(line.get_xdata()), 1 / 30)), "of the cpu's speed"
+    assert list(line.get_xdata()) == [1e4, 1e5, 1e6, 1e7]
+    assert "times as fast as cpu, 2 threads" in {axis.get_ylabel().rpartition("\n")[2] for axis in axes[0].figure.axes}
+
+
+def test_roofs_lie_over_their_own_points_alone(drawn):
+    for axis in drawn["roofline"].figure.axes:
+        roofs = [line.get_label() for line in axis.lines if str(line.get_label()).startswith("roof")]
+        points = [text for text in axis.get_legend_handles_labels()[1] if text not in roofs]
+        on_gpu = {text.partition(",")[0] in measured.ON_GPU for text in points}
+        assert len(on_gpu) == 1 and roofs == [f"roof, {'NVIDIA H200' if on_gpu.pop() else 'host memory'}"]
+
+
+def test_growth_is_drawn_in_one_range_for_all_backends(drawn):
+    growing = [axis for axis in drawn["scaling"].figure.axes if axis.get_ylabel() == "cost over that of the least"]
+    assert len(growing) == 3 and len({axis.get_ylim() for axis in growing}) == 1
+    lines = [line.get_ydata() for axis in growing for line in axis.lines if len(line.get_ydata())]
+    assert lines and all(line[0] == pytest.approx(1) for line in lines)
+
+
+def test_colours_have_bars_and_rows_headings(drawn, results):
+    assert [axis.get_ylabel() for axis in drawn["tuning"].figure.axes].count("occupancy, high is bright") == 1
+    left = drawn["benchmark"].figure.axes[0]
+    assert "every step / last / losses" in [text.get_text() for text in left.texts]
+    seconds = [line.get_xdata()[0] for line in left.lines if line.get_marker() == "o"]
+    assert len(seconds) > 3 and seconds == sorted(seconds, reverse=True)
+
+
+def test_every_region_has_its_number_and_colours_that_differ_in_grey():
+    drawing = case_figures.regions()
+    (axis,) = drawing.figure.axes
+    assert len([text for text in axis.texts if text.get_text().isdigit()]) >= 30
+    for hues in (case_figures.SHARED_HUES, case_figures.GLOBAL_HUES):
+        grey = [np.dot(to_rgb(one), (0.3, 0.59, 0.11)) for one in hues]
+        assert all(lighter - darker > 0.1 for darker, lighter in itertools.pairwise(grey))
 
 
 # ── in words ──

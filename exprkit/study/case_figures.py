@@ -12,6 +12,8 @@ tables of block x points a thread, as the papers on parametric kernels have them
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,10 +29,10 @@ from exprkit.study.plots import Drawing
 with brought_by("notebooks"):
     import matplotlib.pyplot as plt
     import pandas as pd
-    import seaborn as sns
     from matplotlib.colors import ListedColormap
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 KIB = 1 << 10
@@ -40,6 +42,9 @@ EXAMPLE = {"n_exprs": 9_880, "n_columns": 12, "n_slots": 1}  # of the thesis's e
 POINTS, DEVICE = 10_860, "sm_86"
 NEAR_CARDS = (REGISTERS > 58) & (REGISTERS < 82)  # rows with cards and their names
 LEAST_WIDTH = 6  # KiB of a region that has room for a number
+TALL = 5  # rows of one that has room for it on its side
+# of layouts in their order: blue with columns in shared memory, orange without, which differ in grey as well
+SHARED_HUES, GLOBAL_HUES = ("#6BAED6", "#B3D2E8", "#E3EEF8"), ("#D98C3F", "#F0BB80", "#FBE3CB")
 
 
 def region_labels(found: Cases, device: str) -> tuple[np.ndarray, list[LaunchShape]]:
@@ -64,17 +69,18 @@ def draw_regions(found: Cases, device: str) -> Figure:
     """
     label, chosen = region_labels(found, device)
     layouts = list(dict.fromkeys((one.tile // one.lanes, one.columns_shared) for one in chosen))
-    hues = dict(zip(layouts, sns.color_palette("pastel", len(layouts)), strict=True))
-    figure, axis = plt.subplots(figsize=(9, 5.2), layout="constrained")
-    colours = ListedColormap([hues[one.tile // one.lanes, one.columns_shared] for one in chosen])
-    axis.pcolormesh(SHARED, REGISTERS, label, cmap=colours, vmin=0, vmax=len(chosen) - 1, shading="nearest",
+    hues: dict[tuple[int, bool], str] = {}
+    for columns_shared, colours in ((True, SHARED_HUES), (False, GLOBAL_HUES)):
+        own = sorted((one for one in layouts if one[1] == columns_shared), reverse=True)
+        hues |= dict(zip(own, itertools.cycle(colours), strict=False))
+    figure, axis = plt.subplots(figsize=(11, 5.6), layout="constrained")
+    cells = ListedColormap([hues[one.tile // one.lanes, one.columns_shared] for one in chosen])
+    axis.pcolormesh(SHARED, REGISTERS, label, cmap=cells, vmin=0, vmax=len(chosen) - 1, shading="nearest",
                     rasterized=True)  # fmt: skip
     for k, one in enumerate(chosen):
-        axis.contour(SHARED, REGISTERS, label == k, levels=[0.5], colors="white", linewidths=0.7)
-        aside = _widest((label == k) & ~NEAR_CARDS[:, None])  # where no card's name stands
-        row, column, width = aside if aside[2] >= LEAST_WIDTH else _widest(label == k)
-        if width >= LEAST_WIDTH:
-            axis.text(SHARED[column], REGISTERS[row], str(one.block), ha="center", va="center", fontsize=7)
+        axis.contour(SHARED, REGISTERS, label == k, levels=[0.5], colors="white", linewidths=1)
+        for part in _parts(label == k):
+            _write_block(axis, part, str(one.block))
     at: dict[int, list[str]] = {}
     for name, card in CARDS.items():
         at.setdefault(card.limits.shared_per_block // KIB, []).append(name)
@@ -89,6 +95,36 @@ def draw_regions(found: Cases, device: str) -> Figure:
     figure.legend(loc="outside lower center", ncols=2, fontsize=9, frameon=False, title="numbers: threads a block")
     plt.close(figure)  # it is shown where it is asked for, once
     return figure
+
+
+def _write_block(axis: Axes, part: np.ndarray, block: str) -> None:
+    """The number in a region, beside the cards' names where there is room; on its side in a narrow one."""
+    aside = _widest(part & ~NEAR_CARDS[:, None])
+    row, column, width = aside if aside[2] >= LEAST_WIDTH else _widest(part)
+    upright = width < LEAST_WIDTH
+    if upright:
+        column, row, height = _widest(part.T)
+        width = min(width, height // TALL)
+    if width >= 1:
+        axis.text(SHARED[column], REGISTERS[row], block, ha="center", va="center", fontsize=6 if upright else 7,
+                  rotation=90 if upright else 0)  # fmt: skip
+
+
+def _parts(inside: np.ndarray) -> Iterator[np.ndarray]:
+    """The connected parts of a region."""
+    left = inside.copy()
+    while left.any():
+        part = np.zeros_like(left)
+        part.flat[np.argmax(left)] = True
+        size = 0
+        while size < (size := int(part.sum())):
+            part[1:] |= part[:-1]
+            part[:-1] |= part[1:]
+            part[:, 1:] |= part[:, :-1]
+            part[:, :-1] |= part[:, 1:]
+            part &= left
+        yield part
+        left &= ~part
 
 
 def _widest(inside: np.ndarray) -> tuple[int, int, int]:

@@ -31,7 +31,6 @@ with brought_by("notebooks"):
     import matplotlib.pyplot as plt
     import pandas as pd
     import seaborn as sns
-    from matplotlib.colors import ListedColormap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -207,8 +206,12 @@ def block_sizes(results: Results) -> Drawing:
     theirs = theirs.sort_values(["evaluator", "block_size", "sample"])
     names = "thesis " + theirs["evaluator"].str.replace("_", " ") + " " + theirs["block_size"].astype(str)
     plots.spread(axes[:2], pd.DataFrame({"evaluator": names, "results": "every", "seconds": theirs["seconds"]}))
-    axes[0].set(title="the thesis, benchmark 3", xlabel="seconds per sample")
-    axes[1].set(xlabel="sample over median")
+    axes[0].set(title="the thesis, benchmark 3", xlabel="seconds per sample", xlim=(20, 120))
+    axes[0].set_xticks([20, 40, 60, 80, 100, 120], minor=False)
+    axes[0].xaxis.set_major_formatter("{x:.0f}")
+    axes[0].minorticks_off()
+    over = theirs["seconds"] / theirs.groupby(["evaluator", "block_size"])["seconds"].transform("median")
+    axes[1].set(xlabel="sample over median", xlim=(over.min() - 0.05, over.max() + 0.05))
     if len(rows):
         table = measured.relative_to_best(results)
         axis = axes[2]
@@ -280,7 +283,7 @@ def tuning(results: Results) -> Drawing | Lacking:
         return Lacking("tuning", f"{what}: `notebooks/tuning.ipynb` measures it on a machine with an NVIDIA GPU.")
     n_exprs, n_points = rows[["n_exprs", "n_points"]].value_counts().idxmax()  # times of one size, not of several
     rows = rows[rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained", width_ratios=(1, 1, 0.9))
+    figure, axes = plt.subplots(1, 3, figsize=(16, 4.6), layout="constrained", width_ratios=(1.1, 1.1, 0.9))
     rows = rows.assign(ms=1e3 * rows["step_s"], warps=measured.occupancy(rows))
     titles = {"ms": "milliseconds a step", "warps": "occupancy and registers per thread"}
     for axis, (column, title) in zip(axes, titles.items(), strict=False):
@@ -290,7 +293,8 @@ def tuning(results: Results) -> Drawing | Lacking:
             continue
         labels, form = (True, ".3f") if column == "ms" else (_with_registers(rows, table), "")
         colours = "cividis_r" if column == "ms" else "cividis"
-        sns.heatmap(table, annot=labels, fmt=form, cmap=colours, ax=axis, cbar=False, annot_kws={"fontsize": 8})
+        scale = {"label": "ms, short is bright" if column == "ms" else "occupancy, high is bright"}
+        sns.heatmap(table, annot=labels, fmt=form, cmap=colours, ax=axis, cbar_kws=scale, annot_kws={"fontsize": 8})
         axis.set(title=title, xlabel="threads per block", ylabel="points per thread")
     _excess_panel(axes[2])
     what = (
@@ -341,6 +345,7 @@ def scaling(results: Results) -> Drawing | Lacking:
     names = sorted({name for rows, *_ in used for name in rows["where"]})
     palette = {name: colour_of(name.partition(",")[0]) for name in names}
     legend: dict[str, Any] = {}
+    growing: list[Axes] = []  # panels of costs over that of the least
     for axis, (rows, column, title) in zip(axes.flat, used, strict=True):
         if rows.empty:
             axis.set_axis_off()
@@ -350,26 +355,39 @@ def scaling(results: Results) -> Drawing | Lacking:
             at = other[1] if rows[other[0]].eq(other[1]).any() else rows[other[0]].max()
             rows, title = rows[rows[other[0]] == at], f"{title}, {at:,} {other[2]}"
         evaluations = rows["n_exprs"] * rows["n_points"] / 1e9
-        size, label = (1, "seconds per step") if other else (evaluations, "ns per evaluation")
+        size, label = (1, "seconds per step") if other else (evaluations, "ns per evaluation, all included")
         alone = rows["device_s"].fillna(rows["step_s"])
-        step = rows["total_s"] / rows["n_steps"] if column == "n_steps" else alone
+        rows = rows.assign(cost=(rows["total_s"] / rows["n_steps"] if column == "n_steps" else alone) / size)
+        if column in dict(FIXED):
+            rows["cost"] /= _of_the_least(rows, column)
+            label, growing = "cost over that of the least", [*growing, axis]
         with quiet():
             sns.lineplot(
-                rows.assign(cost=step / size), x=column, y="cost", hue="where", style="where", markers=True,
+                rows, x=column, y="cost", hue="where", style="where", markers=True,
                 hue_order=names, style_order=names, palette=palette, estimator="median", errorbar=("pi", 50), ax=axis,
             )  # fmt: skip
         legend |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
-        axis.set(xlabel=title, ylabel=f"{label}, all included" if column == "n_steps" else label)
+        axis.set(xlabel=title, ylabel=label)
         axis.semilogy()
-        low, high = axis.get_ylim()
-        wider = max(np.sqrt(10 * low / high), 1)  # a decade at least, or noise would look like growth
-        axis.set_ylim(low / wider, high * wider)
         if column.startswith("n_") and column != "n_vars":
             axis.semilogx()
         axis.legend().remove()
         axis.grid(alpha=0.3)
+    for alike in ([axis for axis in axes.flat[:2] if axis.axison], growing):
+        ends = np.array([axis.get_ylim() for axis in alike]).reshape(-1, 2)
+        for axis in alike:
+            axis.set_ylim(ends[:, 0].min(), ends[:, 1].max())
+    for axis in growing:  # a decade at least, or noise would look like growth
+        axis.set_ylim(min(axis.get_ylim()[0], 0.3), max(axis.get_ylim()[1], 3))
+        axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     figure.legend([legend[name] for name in names], names, loc="outside upper center", ncols=6)
     return _drawing("scaling", figure, results, *_of_scaling([(rows, column) for rows, column, _ in used]))
+
+
+def _of_the_least(rows: pd.DataFrame, column: str) -> pd.Series:
+    """What the least of a column costs on the backend of each row."""
+    least = rows[rows[column].eq(rows.groupby("where")[column].transform("min"))]
+    return rows["where"].map(least.groupby("where")["cost"].median())
 
 
 def _of_scaling(panels: list[tuple[pd.DataFrame, str]]) -> tuple[str, pd.DataFrame]:
@@ -387,56 +405,59 @@ def _of_scaling(panels: list[tuple[pd.DataFrame, str]]) -> tuple[str, pd.DataFra
         said.append(f"{kinds} of {', '.join(sizes[:-1])} and {sizes[-1]} where these do not vary in the others")
     if rows["device_s"].notna().any():
         said.append("on a GPU the time of the device alone")
-    whole = " Last panel: whole samples, with parsing." if any(column == "n_steps" for _, column in others) else ""
-    return f"{'; '.join([*said, 'medians and quartiles'])}. An evaluation is one expression at one point.{whole}", rows
+    there = {column for _, column in others}
+    whole = " Last panel: whole samples, with parsing." if "n_steps" in there else ""
+    growth = " Over variables, parameters, tokens: the cost over that of the least." * bool(there & {*dict(FIXED)})
+    unit = " An evaluation is one expression at one point."
+    return f"{'; '.join([*said, 'medians and quartiles'])}.{unit}{growth}{whole}", rows
 
 
 def crossover(results: Results) -> Drawing | Lacking:
-    """Which backend wins where, for searches of 1 to 1,000 steps."""
-    rows = of(results, "map")
+    """How many times as fast as the CPU every backend is, over the size, for searches of 1 to 1,000 steps."""
+    rows = with_code(of(results, "map"), both=True)
     groups = rows.assign(order=plots.places(rows["results"])).groupby(["order", "file"])
-    maps = [some for _, one in groups for some in measured.maps_of(one) if len(measured.winners(some, 1))]
-    shown = [some["file"].iloc[0] for some in maps]
+    maps = [one for _, one in groups if len(measured.winners(one, 1))]
     if not maps:
         what = "Which backend wins where is not measured yet: that takes the same sizes on two backends of one machine"
         return Lacking("crossover", f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")
-    figure = plt.figure(figsize=(14, 3.2 * len(maps)), layout="constrained")
-    parts = figure.subfigures(len(maps), 1, squeeze=False)[:, 0]
-    for one in (figure, *parts):
-        one.set_visible(False)  # seaborn draws the whole figure at every map, to see whether its labels overlap
-    for part, some in zip(parts, maps, strict=True):
-        line = part.subplots(1, len(CROSSOVER_STEPS))
+    figure, axes = plt.subplots(len(maps), len(CROSSOVER_STEPS), figsize=(13, 0.9 + 2.4 * len(maps)), sharex=True,
+                                sharey="row", layout="constrained", squeeze=False)  # fmt: skip
+    legend: dict[str, Any] = {}
+    for line, some in zip(axes, maps, strict=True):
         for axis, n_steps in zip(line, CROSSOVER_STEPS, strict=True):
-            _winners(axis, measured.winners(some, n_steps))
-            axis.set_title(f"{n_steps:,} step{'s' if n_steps > 1 else ''}", fontsize=10)
-        names = some["where"] + some["code"].map(plots.CODE).map(" ({})".format).where(some["code"].ne(""), "")
-        back = plots.PROTOCOLS[some["results"].iloc[0]]
-        part.suptitle(f"{back}: {'; '.join(sorted(set(names)))}", fontsize=11)
-        line[0].set_ylabel("expressions")
-    for one in (figure, *parts):
-        one.set_visible(True)
-    rows = rows[rows["file"].isin(shown)]
+            base = _times_as_fast(axis, measured.map_seconds(some, n_steps))
+            legend |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
+        line[0].set_ylabel(f"{plots.PROTOCOLS[some['results'].iloc[0]]}\ntimes as fast as {base}", fontsize=8)
+    for axis, n_steps in zip(axes[0], CROSSOVER_STEPS, strict=True):
+        axis.set_title(f"{n_steps:,} step{'s' if n_steps > 1 else ''}", fontsize=10)
+    for axis in axes[-1]:
+        axis.set_xlabel("expressions x points")
+    figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=4, frameon=False)
+    rows = rows[rows["file"].isin([some["file"].iloc[0] for some in maps])]
     what = (
-        "The backend with the shortest sample at each size, and how many times longer the next one takes: parsing,"
-        f" preparing and so many steps; a line of maps for each of what comes back to the host; {sources(rows)} of"
-        f" {between(rows['tokens_each'])} tokens on average."
+        "How many times as fast as the one named at the left (grey line) the others are: whole samples, with parsing,"
+        " preparing and so many steps; medians, and the spread of sizes with as many evaluations; a line of panels for"
+        f" each of what comes back to the host; {sources(rows)} of {between(rows['tokens_each'])} tokens on average."
     )
     return _drawing("crossover", figure, results, what, rows)
 
 
-def _winners(axis: Axes, table: pd.DataFrame) -> None:
-    names = sorted(table["where"].unique())
-    codes = table.assign(code=table["where"].map(names.index)).pivot(index="n_exprs", columns="n_points", values="code")
-    words = table["where"].str.partition(",")[0] + table["factor"].map("\n{:.3g}x".format)
-    labels = table.assign(words=words).pivot(index="n_exprs", columns="n_points", values="words").fillna("")
-    sns.heatmap(
-        codes, annot=labels, fmt="", cmap=ListedColormap([colour_of(name.partition(",")[0]) for name in names]),
-        vmin=-0.5, vmax=len(names) - 0.5, cbar=False, linewidths=1, ax=axis, annot_kws={"fontsize": 8},
-        xticklabels=[f"{n:,}" for n in codes.columns], yticklabels=[f"{n:,}" for n in codes.index],
-    )  # fmt: skip
-    axis.invert_yaxis()
-    axis.set(xlabel="points", ylabel="")
-    axis.tick_params(labelsize=8, rotation=0)
+def _times_as_fast(axis: Axes, seconds: pd.DataFrame) -> str:
+    """Lines of the backends over the number of evaluations, beside the first of them; which that is."""
+    base, *others = sorted(seconds.columns, key=lambda name: (not name.startswith("cpu"), name))
+    exprs, points = (seconds.index.get_level_values(name) for name in ("n_exprs", "n_points"))
+    axis.axhline(1, color="0.4", linewidth=1)
+    for name in others:
+        ratio = (seconds[base] / seconds[name]).groupby(np.asarray(exprs * points)).agg(["median", "min", "max"])
+        ratio, colour = ratio.dropna(), colour_of(name.partition(",")[0])
+        compiling = name.endswith(plots.CODE["anew"])
+        axis.plot(ratio.index, ratio["median"], "--" if compiling else "-", color=colour, label=name,
+                  marker="s" if compiling else "o", markersize=4)  # fmt: skip
+        axis.fill_between(ratio.index, ratio["min"], ratio["max"], color=colour, alpha=0.15, linewidth=0)
+    axis.loglog()
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.grid(alpha=0.3)
+    return str(base)
 
 
 def roofline(results: Results) -> Drawing | Lacking:
@@ -456,11 +477,13 @@ def roofline(results: Results) -> Drawing | Lacking:
         what = "A roofline is not drawn: no record tells how fast the machine copies"
         return Lacking("roofline", f"{what}; results that are measured anew have it in theirs.")
     table = measured.kernels(rows)
-    files = list(dict.fromkeys(table["file"]))
-    figure, axes = plt.subplots(1, len(files), figsize=(6.5 * len(files), 4.6), layout="constrained", squeeze=False)
-    for axis, file in zip(axes[0], files, strict=True):
-        _roofline(axis, table[table["file"] == file], roofs[file])
-        axis.set_title(measured.machine_of(file, results.records[file]))
+    on_gpu = table["where"].str.partition(",")[0].isin(measured.ON_GPU)
+    panels = [part for _, part in table.groupby(["file", on_gpu], sort=False)]
+    figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.6), layout="constrained", squeeze=False)
+    for axis, part in zip(axes[0], panels, strict=True):
+        file, there = part["file"].iloc[0], set(part["where"].str.partition(",")[0])
+        _roofline(axis, part, measured.roofs_of(results.records[file], there))
+        axis.set_title(measured.machine_of(file, results.records[file]), fontsize=10)
     return _drawing("roofline", figure, results, _of_roofline(rows, roofs), rows)
 
 
@@ -470,16 +493,17 @@ def _roofline(axis: Axes, table: pd.DataFrame, roofs: list[tuple[str, float, flo
             table, x="nodes_per_byte", y="nodes_per_s", hue="where", style="where", s=60, ax=axis,
             palette={name: colour_of(name.partition(",")[0]) for name in table["where"].unique()},
         )  # fmt: skip
-    reach = np.geomspace(table["nodes_per_byte"].min() / 3, table["nodes_per_byte"].max() * 3)
-    for (name, bytes_per_s, nodes_per_s), style in zip(roofs, ("--", ":"), strict=False):
-        axis.plot(reach, np.minimum(bytes_per_s * reach, nodes_per_s), style, color="0.3", linewidth=1,
+    least, most = table["nodes_per_s"].min(), table["nodes_per_s"].max()
+    for name, bytes_per_s, nodes_per_s in roofs:
+        knee = min(nodes_per_s, 20 * most) / bytes_per_s  # a slope without an end leaves the picture there
+        places = [knee, *table["nodes_per_byte"]]
+        reach = np.geomspace(min(places), max(places), 200)
+        axis.plot(reach, np.minimum(bytes_per_s * reach, nodes_per_s), "--", color="0.3", linewidth=1.2,
                   label=f"roof, {name}")  # fmt: skip
     axis.loglog()
-    least = table["nodes_per_byte"].min()
-    tops = [min(bytes_per_s * least, nodes_per_s) for _, bytes_per_s, nodes_per_s in roofs]  # the roofs are to be seen
     axis.set(xlabel="node evaluations a byte moved at least", ylabel="node evaluations a second",
-             ylim=(table["nodes_per_s"].min() / 3, max(20 * table["nodes_per_s"].max(), 2 * min(tops))))  # fmt: skip
-    axis.legend(fontsize=7)
+             ylim=(least / 3, 30 * most))  # fmt: skip
+    axis.legend(fontsize=8)
     axis.grid(alpha=0.3)
 
 
@@ -492,7 +516,8 @@ def _of_roofline(rows: pd.DataFrame, roofs: dict[str, list[tuple[str, float, flo
     units = any(np.isfinite(nodes_per_s) for some in roofs.values() for *_, nodes_per_s in some)
     rate = ", and on a GPU one instruction per node on every arithmetic unit at the highest clock" if units else ""
     what = f"Roofline: medians of each configuration with 10,000 points or more; {kinds}{alone}."
-    return f"{what} Roofs: the measured rate of copying{rate}."
+    cpu = "; of a CPU's arithmetic no roof is known" if rows["backend"].eq("cpu").any() else ""
+    return f"{what} Roofs: the measured rate of copying{rate}{cpu}."
 
 
 ALL: tuple[Callable[[Results], Drawing | Lacking], ...] = (

@@ -39,6 +39,7 @@ OTHER = "other"
 PROTOCOLS = {  # what comes back: what it is called, the thesis's own first; and its mark in figures
     "every": "matrix of every step", "last": "matrix of the last step", "loss": "losses only",
 }  # fmt: skip
+BRIEF = {"every": "every step", "last": "last", "loss": "losses"}  # as headings
 MARKS = dict(zip(PROTOCOLS, "o^s", strict=True))
 CODE = {"anew": "compiling", "kept": "from cache"}  # what a sample of the transpiler does about machine code
 SPREAD = 0.6, 1.4  # of samples over their median, as far as it is shown
@@ -86,8 +87,12 @@ def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None 
         squeeze=False, sharex="col", height_ratios=[count + 1 for count in counts], width_ratios=(3, 1),
     )  # fmt: skip
     marked = [name for name in PROTOCOLS if table["results"].eq(name).any()]
+    order = places(table["results"])
+    first = table[order.eq(order.groupby([table["panel"], table["evaluator"]]).transform("min"))]
+    medians = first.groupby(["panel", "evaluator"])["seconds"].median()
     for pair, panel in zip(axes, shown, strict=True):
-        spread(pair, table[table["panel"] == panel], marked)
+        part = table[table["panel"] == panel]
+        spread(pair, part.sort_values("evaluator", key=lambda names: -names.map(medians[panel]), kind="stable"), marked)
         pair[0].set_title(titles[panel], loc="left")
     axes[-1][0].set_xlabel("seconds per sample")
     axes[-1][1].set_xlabel("sample over median")
@@ -185,6 +190,8 @@ def spread(axes: Sequence[Axes], table: pd.DataFrame, protocols: Sequence[str] =
             axis.plot(seconds, place, MARKS[str(protocol)], color=colour_of(name), markersize=6)
         said = " / ".join("-" if seconds != seconds else written(seconds) for seconds in found)
         axis.annotate(said, (1.01, place), xycoords=axis.get_yaxis_transform(), va="center", fontsize=8)
+    if len(protocols) > 1:
+        axis.annotate(" / ".join(BRIEF[name] for name in protocols), (1.01, 1.01), xycoords="axes fraction", fontsize=8)
     axis.set_yticks(range(len(names)), names, fontsize=8)
     axis.set_ylim(len(names) - 0.5, -0.5)
     axis.semilogx()
