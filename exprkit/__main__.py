@@ -1,4 +1,4 @@
-"""The command line, ``python -m exprkit sweep | calibrate | figures | readme``: parses arguments and calls the
+"""The command line, ``python -m exprkit sweep | compile | calibrate | figures | readme``: parses arguments, calls the
 package.
 
     >>> from exprkit.__main__ import main
@@ -73,6 +73,9 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--check", action="store_true", help="check the study, list its runs, run nothing")
     sweep.add_argument("--json", action="store_true", help="the outcomes, or what is listed, as JSON")
 
+    ahead = commands.add_parser("compile", help="compile the loops of every feature, and keep them on disk")
+    ahead.set_defaults(command=_compile)
+
     calibrate = commands.add_parser("calibrate", help="measure this machine for backend='auto', and keep that")
     calibrate.set_defaults(command=_calibrate)
 
@@ -123,6 +126,15 @@ def _plain(notebook: Path) -> Callable[[dict[str, Any]], Any]:
     if notebook.stem not in functions:
         raise ArgumentError(f"--plain runs {', '.join(functions)}.ipynb only; {notebook} needs papermill")
     return functions[notebook.stem]
+
+
+def _compile(options: argparse.Namespace) -> int:
+    from exprkit.runtime import jit
+    from exprkit.study import ahead
+
+    ahead.compile_all()
+    print(f"the loops of every feature are compiled, and kept in {jit.folder()}")
+    return 0
 
 
 def _calibrate(options: argparse.Namespace) -> int:

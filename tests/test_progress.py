@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.__main__ import main
 from exprkit.errors import ArgumentError
 from exprkit.runtime import jit
 from exprkit.runtime.progress import parts
+from exprkit.study import ahead
 
 POINTS = ek.data.rough_pipe()
 POP = ek.generate.exhaustive(5)
@@ -62,6 +64,14 @@ def test_parts_grow_until_they_take_long_enough():
     assert [part.start for part in some] == [0, *(part.stop for part in some[:-1])] and some[-1].stop == 100_000
     assert 3 < len(some) < 20
     assert list(parts(0, True, "counting")) == [slice(0, 0)] and list(parts(9, False, "counting")) == [slice(0, 9)]
+
+
+def test_every_feature_is_compiled_ahead(monkeypatch, capsys):
+    used = []
+    monkeypatch.setattr(ahead, "FEATURES", {"a": lambda: used.append("a"), "b": lambda: used.append("b")})
+    assert main(["compile"]) == 0 and used == ["a", "b"]
+    out, err = capsys.readouterr()
+    assert "the loops of every feature are compiled" in out and "2/2" in err
 
 
 def test_long_compiling_is_told_once(monkeypatch):
