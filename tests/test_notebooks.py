@@ -333,7 +333,7 @@ def test_search_notebook_goes_from_a_csv_to_a_figure(run, tmp_path):
     random = np.random.default_rng(0)
     table = pd.DataFrame(random.uniform(1, 3, (80, 2)), columns=["rho", "speed"])
     table.assign(drag=0.235 * table["rho"] * table["speed"] ** 2).to_csv(tmp_path / "my.csv", index=False)
-    printed, _, shown = run("search", path="my.csv", target="drag", pool_size=2000, timeout=30)
+    printed, _, shown = run("search", table="my.csv", target="drag", pool_size=2000, timeout=30)
     assert "a formula is exact" in printed and "test 1.000000" in printed and shown["image/png"] == 1
     equations = pd.read_csv(tmp_path / "results" / "search.csv")
     assert equations["equation"].iloc[-1] == "0.235 * rho * sqr(speed)"
@@ -347,7 +347,7 @@ def test_search_notebook_takes_tables_as_they_are(run, tmp_path):
     table["Δp [Pa]"] = 2 * table["Flow (m³/s)"] ** 2 / table["50% $"] + table["is rough?"]
     table.loc[[3, 40], "50% $"], table.loc[7, "Δp [Pa]"] = np.nan, np.nan
     table.to_csv(tmp_path / "my.csv", sep=";")
-    settings = {"path": "my.csv", "pool_size": 2000, "timeout": 30}
+    settings = {"table": "my.csv", "pool_size": 2000, "timeout": 30}
     printed, _, shown = run("search", target="Δp [Pa]", **settings)
     assert "test 1.000000" in printed and shown["image/png"] == 1
     for told in ("3 of 90 rows, which lack a value", "'pipe' must hold real numbers, not 'steel'",
