@@ -197,7 +197,7 @@ def search(page):
     rows = page.locator(".exprkit-rows select:visible")
     rows.locator("option").nth(2).wait_for(state="attached")  # the front grows while it is looked for
     page.locator(".jupyter-button", has_text="Stop").click()
-    page.get_by_text("searching, in seconds: stopped after").wait_for()
+    page.get_by_text("searching: stopped after").wait_for()
     rows.select_option(index=1)
     page.wait_for_function("() => document.querySelector(\"input[placeholder='an expression']\").value.includes('p1')")
     open_tab(page, "Curve")

@@ -10,7 +10,8 @@ calls of a function of the user's.
 ================  =================================================================================
 ``progress=``     what is shown
 ================  =================================================================================
-None              a bar, or the table and figure, where somebody looks and the search takes a second
+None              a bar (of the time, if that is limited, else of the generations), or the table and figure, where
+                  somebody looks and the search takes a second
 False             nothing
 True              the same from the beginning, whoever looks
 a function        called with a ``SearchView``; the search ends where it returns True
@@ -59,8 +60,10 @@ class SearchView(NamedTuple):
 class Showing:
     """Shows a search, if that is wanted."""
 
-    def __init__(self, wanted: Any, n_iterations: int, names: tuple[str, ...] | None) -> None:
-        self._n, self._names = n_iterations, names
+    def __init__(
+        self, wanted: Any, n_iterations: int, names: tuple[str, ...] | None, seconds: float | None = None
+    ) -> None:  # fmt: skip
+        self._n, self._names, self._seconds = n_iterations, names, seconds
         self._told: Callable[[SearchView], Any] | None = wanted if callable(wanted) else None
         self._notebook = in_notebook()
         self._after = PATIENCE if wanted is None else 0.0
@@ -133,10 +136,12 @@ class Showing:
         if self._bar is None:
             with brought_by("search"):
                 from tqdm.auto import tqdm
-            self._bar = tqdm(total=self._n, leave=False, unit=" generations")
+            total, unit = (self._n, "generations") if self._seconds is None else (max(1, round(self._seconds)), "s")
+            form = f"{{desc}}: {{percentage:3.0f}}%|{{bar}}| {{n_fmt}} of {{total_fmt}} {unit}"
+            self._bar = tqdm(total=total, leave=False, bar_format=form)
         view = self.view()
         least = f", loss {min(view.loss):.3g}: {shortened(view.short[-1], LONGEST)}" if view.loss else ""
-        self._bar.n = min(view.generation, self._n)
+        self._bar.n = min(view.generation if self._seconds is None else int(view.seconds), self._bar.total)
         self._bar.set_description_str(view.stage + least, refresh=True)
 
     def _draw(self) -> None:

@@ -334,7 +334,9 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         previous: Sequence[Expression], workers: Workers | None,
     ) -> Discovery:  # fmt: skip
         """The search when it has ended, or was made to."""
-        with progress.Showing(self.progress, settings.niterations, self._names) as shown:
+        with progress.Showing(
+            self.progress, settings.niterations, self._names, self.timeout_in_seconds
+        ) as shown:  # fmt: skip
             budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive, begin=begin)
             here = replace(settings, niterations=0) if workers else settings
             search = Discovery(sample, here, budget, None, shown.update, kept.keep)
