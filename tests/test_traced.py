@@ -118,6 +118,37 @@ def test_a_trace_that_is_not_the_function_is_not_used():
     assert not trace.agrees(lambda a: np.where(a < 1e200, np.exp(a), 0.0), [(-1.0, 1.0)])
 
 
+HARD = {
+    "decade": lambda a, b: np.floor(np.log10(abs(b))) + a, "sides": lambda a, b: a if np.exp(a) >= 1 else b,
+    "distance": lambda a, b: np.sqrt(a * a + b * b), "ratio": lambda a, b: a * b / (abs(a) * abs(b) + 1e-30),
+    "halves": lambda a, b: np.round(np.log2(abs(a))) * b, "remainder": lambda a, b: (a % 3.0) * np.sign(np.tanh(b)),
+    "waves": lambda a, b: np.sin(a * 1.7) * np.exp(-abs(b)), "limits": lambda a, b: max(np.exp(a), 1.0) - min(b, 0.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_values_at_hard_numbers_are_the_function_s(name, dtype):
+    """Where signs change, at halves and whole numbers, and of every size; a trace that is in doubt is not used."""
+    function = numba.njit(HARD[name])
+    ek.operator(f"hard_{name}_{dtype}(a, b)", numpy=function)
+    random = np.random.default_rng(0)
+    sizes = 10.0 ** random.uniform(-35, 35, (2, 300)) * random.choice([-1, 1], (2, 300))
+    special = np.array([*SPECIAL[np.isfinite(SPECIAL)], 0.5, -0.5, 1.5, 3.0, 10.0, 1000.0, 1e15, 1e-10])
+    grid = np.array(np.meshgrid(special, special)).reshape(2, -1)
+    a, b = np.concatenate([grid, sizes, sizes[::-1]], axis=1).astype(dtype).astype(np.float64)
+    pop = ek.parse(f"hard_{name}_{dtype}(x1, x2)")
+    found = ek.Evaluator(pop, np.column_stack([a, b]), "cpu", dtype=dtype).evaluate()[0].astype(np.float64)
+    last_place, step = float(np.finfo(dtype).eps), 2.0**-18
+    with np.errstate(all="ignore"):
+        wanted = np.array([function(*one) for one in zip(a, b, strict=True)])
+        moved = [np.array([function(*one) for one in zip(a * (1 + i * step), b * (1 + j * step), strict=True)])
+                 for i, j in ((1, 0), (0, 1))]  # fmt: skip
+        slopes = sum(np.nan_to_num(np.abs(one - wanted), nan=np.inf) / step for one in moved)
+        allowed = 64 * (last_place * (np.abs(wanted) + slopes) + float(np.finfo(dtype).smallest_subnormal))
+        assert (np.abs(found - wanted) <= allowed)[np.abs(wanted) < 1e38].all()
+
+
 # ── float32 ──
 
 IN_FLOATS = {
@@ -146,7 +177,8 @@ def computed(pop, X, precision="ieee"):
 def test_float32_is_used_where_it_is_exact_enough(name):
     function, close = IN_FLOATS[name]
     pop = own(name, function)
-    assert defined.spelled(f"in_floats_{name}").traced.in_floats is close
+    traced = defined.spelled(f"in_floats_{name}").traced
+    assert (traced is not None and traced.in_floats) is close
     random = np.random.default_rng(2)
     X = np.concatenate([random.uniform(-10, 10, (700, 2)), random.normal(size=(700, 2)) * 0.01]).astype(np.float32)
     with np.errstate(all="ignore"):

@@ -320,10 +320,11 @@ def operator(
     numpy : function, optional
         For an operator without a formula, its definition: a function of one to three float64 arrays of the same
         shape (a ufunc, for example).  A function compiled by ``numba.njit`` or ``numba.vectorize`` runs as machine
-        code on the CPU: as vectors where it is made of arithmetic, functions of NumPy and ``math`` and conditions.
+        code on the CPU: as vectors where it is made of arithmetic, functions of NumPy and ``math`` and conditions,
+        for one number after the other where it is not, or where last places on the way decide the result.
         Of float32 data it is computed in float32 where that is exact to 16 units of the last place, of operands that
-        may be off by as many, in numbers of ``domain``; where it is not, or a number overflows on the way, in float64
-        (with precision="fast" never).  Any other is called there for some 500 data points at a time.
+        may be off by as many, in numbers of ``domain`` and of every size; where it is not, or a number overflows on
+        the way, in float64 (with precision="fast" never).  Any other is called for some 500 data points at a time.
     cuda : str, optional
         The same in CUDA C over ``a``, ``b``, ``c`` and their type ``T``: an expression, or the body of a function with
         ``return``.  It is your own program: NVRTC compiles it and the GPU runs it as it stands.  Without it, or if

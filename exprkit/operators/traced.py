@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,8 +28,14 @@ MOST_LINES, MOST_CALLS = 500, 64  # of a trace, and of its function: one for eac
 LETTERS = "abc"
 CHOICE = -1  # the code of "b if a else c"
 ORDINARY = 64  # numbers of each operand that a trace is tried with
-SPECIAL = (0.0, -0.0, 1.0, -1.0, 2.0, 0.5, -1e-9, 1e-300, -1e-300, 1e300, -1e300, math.inf, -math.inf, math.nan)
+# signs change there, halves and whole numbers are rounded, and what is large or small is no longer a number or not 0
+SPECIAL = (
+    0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 3.0, 0.5, -0.5, 1.5, -1.5, 2.5, 10.0, 100.0, -1e-9, 1e9, 1e-30, 1e-300, -1e-300,
+    1e300, -1e300, math.inf, -math.inf, math.nan,
+)  # fmt: skip
+MOST_OWN = 8  # of a function's own numbers that are tried as well, with what is next to them
 CLOSE = 1e-9
+LAST_PLACE, OFF, TIMES = 2.0**-52, 1e-6, 4  # of float64; by how much a result may change with them, as often tried
 
 
 class Line(NamedTuple):
@@ -81,24 +87,55 @@ class TracedFunction(NamedTuple):
         return values[self.result] if isinstance(self.result, int) else number(self.result)
 
     def agrees(self, definition: Callable[..., np.ndarray], domain: Sequence[tuple[float, float]]) -> bool:
-        """Whether it gives what the function does, on ordinary numbers and on special ones that it takes."""
+        """Whether it gives what the function does, on ordinary numbers and on special ones that it takes.
+
+        Then operators are off by last places, as they are in machine code: it has to be nearly the same.
+        """
         random = np.random.default_rng(0)
         usual = [random.uniform(low, high, ORDINARY) for low, high in domain]
-        wide = [random.normal(size=ORDINARY) * 10.0 ** random.uniform(-6, 6, ORDINARY) for _ in domain]
-        special = [np.roll(SPECIAL, k * 5) for k in range(self.arity)]
-        groups = [usual, *([a[k : k + 1] for a in group] for group in (wide, special) for k in range(len(group[0])))]
-        for operands in groups:
-            with np.errstate(all="ignore"):
-                try:
-                    expected = definition(*operands)
-                except Exception:  # as for a division by zero
-                    if operands is usual:
-                        return False
-                    continue
-                found = self.run(operands, float, lambda row, given: row.numpy(*given), _chosen)
-                if not np.allclose(found, expected, rtol=CLOSE, atol=1e-300, equal_nan=True):
-                    return False
-        return True
+        try:
+            definition(*usual)
+        except Exception:  # as for a division by zero
+            return False
+        operands = [np.concatenate(some) for some in zip(usual, *self._hard(random), strict=True)]
+        with np.errstate(all="ignore"):
+            expected, known = where_it_is_known(definition, operands)
+
+            def is_close(share: float, close: float, least: float) -> bool:
+                def applied(row: ops.Operator, given: list[Any]) -> np.ndarray:
+                    error = max(row.ulp[1] - 0.5, 0.0) * share * random.choice([-1.0, 1.0], known.shape)
+                    return np.asarray(row.numpy(*given) * (1 + error))
+
+                found = np.broadcast_to(self.run(operands, float, applied, _chosen), known.shape)[known]
+                return np.allclose(found, expected[known], rtol=close, atol=least, equal_nan=True)
+
+            return is_close(0.0, CLOSE, 1e-300) and all(is_close(LAST_PLACE, OFF, OFF) for _ in range(TIMES))
+
+    def _hard(self, random: np.random.Generator) -> Iterator[list[np.ndarray]]:
+        """Operands of every size, and every choice of special numbers."""
+        for largest in (6, 300):
+            yield [random.normal(size=ORDINARY) * 10.0 ** random.uniform(-largest, largest, ORDINARY)
+                   for _ in range(self.arity)]  # fmt: skip
+        own = dict.fromkeys(one for line in self.lines for one in line.operands if isinstance(one, float))
+        near = [side for one in list(own)[:MOST_OWN] for side in (one, -one, *np.nextafter(one, (-np.inf, np.inf)))]
+        special = [*SPECIAL, *near] if self.arity < 3 else SPECIAL
+        yield [axis.ravel() for axis in np.meshgrid(*[np.array(special)] * self.arity)]
+
+
+def where_it_is_known(
+    definition: Callable[..., np.ndarray], operands: Sequence[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """What a function gives, and where: it may raise an error for some of these numbers."""
+    try:
+        return definition(*operands), np.ones(len(operands[0]), bool)
+    except Exception:
+        values, known = np.full(len(operands[0]), np.nan), np.ones(len(operands[0]), bool)
+    for i in range(len(values)):
+        try:
+            values[i] = definition(*(a[i : i + 1] for a in operands))[0]
+        except Exception:
+            known[i] = False
+    return values, known
 
 
 def _chosen(condition: np.ndarray, a: Any, b: Any) -> np.ndarray:

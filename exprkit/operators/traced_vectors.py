@@ -42,12 +42,13 @@ import numpy as np
 
 from exprkit.operators import ops
 from exprkit.operators.simd_values import Vec, nan_unless_finite, unless_finite, where
-from exprkit.operators.traced import CHOICE, Line, TracedFunction
+from exprkit.operators.traced import CHOICE, Line, TracedFunction, where_it_is_known
 
 UNITS = 16  # of the last place of float32
-TRIED = 256  # numbers of each operand, as many of every size
+TRIED = 256  # numbers of each operand, as many near 0, as many of every size
+NEAR_0, ALL = (-6, 1), (-38, 38)  # powers of 10
 LAST_PLACE, LARGEST = 2.0**-23, 3e38
-STEP = 2.0**-12  # relative, to see how a result changes with an operand
+STEP = 2.0**-18  # relative, to see how a result changes with an operand
 SOME = (0.0, 1.0, -1.0, 0.5, 3.0, 1e30, -1e30, math.inf, -math.inf, math.nan)
 GRID, BESIDE, USUAL = np.arange(-2.0, 2.25, 0.25), 1e-12, 10.0  # where jumps are looked for; no poles
 LONG = 10  # lines of an operator's code that is worth a loop of its own
@@ -190,33 +191,32 @@ def is_close_in_floats(
         return False
     exact = _exact(trace)
     for line in trace.lines:
-        jumps = line.operands[0] if line.code == CHOICE else None
+        condition = line.operands[0] if line.code == CHOICE else None
         inexact = [place for place in line.places if place not in exact]
-        if jumps in inexact or (line.code != CHOICE and inexact and _jumps(line.code)):
+        if condition in inexact or (line.code != CHOICE and inexact and _jumps(line.code)):
             return False
     random = np.random.default_rng(0)
     operands = [_tried(random, low, high) for low, high in domain[: trace.arity]]
     with np.errstate(all="ignore"):
-        try:
-            y = definition(*operands)
-            size = np.abs(y)
-            for k, a in enumerate(operands):
-                ends = [definition(*operands[:k], a * (1 + step), *operands[k + 1 :]) for step in (STEP, -STEP)]
-                size = size + np.abs(ends[0] - ends[1]) / (2 * STEP)
-        except Exception:  # as for a division by zero
-            return False
+        y, known = where_it_is_known(definition, operands)
+        size = np.abs(y)
+        for k, a in enumerate(operands):
+            ends = [where_it_is_known(definition, [*operands[:k], a * (1 + step), *operands[k + 1 :]])[0]
+                    for step in (STEP, -STEP)]  # fmt: skip
+            size = size + np.abs(ends[0] - ends[1]) / (2 * STEP)
         found, sure = _computed_in_floats(trace, operands, random)
         off = np.abs(found - y)
-    counts = sure & np.isfinite(y) & (np.abs(y) < LARGEST)
-    return bool(np.any(counts) and np.all(off[counts] <= UNITS * LAST_PLACE * size[counts] + 2.0**-149))
+    counts = sure & known & np.isfinite(y) & (np.abs(y) < LARGEST)
+    return bool(np.any(counts) and np.all(off[counts] <= UNITS * (LAST_PLACE * size[counts] + 2.0**-149)))
 
 
 def _tried(random: np.random.Generator, low: float, high: float) -> np.ndarray:
-    """Numbers of an interval that float32 has: evenly, and near 0."""
+    """Numbers that float32 has: of an interval evenly and near 0, and of every size."""
     evenly = random.uniform(low, high, TRIED)
-    sizes = 10.0 ** random.uniform(-6, 1, TRIED) * random.choice([-1, 1], TRIED)
+    sizes, wide = (10.0 ** random.uniform(*ends, TRIED) * random.choice([-1, 1], TRIED) for ends in (NEAR_0, ALL))
     near = sizes[(sizes > low) & (sizes < high)]
-    return random.permuted(np.resize(np.concatenate([evenly, near]), 2 * TRIED)).astype(np.float32).astype(np.float64)
+    numbers = np.concatenate([np.resize(np.concatenate([evenly, near]), 2 * TRIED), wide])
+    return random.permuted(numbers).astype(np.float32).astype(np.float64)
 
 
 def _computed_in_floats(
