@@ -53,6 +53,27 @@ def inputs(row, kind, dtype):
     return np.column_stack(columns).astype(dtype)
 
 
+RANGES = {
+    "sin": (-1, 1), "cos": (-1, 1), "tanh": (-1, 1), "erf": (-1, 1), "erfc": (0, 2), "logistic": (0, 1),
+    "exp": (0, np.inf), "exp2": (0, np.inf), "expm1": (-1, np.inf), "cosh": (1, np.inf), "acosh": (0, np.inf),
+    "acos": (0, np.pi), "asin": (-np.pi / 2, np.pi / 2), "atan": (-np.pi / 2, np.pi / 2), "sqrt": (0, np.inf),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", RANGES)
+def test_no_value_leaves_its_range(backend, name, dtype):
+    """Else what comes next is nan by a last place."""
+    random = np.random.default_rng(0)
+    sizes, near_1 = 10.0 ** random.uniform(-35, 35, 3000), 10.0 ** random.uniform(-17, 0, 999)
+    ends = np.pi / 2 * np.arange(-100, 100), np.log(2) * np.arange(-60, 60), 1 - near_1, 1 + near_1
+    x = np.concatenate([random.uniform(-40, 40, 20_000), np.linspace(-7, 7, 5001), sizes, -sizes, *ends])
+    with np.errstate(over="ignore"):
+        y = ek.Evaluator(ek.parse(f"{name}(x1)"), x[:, None].astype(dtype), backend, dtype=dtype).evaluate()[0]
+    low, high = np.array(RANGES[name]).astype(dtype)
+    assert ((low <= y) & (y <= high) | np.isnan(y)).all() and np.isfinite(y).sum() > 500
+
+
 ABSOLUTE = {"digamma": 3e-15}  # error beside zeros that the operators' table allows
 
 
