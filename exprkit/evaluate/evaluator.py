@@ -376,7 +376,9 @@ class Evaluator:
         ----------
         params, y, kind, weights, columns, link
             As for ``loss``.  Of "max" the gradient is that of the error at the first point where it is so large,
-            of errors as the evaluator's dtype rounds them; at a kink of a loss that of ``jacobian``.
+            of errors as the evaluator's dtype rounds them; at a kink of a loss that of ``jacobian``.  Where float32
+            leaves values few digits, as those of ``cos(exp(a))`` or where ``exp`` overflows on the way, it leaves
+            slopes fewer: float64 has them.
 
         Returns
         -------
