@@ -12,7 +12,7 @@ CUDA   := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[^:]*Version: *\([0-9
 EXTRA  := $(if $(CUDA),$(if $(shell test $(CUDA) -ge 13 && echo 1),$(comma)cuda13,$(if $(filter 12,$(CUDA)),$(comma)cuda12)))
 
 # A stamp says what has been installed; it is made again when pyproject.toml changes.
-NOTEBOOKS := $(VENV)/.notebooks$(subst $(comma),-,$(EXTRA))
+NOTEBOOKS := $(VENV)/.notebooks-search$(subst $(comma),-,$(EXTRA))
 TESTS     := $(VENV)/.test$(subst $(comma),-,$(EXTRA))
 
 STUDY := TQDM_MININTERVAL=5 $(BIN)/python -m exprkit sweep notebooks/benchmark.ipynb --plain
@@ -29,8 +29,11 @@ benchmark: $(NOTEBOOKS)
 	@echo "The notebook with its table and figure: $(RESULTS)/benchmark.ipynb"
 	@echo "Results and figure:"; ls -t $(RESULTS)/benchmark-*.* | head -4 | sed 's/^/  /'
 
+# Jupyter's own options go into LAB_ARGS, as in make lab LAB_ARGS="--port=8889 --no-browser".
 lab: $(NOTEBOOKS)
-	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/explore.ipynb
+	@test "$$(id -u)" != 0 || case "$(LAB_ARGS)" in *--allow-root*) ;; *) \
+	    echo "JupyterLab does not run as root, unless asked to: make lab LAB_ARGS=--allow-root"; exit 1;; esac
+	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/explore.ipynb $(LAB_ARGS)
 
 test: $(TESTS)
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -77,7 +80,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(NOTEBOOKS): pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[notebooks$(EXTRA)]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[notebooks,search$(EXTRA)]'
 	@touch $@
 
 $(TESTS): pyproject.toml | $(VENV)/bin/python

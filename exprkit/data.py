@@ -11,10 +11,7 @@ Beside the pipeline: gives the ``X`` and ``y`` that an ``Evaluator`` takes.
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,9 +19,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, brought_by, did_you_mean, listed, one_of, shortened, whole
+from exprkit import csv_files
+from exprkit.errors import (
+    ArgumentError,
+    DataError,
+    brief,
+    brought_by,
+    checks_methods,
+    did_you_mean,
+    listed,
+    one_of,
+    shortened,
+    whole,
+)
 from exprkit.numbers import as_numbers
 from exprkit.runtime.machine import available_memory
+from exprkit.text.names import column_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,15 +57,13 @@ PIPES = (
     (507.0, 4.11, 5.99),
 )
 NAMELESS = "Unnamed: "  # what pandas calls a column without a name
-NUMBER = r"[+-]?\d*[.,]?\d+([eE][+-]?\d+)?(\.\d+)?"  # the last part is added by pandas to what stands twice
-SEPARATORS = r"[^\w.\"'()]"  # one of these stands between the names of columns, if there are several
-DECIMAL_COMMA = r"\s*[+-]?(\d+(,\d*)?|,\d+)([eE][+-]?\d+)?\s*"
 MOST_MISSING = 0.2  # of a column's values, for which rows are left out
 FRICTION = "log10(100 f)"  # the target of both data sets of pipes
 MOST_SHOWN = 200  # characters of the names in a repr
 NOISE = 0.005  # of log10(100 f): about what his measurements scatter within one pipe
 
 
+@checks_methods
 @dataclass(frozen=True, repr=False)
 class Dataset:
     """Data points and their target.
@@ -225,8 +233,7 @@ def from_table(
     Parameters
     ----------
     table : DataFrame, mapping of columns, or path of a CSV file or the open file
-        Numbers; the first line of a CSV file names its columns, with any separator.  Decimal commas are accepted if
-        commas are not the separator.
+        Numbers; a CSV file is read as ``csv_files`` says: any separator, decimal commas, a row of units.
     target : str, optional
         Name of the target's column; by default the last one.
     unusable : {"raise", "drop"}
@@ -251,8 +258,9 @@ def from_table(
 
     one_of("unusable", unusable, ("raise", "drop"))
     one_of("missing", missing, ("raise", "drop"))
-    name, table = Path(table).stem if isinstance(table, (str, Path)) else "table", _frame(table, pd)
-    names = [str(column) for column in table.columns]
+    name = Path(table).stem if isinstance(table, (str, Path)) else "table"
+    table, read_out = _frame(table, pd)
+    table = table.set_axis(names := list(map(column_name, table.columns)), axis=1)
     target = names[-1] if target is None and names else target
     if isinstance(target, str) and target not in names:
         raise DataError(f"there is no column {target!r}; there are {', '.join(names)}{did_you_mean(target, names)}")
@@ -267,6 +275,7 @@ def from_table(
     may_lack = missing == "drop"
     y = _numbers(table.iloc[:, list(map(str, table.columns)).index(target)], target, float(may_lack))
     numbers, left_out = _variables(table, target, unusable, MOST_MISSING * may_lack)
+    left_out = read_out + left_out
     if not numbers:
         raise DataError("; ".join([f"there is no column of numbers beside {target!r}", *left_out]))
     X = np.column_stack(list(numbers.values()))
@@ -290,19 +299,19 @@ def _chosen(table: Any, target: str, columns: Sequence[str]) -> Any:
     return table.iloc[:, [names.index(name) for name in (*wanted, target)]]
 
 
-def _frame(table: Any, pd: Any) -> Any:
-    """The table as a DataFrame."""
+def _frame(table: Any, pd: Any) -> tuple[Any, list[str]]:
+    """The table as a DataFrame, and what of a file is not in it."""
     if isinstance(table, np.ndarray) and table.dtype.names:
-        return pd.DataFrame(table)
+        return pd.DataFrame(table), []
     table = table.to_pandas() if hasattr(table, "to_pandas") else table  # polars', pyarrow's
     if isinstance(table, pd.DataFrame):
-        return table
+        return table, []
     if isinstance(table, (str, Path)) or hasattr(table, "read"):
-        return _read_csv(Path(table).expanduser() if isinstance(table, (str, Path)) else table, pd)
+        return csv_files.read(table)
     if not isinstance(table, Mapping):
         raise DataError(f"a table is a DataFrame, columns by name or a CSV file's path, not {type(table).__name__}")
     try:
-        return pd.DataFrame(table)
+        return pd.DataFrame(table), []
     except (TypeError, ValueError) as error:
         raise DataError(f"the columns are no table: {error}") from error
 
@@ -326,52 +335,15 @@ def _variables(table: Any, target: str, unusable: str, most: float) -> tuple[dic
     return numbers, left_out
 
 
-def _read_csv(path: Any, pd: Any) -> Any:
-    """The table; numbers with decimal commas, where a column holds nothing else and commas separate nothing."""
-    try:
-        content = io.StringIO(_text(path.read())) if hasattr(path, "read") else path
-        first = pd.read_csv(content, sep="\0", engine="python", nrows=0, quoting=csv.QUOTE_NONE).columns[0]
-        _rewind(content)
-        table = pd.read_csv(content, sep=None if re.search(SEPARATORS, first) else ",", engine="python")
-        if all(re.fullmatch(NUMBER, name) for name in table.columns) and re.search("[.,]", "".join(table.columns)):
-            held = shortened(first, 60)
-            raise DataError(f"{path}: the first line should name the columns, and holds numbers: {held}")
-        with_commas = [
-            column for column, words in table.items()
-            if words.dtype.kind not in "fiub" and words.dropna().astype(str).str.fullmatch(DECIMAL_COMMA).all()
-        ]  # fmt: skip
-        if with_commas and not _separates_by_commas(content, table, pd):  # "1,234" there: perhaps a thousand
-            table[with_commas] = table[with_commas].apply(lambda words: words.str.replace(",", ".").astype(float))
-        return table
-    except DataError:
-        raise
-    except OSError as error:
-        raise DataError(f"{path} could not be read: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is no text in UTF-8 (byte {error.start}): save it as that, or read it with "
-                        "pandas.read_csv(path, encoding=...) and give the table") from error  # fmt: skip
-    except Exception as error:  # whatever pandas finds wrong with the text means the same to the user
-        raise DataError(f"{path} is no CSV file with a line of names and lines of numbers: {error}") from error
-
-
-def _text(content: str | bytes) -> str:
-    return content.decode("utf-8-sig") if isinstance(content, bytes) else content
-
-
-def _rewind(content: Any) -> None:
-    if isinstance(content, io.StringIO):
-        content.seek(0)
-
-
-def _separates_by_commas(content: Any, table: Any, pd: Any) -> bool:
-    """Whether a comma stands between the names of the columns."""
-    _rewind(content)
-    return bool(pd.read_csv(content, sep=",", engine="python", nrows=0).columns.equals(table.columns))
-
-
 def _numbers(column: Any, name: str, most: float) -> np.ndarray:
     """A column; ``most`` is the share of its values that it may lack."""
-    values = as_numbers(f"column {name!r}", column).astype(np.float64)
+    try:
+        values = as_numbers(f"column {name!r}", column).astype(np.float64)
+    except DataError as error:
+        line, word = next(((line, one) for line, one in column.items() if isinstance(one, str)), (None, ""))
+        if column.index.name != csv_files.LINE or line is None or all(isinstance(one, str) for one in column):
+            raise
+        raise DataError(f"column {name!r} must hold real numbers, not {brief(word)} (line {line})") from error
     lacking = int(np.isnan(values).sum())
     if lacking > most * len(values):
         raise DataError(f"column {name!r} lacks {lacking:,} of {len(values):,} values: drop or fill those rows first")

@@ -8,14 +8,23 @@ import functools
 import heapq
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-OTHER_KEYWORDS = {  # what arguments are called in other libraries
-    "random_state": "seed", "rng": "seed", "sample_weight": "weights", "p0": "init", "x0": "init", "n_jobs": "threads",
-    "workers": "threads", "max_nfev": "max_iter", "device": "backend", "verbose": "progress",
+OTHER_KEYWORDS: dict[str, tuple[str, ...]] = {  # what arguments are called in other libraries; the first that is there
+    "random_state": ("seed",), "rng": ("seed",), "seed": ("random_state",), "sample_weight": ("weights",),
+    "weights": ("sample_weight",), "sigma": ("weights = 1 / sigma^2", "sample_weight = 1 / sigma^2"),
+    "dy": ("weights = 1 / dy^2", "sample_weight = 1 / dy^2"),
+    "yerr": ("weights = 1 / yerr^2", "sample_weight = 1 / yerr^2"),
+    "p0": ("init",), "x0": ("init",), "start": ("init",), "guess": ("init",), "n_jobs": ("threads",),
+    "workers": ("threads",),
+    "max_nfev": ("max_iter",), "maxfev": ("max_iter",), "maxiter": ("max_iter",), "device": ("backend",),
+    "ftol": ("tol",), "xtol": ("tol",), "gtol": ("tol",), "verbose": ("progress",),
+    "variable_names": ("variables", "X = pandas.DataFrame(X, columns=names)"),
+    "feature_names": ("variables", "X = pandas.DataFrame(X, columns=names)"), "target": ("y",), "units": ("X_units",),
+    "nan_policy": ("missing",), "data": ("X",), "filename": ("path",), "file": ("path",),
 }  # fmt: skip
 MOST_CANDIDATES = 200  # names that a misspelt one is compared with in full, which is slow
 
@@ -80,7 +89,7 @@ class MissingError(ExprkitError, ImportError):
 
 def one_of(
     what: str, value: Any, choices: Iterable[str], error: type[ExprkitError] = ArgumentError, *,
-    other_words: dict[str, str] | None = None, besides: str = "",
+    other_words: Mapping[str, str] | None = None, besides: str = "",
 ) -> Any:  # fmt: skip
     """The value; an error if it is none of the choices; ``besides``: what it could be as well, for the message."""
     choices = tuple(choices)
@@ -172,11 +181,26 @@ def checks_keywords(function: Callable[Keywords, Result]) -> Callable[Keywords, 
     return checked
 
 
-def did_you_mean(name: str, possible: Iterable[str], other_words: dict[str, str] | None = None) -> str:
-    """A hint at what was meant, or nothing; ``other_words`` are what the same is called elsewhere."""
-    possible = list(possible)
-    meant = (other_words or {}).get(name)
-    meant = meant if meant in possible else nearest(name, possible)
+def checks_methods(cls: type[Result]) -> type[Result]:
+    """The class, whose public methods say of a misspelt keyword what was probably meant."""
+    for name, method in list(vars(cls).items()):
+        function = getattr(method, "__func__", method)
+        if name.startswith("_") or not inspect.isfunction(function) or hasattr(function, "__wrapped__"):
+            continue
+        kinds = {parameter.kind for parameter in inspect.signature(function).parameters.values()}
+        if inspect.Parameter.VAR_KEYWORD not in kinds:
+            checked = checks_keywords(function)
+            setattr(cls, name, checked if function is method else type(method)(checked))
+    return cls
+
+
+def did_you_mean(
+    name: str, possible: Iterable[str], other_words: Mapping[str, str | tuple[str, ...]] | None = None
+) -> str:
+    """A hint at what was meant, or nothing; ``other_words`` are what the same is called elsewhere, perhaps with how."""
+    possible, words = list(possible), (other_words or {}).get(name, ())
+    words = (words,) if isinstance(words, str) else words
+    meant = next((word for word in words if word.partition(" ")[0] in possible), None) or nearest(name, possible)
     return f"; did you mean {meant!r}?" if meant else ""
 
 
@@ -190,5 +214,5 @@ def brought_by(extra: str) -> Iterator[None]:
             raise
         module = (error.name or "").partition(".")[0]
         package = {"PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn"}.get(module, module)
-        hint = f"pip install {package} (or, in exprkit's folder, pip install '.[{extra}]' for all that this part needs)"
-        raise MissingError(f"{module} is not installed: {hint}", name=error.name) from None
+        whole = f"(or, in exprkit's folder, pip install \".[{extra}]\" for all that this part needs)"
+        raise MissingError(f"{module} is not installed: pip install {package} {whole}", name=error.name) from None

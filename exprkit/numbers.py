@@ -13,6 +13,7 @@ for SymPy's symbols.
 from __future__ import annotations
 
 import functools
+import re
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -25,12 +26,13 @@ REMEDIES = {  # by the kind of NumPy's types
     "M": ": take the time since the first, (t - t.iloc[0]).dt.total_seconds()",
     "m": ": take .dt.total_seconds()",
     "U": ": pandas.to_numeric converts text to numbers",
+    "word": ": categories are for groups= of exprkit.fit, or become columns of 0 and 1 (pandas.get_dummies)",
 }
 
 
 def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
     """An array of real numbers; nan where one is missing, if there may be ``gaps``."""
-    _check_quantities(what, values)
+    check_quantities(what, values)
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         if not gaps:
             raise DataError(f"{what} has masked values: fill them with numbers")
@@ -48,8 +50,13 @@ def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
     raise DataError(f"{what} must hold real numbers, not {array.dtype}{REMEDIES.get(array.dtype.kind, '')}")
 
 
-def _check_quantities(what: str, values: Any) -> None:
-    """An error for categories of pandas or polars that are no numbers: their codes are no quantities."""
+def check_quantities(what: str, values: Any) -> None:
+    """An error for categories of pandas or polars that are no numbers, and for numbers with units."""
+    if hasattr(values, "magnitude") and hasattr(values, "units"):
+        raise DataError(
+            f"{what} has the unit {values.units}: give the numbers, as .to(…).magnitude (SymbolicRegressor's fit takes "
+            "units by X_units= and y_units=)"
+        )
     categories = getattr(getattr(values, "dtype", None), "categories", None)
     if categories is not None and getattr(getattr(categories, "dtype", None), "kind", "O") not in "fiub":
         names = list(map(str, dict.fromkeys(categories if hasattr(categories, "dtype") else values)))
@@ -69,8 +76,14 @@ def _as_number(what: str, value: Any, gaps: bool) -> float:
             return float(value)
     except OverflowError:
         raise DataError(f"{what} holds a number too large for float64") from None
-    kind = "U" if isinstance(value, str) else "M" if hasattr(value, "timestamp") else ""
+    kind = _kind_of_text(value) if isinstance(value, str) else "M" if hasattr(value, "timestamp") else ""
     raise DataError(f"{what} must hold real numbers, not {brief(value)}{REMEDIES.get(kind, '')}")
+
+
+def _kind_of_text(text: str) -> str:
+    if re.match(r"\d{1,4}[-./]\d{1,2}[-./]\d", text):
+        return "M"
+    return "U" if re.search(r"\d", text) and re.match(r"[-+−\s.,\d]", text) else "word"
 
 
 def least(*values: Any) -> Any:

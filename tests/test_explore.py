@@ -627,7 +627,7 @@ def test_without_ipywidgets_it_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.stderr.splitlines()[-1].endswith(
         "ipywidgets is not installed: pip install ipywidgets "
-        "(or, in exprkit's folder, pip install '.[notebooks]' for all that this part needs)"
+        '(or, in exprkit\'s folder, pip install ".[notebooks]" for all that this part needs)'
     )
 
 

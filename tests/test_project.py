@@ -28,7 +28,7 @@ SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 
 # Each folder (or file) imports from those before it only, also inside functions and for types.
 LAYERS = [
-    "errors", "numbers", "operators", "runtime", "text", "expressions", "data", "programs",
+    "errors", "numbers", "operators", "runtime", "text", "expressions", "csv_files", "data", "programs",
     "backends", "backends.reference", "backends.gpu", "backends.cases", "backends.device_programs", "backends.cpu",
     "backends.interpreter", "backends.transpiler",
     "backends.cost_model", "distributed", "evaluate", "fitting", "search", "regression", "regression.estimator",
@@ -330,10 +330,29 @@ for use in (
 
 def test_a_missing_extra_is_one_line_with_the_command_that_mends_it():
     done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, cwd=ROOT, check=True)
-    whole = "(or, in exprkit's folder, pip install '.[notebooks]' for all that this part needs)"
+    whole = '(or, in exprkit\'s folder, pip install ".[notebooks]" for all that this part needs)'
     wanted = [f"{name} is not installed: pip install {name} {whole}"
               for name in ("pandas", "pooch", "pandas", "matplotlib")]  # fmt: skip
     assert done.stdout.splitlines() == [*wanted, "['x1']"]
+
+
+EXTRAS = {"ipywidgets", "matplotlib", "pandas", "papermill", "pooch", "seaborn", "sklearn", "threadpoolctl"}
+
+
+def test_what_an_extra_brings_is_imported_where_an_error_says_so(source):
+    tree = tree_of(source)
+    guards = [node for node in ast.walk(tree) if isinstance(node, (ast.With, ast.If, ast.Try))
+              and any(word in ast.unparse(node).splitlines()[0] for word in ("brought_by", "TYPE_CHECKING", "try:"))]
+    guarded = {inner for guard in guards for inner in ast.walk(guard)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom) and node not in guarded:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            assert not {name.partition(".")[0] for name in names} & EXTRAS, f"line {node.lineno}: with brought_by(…)"
+
+
+def test_make_installs_what_its_notebooks_import():
+    makefile = (ROOT / "Makefile").read_text()
+    assert "'.[notebooks,search$(EXTRA)]'" in makefile and "$(LAB_ARGS)" in makefile
 
 
 @pytest.mark.parametrize(("module", "package"), [("sklearn.base", "scikit-learn"), ("yaml", "pyyaml")])

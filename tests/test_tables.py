@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, ParseError
+from exprkit.regression.rules import units
 from exprkit.text.names import in_text
 
 pd = pytest.importorskip("pandas")
@@ -172,6 +173,44 @@ def test_other_libraries_tables():
 
     with pytest.raises(DataError, match=r"holds categories \(u, v, w\), not quantities"):
         ek.fit("p1 * site", Polarish({"site": Text(), "y": LINE}), "y")
+
+
+class Quantity:
+    """As pint has it."""
+
+    def __init__(self, magnitude):
+        self.magnitude, self.units, self.dimensionality = np.asarray(magnitude), "metre", "[length]"
+
+    shape = property(lambda self: self.magnitude.shape)
+    __len__ = lambda self: len(self.magnitude)  # noqa: E731
+    __str__ = lambda self: "m/s"  # noqa: E731
+
+
+def test_numbers_with_units_and_lazy_tables_are_told():
+    X, y = [[1.0], [2.0], [3.0]], [1.0, 2, 3]
+    for call in (lambda: ek.fit("p1 * x1", Quantity(X), y), lambda: ek.fit("p1 * x1", X, Quantity(y)),
+                 lambda: ek.fit("p1 * x1", X, y, weights=Quantity(y)), lambda: ek.Evaluator("x1", Quantity(X)),
+                 lambda: ek.fit("p1 * a", {"a": Quantity(y)}, y), lambda: ek.SymbolicRegressor().fit(Quantity(X), y),
+                 lambda: ek.SymbolicRegressor().fit(X, Quantity(y)), lambda: ek.exhaustive_search(X, Quantity(y))):
+        with pytest.raises(DataError, match=r"has the unit metre: give the numbers, as .to\(…\).magnitude"):
+            call()
+    assert units.exponents(Quantity(1)) == units.exponents("m/s")
+    lazy = type("LazyFrame", (), {"collect": None, "collect_schema": None, "columns": ["a"]})()
+    sets = type("Dataset", (), {"to_dataframe": None, "data_vars": {}})()
+    for table, message in ((lazy, r"LazyFrame, .*give X.collect\(\)"), (sets, r"give X.to_dataframe\(\)")):
+        for call in (lambda: ek.fit("p1 * a", table, "y"), lambda: ek.SymbolicRegressor().fit(table, y)):  # noqa: B023
+            with pytest.raises(DataError, match=message):
+                call()
+
+
+def test_columns_of_several_levels_are_named_by_all():
+    table = pd.DataFrame({("a", "mean"): LINE, ("b", ""): 1.0, ("y", "sd"): 2 * LINE + 1})
+    found = ek.fit("p1 * a_mean + p2 * b", table, "y_sd")
+    assert found.params[0] == pytest.approx([2, 1]) and found.predict(table)[0] == pytest.approx(2 * LINE + 1)
+    assert ek.parse("a_mean + b", data=table).variables == ("a_mean", "b", "y_sd")
+    assert ek.data.from_table(table).variables == ("a_mean", "b")
+    found = ek.SymbolicRegressor(niterations=0).fit(table.iloc[:, :2], 3 * LINE)
+    assert found.feature_names_in_.tolist() == ["a_mean", "b"]
 
 
 def test_rows_in_another_order_are_refused():

@@ -37,7 +37,16 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.engine import backend_of
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, checks_keywords, number_of, whole_number
+from exprkit.errors import (
+    ArgumentError,
+    BackendError,
+    DataError,
+    brief,
+    checks_keywords,
+    checks_methods,
+    number_of,
+    whole_number,
+)
 from exprkit.evaluate import inputs, rounding, tables
 from exprkit.evaluate.loss_target import Asked, LossTarget, RepeatedLoss
 from exprkit.evaluate.losses import LOSSES, OwnLoss, is_own, losses_at, nan_beside, own_losses, slopes_at
@@ -62,6 +71,7 @@ KINDS = tuple(LOSSES)  # losses that have names
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
 
+@checks_methods
 class Evaluator:
     """A population prepared for one data set: evaluates it with any parameters, and computes losses and derivatives.
 

@@ -27,7 +27,7 @@ from exprkit.evaluate.loss_text import LossPoints
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import is_object, parse
 from exprkit.expressions.population import Population
-from exprkit.numbers import as_numbers
+from exprkit.numbers import as_numbers, check_quantities
 from exprkit.text.tokens import PARAMETER, VARIABLE
 
 Adopt = Callable[[Any], Any]
@@ -454,6 +454,7 @@ def _as_array(
     """A real-valued array, of NumPy or the backend's device, and the way back to the caller's kind of array."""
     if type(values) is np.ndarray and values.dtype.kind in "fiub":
         return values, _same
+    check_quantities(name, values)
     array = adopt(values)
     if array is None:
         array, give_back = _as_numpy(name, values, gaps)

@@ -13,17 +13,25 @@ that it uses, else by position.  What is missing (None, pandas' NA) is nan.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
+from exprkit import csv_files
 from exprkit.data import Dataset
 from exprkit.errors import DataError, brief, did_you_mean, whole_number
 from exprkit.expressions.population import Population
-from exprkit.numbers import as_numbers
+from exprkit.numbers import as_numbers, check_quantities
+from exprkit.text.names import column_name
 from exprkit.text.tokens import VARIABLE
 
+CSV = (".csv", ".tsv", ".txt", ".dat")  # endings of files that are read as tables
+LAZY = {  # a method that makes a table, an attribute beside it, and whose they are
+    "collect": ("collect_schema", "a polars LazyFrame, which has no numbers yet"),
+    "to_dataframe": ("data_vars", "an xarray Dataset, which has no rows"),
+}
 IS = "="  # in the name of a variable that is 1 where a column has a category
 
 
@@ -45,7 +53,15 @@ def names_in(table: Any) -> list[str]:
 
 
 def table_of(X: Any) -> Any:
-    """A Dataset, an array with named fields, pyarrow's table or a Series with a name as a table; else as it is."""
+    """A Dataset, a CSV file, pyarrow's table and what else has columns with names as a table; else as it is."""
+    check_quantities("X", X)
+    if isinstance(X, str | os.PathLike) and os.fspath(X).lower().endswith(CSV):
+        X = csv_files.read(X)[0]
+    for method, (beside, what) in LAZY.items():
+        if hasattr(X, method) and hasattr(X, beside) and not hasattr(X, "to_numpy"):
+            raise DataError(f"X is {what}: give X.{method}()")
+    if getattr(getattr(X, "columns", None), "nlevels", 1) > 1:
+        X = X.set_axis(list(map(column_name, X.columns)), axis=1)
     if isinstance(X, Mapping):
         check_order(labels_of(X), **{f"column {name}": one for name, one in X.items()})
     if isinstance(X, Dataset):
@@ -71,8 +87,8 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
         return table_of(X), X.y
     X = table_of(X)
     if isinstance(X, str):
-        raise DataError(f"X is the text {brief(X)}: expressions come first, then the data, an array or a table "
-                        "(a CSV file: pandas.read_csv(path))")
+        raise DataError(f"X is the text {brief(X)}: expressions come first, then the data, an array, a table "
+                        f"or the path of a file ({', '.join(CSV)})")
     if not isinstance(y, str) and whole_number(y) is None:
         check_order(labels_of(X), y=y)
         return X, y

@@ -172,7 +172,8 @@ def _listed(text: str) -> list[str]:
 
 def _table(points: Points, without: list[str]) -> Any:
     """The variables' columns by their names, but for some."""
-    import pandas as pd
+    with brought_by("notebooks"):
+        import pandas as pd
 
     names = points.names
     for name in without:

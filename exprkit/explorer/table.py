@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import DataError
+from exprkit.errors import DataError, brought_by
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, Stopped
 from exprkit.explorer.pages import picture_page
@@ -138,7 +138,8 @@ class Table:
 
     def to_pandas(self) -> Any:
         """All rows as a DataFrame, the fitted parameters in columns of their own."""
-        import pandas as pd
+        with brought_by("notebooks"):
+            import pandas as pd
 
         frame = pd.DataFrame({
             "expression": self.pop.texts(), "tokens": self.pop.n_tokens, "structure": self.structure,

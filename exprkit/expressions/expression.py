@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, OperandError, PopulationError, checks_keywords
+from exprkit.errors import ArgumentError, OperandError, PopulationError, checks_keywords, checks_methods
 from exprkit.numbers import as_numbers
 from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED, PLURAL, Given, Names, usual_as_none
@@ -48,6 +48,7 @@ def _reflected(method: str) -> Callable[[Expression, Any], Expression]:
     return lambda self, other: applied(row, other, self) if _is_operand(other) else NotImplemented
 
 
+@checks_methods
 class Expression:
     """A view of one expression's postfix tokens.
 

@@ -28,7 +28,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from exprkit.errors import PopulationError, SelectionError, brief, listed, number_of, one_of, shortened, whole_number
+from exprkit.errors import (
+    PopulationError,
+    SelectionError,
+    brief,
+    checks_methods,
+    listed,
+    number_of,
+    one_of,
+    shortened,
+    whole_number,
+)
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
@@ -63,6 +73,7 @@ def known_arity(formulas: bool = True) -> np.ndarray:
     return arity
 
 
+@checks_methods
 class Population:
     """An ordered batch of expressions (see the module's table for the arrays).
 

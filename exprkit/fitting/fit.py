@@ -31,7 +31,17 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.distributed.engine import SlicedEngine
 from exprkit.distributed.files import columns_of, is_source
 from exprkit.distributed.workers import Workers, workers_of
-from exprkit.errors import ArgumentError, BackendError, DataError, brief, number_of, one_of, whole, whole_number
+from exprkit.errors import (
+    ArgumentError,
+    BackendError,
+    DataError,
+    brief,
+    checks_methods,
+    number_of,
+    one_of,
+    whole,
+    whole_number,
+)
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import Composition, OwnGoal
@@ -102,10 +112,11 @@ def fit(
     ----------
     pop : Population or DevicePopulation
         Or a text, an Expression, or a list of them.  One that lies on a GPU is prepared and fitted there.
-    X : array (n_points, n_vars), DataFrame, dict of columns, array with named fields or Dataset
-        The data, as for ``Evaluator``.  X and ``y`` must be complete at points whose weight is not 0 and in the columns
-        that are used.  The path of an npy or Parquet file, a memory-mapped array or a dask array is read in pieces,
-        which workers keep (``distributed.rows``): any number of rows, but only squared errors and one start.
+    X : array (n_points, n_vars), DataFrame, dict of columns, array with named fields, Dataset or path
+        The data, as for ``Evaluator``; a file .csv, .tsv, .txt or .dat is a table, as ``data.from_table`` reads it.
+        X and ``y`` must be complete at points whose weight is not 0 and in the columns that are used.  The path of an
+        npy or Parquet file, a memory-mapped array or a dask array is read in pieces, which workers keep
+        (``distributed.rows``): any number of rows, but only squared errors and one start.
     y : array, (n_points,), or str
         The target; for a table X the name of its column.  A Dataset has its own.
     weights : array, (n_points,), or str, optional
@@ -213,6 +224,7 @@ def fit(
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
 
+@checks_methods
 class FitProblem:
     """A data set and a loss, for fits of one population after another, as in a search.
 

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import brought_by, checks_keywords, number_of, whole, whole_number
+from exprkit.errors import brought_by, checks_keywords, checks_methods, number_of, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.inputs import infinite_columns
 from exprkit.evaluate.tables import used_columns
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 SHOWN = 10  # rows of a table
 
 
+@checks_methods
 @dataclass(eq=False)
 class FitResult:
     """The result of a fit, expression by expression.

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import checks_keywords, whole
+from exprkit.errors import checks_keywords, checks_methods, whole
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED
@@ -43,6 +43,7 @@ MARK = 1e-300  # no number of a formula
 SMALL = 1e-9  # parameters below may be lost in rounding
 
 
+@checks_methods
 class FittedExpression:
     """An expression with its fitted numbers.
 

@@ -59,9 +59,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from exprkit.errors import ArgumentError, FileError
+from exprkit.errors import ArgumentError, FileError, brought_by
 from exprkit.fitting.fit import backend_of_fits
 from exprkit.regression import effort
 from exprkit.regression.front import Entry, Front
@@ -72,6 +71,9 @@ from exprkit.regression.stages import exact, fewer_variables, generations, growt
 from exprkit.regression.stages.begin import begin
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.runtime.budget import Budget, Ended
+
+with brought_by("search"):
+    from threadpoolctl import threadpool_limits
 
 Stage = Callable[[FormulaSearch], None]
 MIRRORED = (  # stages that undo operators of y, which has to be positive for most of them

@@ -13,9 +13,11 @@ Below everything that writes a file which a user named.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import zipfile
+import zlib
 from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ import numpy as np
 from exprkit.errors import ArgumentError, DamagedFileError, FileError, NoSuchFileError, brief
 
 REMEDY = {"written": "; nothing half-written is left: make room there, or name another folder"}
+CHECKSUMS = "checksums"  # the array that holds those of all others, as JSON
 MOST = 100  # times its size that a file may hold; others compress populations to a twentieth
 
 
@@ -90,11 +93,13 @@ def checked_path(path: Any, rule: str = "a file's path must be a text or a pathl
 
 
 def write_arrays(path: Any, arrays: Mapping[str, Any]) -> None:
-    """Write arrays, or what makes some, to a file that is whole or absent."""
+    """Write arrays, or what makes some, to a file that is whole or absent, with their checksums."""
+    made = {name: np.asarray(array) for name, array in arrays.items()}
+    sums = json.dumps({name: _checksum(array) for name, array in made.items()})
 
     def fill(beside: Path) -> None:
         with open(beside, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
+            np.savez(file, allow_pickle=False, **made, **{CHECKSUMS: np.array(sums)})
 
     write(checked_path(path), fill)
 
@@ -116,7 +121,26 @@ def read_arrays(path: Any, what: str, wanted: Container[str] | None = None) -> d
         size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in entries.values())
         if unpacked > MOST * size:
             raise ValueError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
-        return {name: _array(archive, entry) for name, entry in entries.items()}
+        arrays = {name: _array(archive, entry) for name, entry in entries.items() if name != CHECKSUMS}
+        if (sums := next((one for one in archive.infolist() if one.filename == f"{CHECKSUMS}.npy"), None)) is not None:
+            _check(arrays, json.loads(str(_array(archive, sums))), wanted)
+        return arrays
+
+
+def _check(arrays: Mapping[str, np.ndarray], sums: dict[str, str], wanted: Container[str] | None) -> None:
+    """An error for arrays that are not those that were written."""
+    written = {name for name in sums if wanted is None or name in wanted}
+    for name in sorted(written ^ set(arrays)):
+        raise ValueError(f"it has {'an' if name in arrays else 'no'} array {name!r}")
+    for name, array in arrays.items():
+        if _checksum(array) != sums[name]:
+            raise ValueError(f"its array {name!r} is not as it was written")
+
+
+def _checksum(array: np.ndarray) -> str:
+    """Of an array's bytes, in order, beside its type and shape."""
+    number = zlib.crc32(np.ascontiguousarray(array).data if array.dtype.kind in "biuf" else array.tobytes())
+    return f"{array.dtype.str}{array.shape}{number:08x}"
 
 
 def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brief, brought_by, number_of, shortened, whole, whole_number
+from exprkit.errors import ArgumentError, brief, brought_by, checks_methods, number_of, shortened, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
@@ -45,6 +45,7 @@ WORDS = ("link", "stopped", "loss_name", "rank")
 NUMBERS = ("seconds", "n_functions", "n_evaluations")
 
 
+@checks_methods
 @dataclass(eq=False)
 class SearchResult:
     """The best functions of a search, and those of its Pareto front, the least ``total`` first.

@@ -21,15 +21,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from exprkit.data import Dataset
 from exprkit.distributed.collect import collect
 from exprkit.distributed.workers import Workers
+from exprkit.errors import brought_by
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.study import records
 from exprkit.study.plots import Drawing
+
+with brought_by("notebooks"):
+    import pandas as pd
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -166,7 +169,8 @@ def drawing(here: pd.DataFrame, pop: Population, costs: ClusterCosts | None = No
 
 def figure(model: dict[str, pd.DataFrame], measured: pd.DataFrame | None = None) -> Figure:
     """Speed-up over devices beside the ideal: the model's lines, and points (devices, speedup, what) measured."""
-    from matplotlib.figure import Figure
+    with brought_by("notebooks"):
+        from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(7, 4.5), layout="constrained")
     ax = drawn.subplots()

@@ -219,6 +219,11 @@ def in_text(name: str) -> str:
     return name if bare else QUOTE + name + QUOTE
 
 
+def column_name(key: Any) -> str:
+    """What a column is called; of several levels, as pandas has them, those that are not empty."""
+    return "_".join(str(part) for part in key if str(part)) if isinstance(key, tuple) else str(key)
+
+
 def columns_of(data: Any) -> list[str]:
     """The names of the columns of a DataFrame, a dict of columns or a ``Dataset``, each another one.
 
@@ -230,7 +235,7 @@ def columns_of(data: Any) -> list[str]:
     if names is None or not hasattr(names, "__iter__"):
         raise ParseError(f"data must be a table, whose columns have names, not {type(data).__name__}")
     found: dict[str, None] = {}
-    for place, name in enumerate(map(str, names), 1):
+    for place, name in enumerate(map(column_name, names), 1):
         found.setdefault(name if _is_writable(name) and name not in found else f"(column {place})")
     return list(found)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brief, brought_by, checks_keywords, listed, one_of, whole
+from exprkit.errors import ArgumentError, brief, brought_by, checks_keywords, checks_methods, listed, one_of, whole
 from exprkit.evaluate.inputs import named_population
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import is_object, parse
@@ -36,6 +36,7 @@ with brought_by("search"):
     from sklearn.utils.validation import check_is_fitted
 
 
+@checks_methods
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
     """Given expressions, fitted to data; the best one predicts.
 

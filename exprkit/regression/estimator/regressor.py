@@ -31,6 +31,7 @@ from exprkit.errors import (
     ParseError,
     brief,
     brought_by,
+    checks_methods,
     did_you_mean,
     flag,
     listed,
@@ -100,6 +101,7 @@ NO_PARAMETERS = {  # what others can be told, and why not here
 }  # fmt: skip
 
 
+@checks_methods
 class SymbolicRegressor(RegressorMixin, FormulaTable):
     """Finds formulas for data: functions joined in pairs, curves, then evolution, numbers fitted throughout.
 

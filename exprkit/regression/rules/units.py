@@ -67,8 +67,8 @@ def exponents(unit: Any) -> Exponents:
     ArgumentError
         For a text that is no unit; says where.
     """
-    if isinstance(unit, str):
-        return _Reader(unit).read()
+    if isinstance(unit, str) or hasattr(unit, "dimensionality"):  # pint's
+        return _Reader(str(unit)).read()
     given = listed(unit)
     if given is None:
         raise ArgumentError(f"a unit is a text as 'm/s^2' or a list of exponents, not {brief(unit)}")
