@@ -323,6 +323,20 @@ def test_a_terminal_shows_a_bar_after_a_while(monkeypatch):
     assert shown.getvalue() == ""
 
 
+def test_the_bar_counts_what_ends_the_search():
+    """Time, functions tried, or stages before the first generation and generations."""
+    sample = Sample(*map(np.asarray, table()))
+    timed, counted, free = (Discovery(sample, SearchSettings(niterations=5), budget) for budget in (
+        Budget(seconds=1000.0), Budget(max_evals=70), Budget(),
+    ))  # fmt: skip
+    assert timed.spent[1:] == (1000.0, "s") and 0 <= timed.spent[0] < 100
+    counted.budget.count(100)
+    assert counted.spent == (70, 70, "functions")
+    done, total, _ = free.spent
+    free.generation = 5
+    assert (done, total) == (0, len(free._stages()) + 5) and free.spent[0] == 5
+
+
 IN_A_NOTEBOOK = """
 import numpy as np, exprkit as ek
 X = np.random.default_rng(0).uniform(0.5, 3, (80, 2))

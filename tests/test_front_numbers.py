@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.errors import ArgumentError
 from exprkit.regression.constants import as_parameters
-from exprkit.regression.estimator import numbers
+from exprkit.regression.estimator import numbers, regressor
 from exprkit.regression.estimator.equations import DescribedFront, described, selected
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import sample_for
 from exprkit.regression.nonlinear.poles import have_poles
+from exprkit.regression.nonlinear.spread import proportional_weights
+from exprkit.regression.nonlinear.turns import turn_too_fast
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.runtime.budget import Budget
 
+QUICK = {"niterations": 0, "pool_size": 100, "maxsize": 7, "random_state": 0, "max_evals": 20_000}
 ROBUST = "huber(log(f) - log(y), 0.2)"
 
 
@@ -152,3 +158,137 @@ def test_poles_of_several_variables_are_seen():
     X = np.random.default_rng(0).uniform(1, 3, (80, 2))
     formulas = list(ek.parse(["1e-6 / (x1 - x2)", "x1 / x2", "1e-6 / (x1 - x2 - 2.5)", "1 / (x1 * x2 - 0.5)"]))
     assert have_poles(formulas, Sample(X, X[:, 0])).tolist() == [True, False, False, False]
+
+
+# ── noise that grows, and what turns too fast ──
+
+
+def drawn_wide(law, low, high, n, seed, share):
+    random = np.random.default_rng(seed)
+    X = np.stack([np.exp(random.uniform(np.log(a), np.log(b), n)) for a, b in zip(low, high, strict=True)], 1)
+    return X, law(X), share * random.standard_normal(n)
+
+
+LAWS = [
+    (lambda x: 2.2 * x[:, 0] / x[:, 1] ** 2, [1e3, 1], [1e6, 100], 30),
+    (lambda x: 3e7 / x[:, 0] ** 2, [1e3], [1e5], 20),
+    (lambda x: 0.5 * x[:, 0] * x[:, 1] ** 1.5, [1, 1], [1e3, 100], 25), (lambda x: -4 * x[:, 0] ** 0.7, [1], [1e4], 30),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("law", range(len(LAWS)))
+def test_noise_in_proportion_gives_weights_and_no_other(law):
+    f, low, high, n = LAWS[law]
+    told = {"proportional": 0, "constant": 0, "none": 0}
+    for seed in range(8):
+        X, y, noise = drawn_wide(f, low, high, n, seed, 0.15)
+        for kind, data in (("proportional", y * (1 + noise)), ("constant", y + noise * y.std()), ("none", y)):
+            weights = proportional_weights(Sample(X, data))
+            told[kind] += weights is not None
+            if weights is not None:
+                assert weights.mean() == pytest.approx(1)
+                order = np.lexsort((data, *X.T[::-1]))
+                assert np.corrcoef(np.log(weights), np.log(y[order] ** 2))[0, 1] < -0.97
+    assert told["proportional"] >= 7 and told["constant"] <= 1 and not told["none"]
+
+
+def wide_table(seed=1):
+    X, y, noise = drawn_wide(*LAWS[1][:1], *LAWS[1][1:], seed, 0.15)
+    return X, y * (1 + noise)
+
+
+@pytest.fixture(scope="module")
+def weighed():
+    return ek.SymbolicRegressor(**QUICK).fit(*wide_table())
+
+
+def test_a_search_weighs_rows_where_noise_grows_and_says_so(weighed, capsys):
+    X, y = wide_table()
+    assert weighed.noise_ == "proportional" and "noise='constant'" in str(weighed)
+    errors = np.log(weighed.predict(X) / LAWS[1][0](X))
+    assert np.sqrt(np.mean(errors**2)) < 0.1
+    equal = ek.SymbolicRegressor(**QUICK | {"verbosity": 1}, noise="constant").fit(X, y)
+    assert equal.noise_ == "constant" and "1 / f^2" not in str(equal) + capsys.readouterr().out
+    given = ek.SymbolicRegressor(**QUICK).fit(X, y, sample_weight=np.ones(len(y)))
+    assert given.noise_ == "constant" and given.get_best().equation == equal.get_best().equation
+    exact = ek.SymbolicRegressor(**QUICK, noise="proportional").fit(X, 3 / X[:, 0])
+    assert exact.noise_ == "constant" and exact.get_best().equation == "3 / x1"
+
+
+def test_what_is_said_of_noise_is_checked():
+    X, y = wide_table()
+    for settings, target, message in (
+        ({"noise": "relative"}, y, "noise must be"), ({"noise": "proportional"}, y - y.mean(), "y of one sign"),
+        ({"noise": "proportional", "elementwise_loss": "mae"}, y, "elementwise_loss='squares'"),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=message):
+            ek.SymbolicRegressor(**QUICK, **settings).fit(X, target)
+
+
+@pytest.mark.parametrize(("text", "fast"), [
+    ("sin(x1)", False), ("sin(30 * x1)", False), ("sin(70 * x1)", True), ("3 + x1 * sqr(cos(90 * x1 + 1))", True),
+    ("tan(20 * x1)", False), ("tan(40 * x1)", True), ("tanh(1e6 * x1)", False), ("sin(2) * x1", False),
+    ("sin(1e-3 * exp(2 * x1))", False), ("sin(1e-1 * exp(2.5 * x1))", True),
+])  # fmt: skip
+def test_what_turns_faster_than_the_rows_tell_is_seen(text, fast):
+    X = np.linspace(0, 4, 81)[:, None]
+    assert turn_too_fast([ek.parse(text)[0]], X).tolist() == [fast]
+
+
+def test_what_turns_too_fast_is_taken_only_where_it_is_exact():
+    X = np.linspace(0, 4, 41)[:, None]
+    noise = 0.05 * np.random.default_rng(0).standard_normal(41)
+    for y, taken in ((np.cos(70 * X[:, 0]) + noise, False), (np.cos(70 * X[:, 0]), True)):
+        search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
+        search.offer(ek.parse(["0.1 * x1", "cos(70 * x1)"]))
+        assert any("cos" in str(entry.expression) for entry in search.front.entries()) == taken
+
+
+# ── very many rows ──
+
+
+def test_very_many_rows_are_searched_in_part_and_fitted_whole(monkeypatch):
+    monkeypatch.setattr(regressor, "MOST_SEARCHED", 50)
+    X, y = table(400)
+    model = ek.SymbolicRegressor(**QUICK).fit(X, y)
+    assert model.n_rows_searched_ == 50 and "50 of 400 rows" in str(model)
+    entry = model._front.entries[1]
+    assert entry.loss == pytest.approx(np.mean((y - model.predict(X, 1)) ** 2))
+    assert entry.loss == pytest.approx(fit_of(entry.expression, X, y).loss[0] / 400, rel=1e-8)
+    again = ek.SymbolicRegressor(**QUICK).fit(X, y)
+    assert again.equations_["equation"].tolist() == model.equations_["equation"].tolist()
+    exact = ek.SymbolicRegressor(**QUICK).fit(X, 3 / X[:, 0])
+    assert exact.get_best().equation == "3 / x1" and exact.stopped_ == "a formula is exact"
+
+
+# ── what is shown ──
+
+
+def test_the_front_is_printed_with_the_selected_row_marked(weighed):
+    lines = str(weighed).splitlines()
+    marked = [line for line in lines if line.startswith(">>>>")]
+    assert len(marked) == 1 and len(lines) == len(weighed.equations_) + 2
+    chosen = weighed.equations_[weighed.equations_["selected"]]
+    assert len(chosen) == 1 and chosen["equation"].item() == weighed.get_best().equation
+    assert str(chosen["complexity"].item()) in marked[0] and ">>>>" in weighed._repr_html_().replace("&gt;", ">")
+    assert "SymbolicRegressor(" in str(ek.SymbolicRegressor())
+
+
+def test_numbers_are_shown_with_their_errors(weighed):
+    index = next(i for i, size in enumerate(weighed.equations_["complexity"]) if size == 5)
+    row, shown = weighed.equations_.iloc[index], weighed.parameter_table(index)
+    assert shown["value"].tolist() == row["parameters"] and shown["error"].tolist() == row["parameter_errors"]
+    assert shown.index.tolist() == ["p1", "p2"] and "p1" in shown.attrs["formula"]
+    assert np.sqrt(np.diag(shown.attrs["covariance"])) == pytest.approx(row["parameter_errors"])
+    assert r"\pm" in weighed.latex(index, errors=True) and r"\pm" not in weighed.latex(index)
+    assert len(weighed.latex(index)) < len(weighed.latex(index, precision=15))
+
+
+def test_a_model_is_plotted_beside_its_data(weighed):
+    X, y = wide_table()
+    left, right = weighed.plot().axes
+    assert len(left.lines[0].get_xdata()) == len(right.lines[1].get_xdata()) == len(y)
+    copy = pickle.loads(pickle.dumps(weighed))
+    with pytest.raises(ArgumentError, match="plot needs X and y"):
+        copy.plot()
+    assert len(copy.plot(X=X[:5], y=y[:5]).axes[0].lines[0].get_xdata()) == 5

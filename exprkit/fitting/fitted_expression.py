@@ -121,18 +121,8 @@ class FittedExpression:
         errors : bool
             Write the standard errors behind the numbers: ``\left(3.00 \pm 0.02\right)``.
         """
-        from exprkit.text.printer import latex
-
         texts = self._rounded(digits)
-        if errors:  # each parameter a number that nothing else is, so that signs move as they do without errors
-            marks = [math.copysign((i + 1) * MARK, float(text)) for i, text in enumerate(texts)]
-            places = {abs(mark): f"\ue000{i}\ue000" for i, mark in enumerate(marks)}
-            text = latex(numbered(self._written, marks), _written_as(places))[0]
-            for i, pair in enumerate(zip(texts, self.standard_errors.tolist(), strict=True)):
-                text = text.replace(f"\ue000{i}\ue000", _with_error(pair[0].removeprefix("-"), pair[1]))
-            return text
-        sizes = {abs(float(text)): text.removeprefix("-") for text in texts}
-        return latex(self.with_numbers(True, digits), _written_as(sizes))[0]
+        return latex_of(self._written, texts, self.standard_errors.tolist() if errors else None)
 
     def _rounded(self, digits: int | None) -> list[str]:
         most = None if digits is None else whole("digits", digits, 1, MOST_DIGITS)
@@ -201,6 +191,22 @@ def rounded(value: float, error: float, digits: int | None) -> str:
 def _place(number: float) -> int:
     """Of its first digit: 0 for the ones."""
     return int(f"{number:e}".split("e")[1])
+
+
+def latex_of(expression: Expression, texts: Sequence[str], errors: Sequence[float] | None = None) -> str:
+    """LaTeX of an expression with numbers as they are written, in the place of its parameters; with their errors."""
+    from exprkit.text.printer import latex
+
+    if errors is None:
+        sizes = {abs(float(text)): text.removeprefix("-") for text in texts}
+        return latex(numbered(expression, list(map(float, texts))), _written_as(sizes))[0]
+    # each parameter a number that nothing else is, so that signs move as they do without errors
+    marks = [math.copysign((i + 1) * MARK, float(text)) for i, text in enumerate(texts)]
+    places = {abs(mark): f"\ue000{i}\ue000" for i, mark in enumerate(marks)}
+    made = latex(numbered(expression, marks), _written_as(places))[0]
+    for i, pair in enumerate(zip(texts, errors, strict=True)):
+        made = made.replace(f"\ue000{i}\ue000", _with_error(pair[0].removeprefix("-"), pair[1]))
+    return made
 
 
 def _with_error(text: str, error: float) -> str:

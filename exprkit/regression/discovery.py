@@ -123,6 +123,13 @@ class Discovery(FormulaSearch):
         device = "none" if self.device is None else self.device.name
         return given | {"backend": backend, "pool_size": self.most, "device": device}
 
+    @property
+    def spent(self) -> tuple[float, float, str]:
+        """What has been used of what ends the search: time, functions, or its stages and generations."""
+        stages = len(self._stages())
+        steps = self._done + self.generation, stages + self.settings.niterations, "generations and stages"
+        return self.budget.spent or steps
+
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
         with threadpool_limits(1, "blas"):  # products are small, and their bits are those of one thread

@@ -51,6 +51,7 @@ FINISH = 0.04  # of the time, for the numbers of the formula that is chosen
 BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
 WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
 NOISY = 1e-6  # share of the loss of 0 above which noise may be what is left
+TURNING = 1e-9  # share of the variance that a formula may leave which turns faster than the rows tell
 NEARLY = 1e-18  # share of the loss of 0 below which a formula is nearly exact
 UNSEEN = 1e-15  # share of a value that is no more than rounding
 

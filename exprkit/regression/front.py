@@ -50,14 +50,19 @@ class Front:
 
     def offer(self, expression: Expression, loss: float, is_exact: bool = False) -> bool:
         """Take a formula in, if nothing of its size or less is as good; whether it was."""
-        new = Entry(expression, max(float(loss), 0.0), expression.n_tokens, is_exact=is_exact)
-        if new.size > self.maxsize or not new.loss < float("inf") or not self._is_better(new):
+        if not self.takes(expression, loss, is_exact):
             return False
+        new = _entry(expression, loss, is_exact)
         self._best[new.size] = new
         for larger in [other for other in self._best if other > new.size]:
             if self.level(self._best[larger]) >= self.level(new):
                 del self._best[larger]
         return True
+
+    def takes(self, expression: Expression, loss: float, is_exact: bool = False) -> bool:
+        """Whether ``offer`` would take it in."""
+        new = _entry(expression, loss, is_exact)
+        return new.size <= self.maxsize and new.loss < float("inf") and self._is_better(new)
 
     def level(self, entry: Entry) -> float:
         """The loss that it counts with."""
@@ -110,6 +115,10 @@ class Front:
     def least(self) -> float:
         """The least loss."""
         return min((entry.loss for entry in self._best.values()), default=float("inf"))
+
+
+def _entry(expression: Expression, loss: float, is_exact: bool) -> Entry:
+    return Entry(expression, max(float(loss), 0.0), expression.n_tokens, is_exact=is_exact)
 
 
 def _digits(expression: Expression) -> int:

@@ -126,6 +126,13 @@ class Budget:
         """Whether it is, or as many functions as may be were tried."""
         return self.is_over or (self._max_evals is not None and self.n_evals >= self._max_evals)
 
+    @property
+    def spent(self) -> tuple[float, float, str] | None:
+        """What has been used of the time or, where that has no limit, of the functions; None where neither has one."""
+        if self._seconds is not None:
+            return min(self.seconds, self._seconds), self._seconds, "s"
+        return None if self._max_evals is None else (min(self.n_evals, self._max_evals), self._max_evals, "functions")
+
     def count(self, n: int) -> None:
         """That n functions have been tried."""
         self.n_evals += n

@@ -23,6 +23,8 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import function_length
+from exprkit.fitting.fitted_expression import latex_of, numbered
+from exprkit.fitting.fitted_expression import rounded as rounded_by
 from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_constants, as_parameters, count, is_fraction
 from exprkit.regression.estimator.numbers import covariances
@@ -32,7 +34,7 @@ from exprkit.regression.nonlinear.growth import OF_A_NUMBER, OF_A_TOKEN
 from exprkit.regression.nonlinear.poles import have_poles
 from exprkit.regression.nonlinear.wild import wild_errors
 from exprkit.regression.polish import simplified
-from exprkit.text.printer import booktabs
+from exprkit.text import printer
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +48,8 @@ GROWN = 1.0  # nats of a token more, of formulas that have grown from few others
 NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not be found
 UNTOLD, ALIKE = 1e7, 10.0  # times the floor may be what rounding of y leaves; there so many times a loss are as good
 VETO = 5.0  # nats of a description more than that of another formula, beyond which none is selected as best
+SHOWN = 4  # digits of a number without a standard error
+MARK = ">>>>"
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
 
 
@@ -94,6 +98,42 @@ class DescribedFront:
         formula = self.entries[i].expression
         return Expression(formula.kinds, formula.values, self.names)
 
+    def parts(self, i: int) -> tuple[Expression, list[float], list[float]]:
+        """Formula ``i`` with p1, p2, … for its numbers; the numbers and their standard errors."""
+        free, n = as_parameters(parse([self.entries[i].expression]))[0][0], int((~np.isnan(self.numbers[i])).sum())
+        form = Expression(free.kinds, free.values, self.names)
+        return form, self.numbers[i, :n].tolist(), self.errors[i, :n].tolist()
+
+    def latex(self, i: int, precision: int | None = None, errors: bool = False) -> str:
+        """Formula ``i``, its numbers with so many digits, or as many as their standard errors leave."""
+        if precision is not None and not errors:
+            return latex(self.named(i), precision)
+        form, _, of_numbers = self.parts(i)
+        if self.exact[i]:  # an exact formula has no errors
+            of_numbers = [np.nan] * len(of_numbers)
+        return latex_of(form, self._number_texts(i, precision), of_numbers if errors else None)
+
+    def short(self, i: int) -> str:
+        """The text of formula ``i``, its numbers with as many digits as their standard errors leave."""
+        form = self.parts(i)[0]
+        return str(numbered(form, [float(text) for text in self._number_texts(i, None)]))
+
+    def _number_texts(self, i: int, precision: int | None) -> list[str]:
+        """All digits of numbers of an exact formula; SHOWN of those without a standard error."""
+        _, numbers, errors = self.parts(i)
+        if self.exact[i] and precision is None:
+            return [printer.number_text(number) for number in numbers]
+        return [rounded_by(number, error, precision or (None if error > 0 else SHOWN))
+                for number, error in zip(numbers, errors, strict=True)]  # fmt: skip
+
+    def listing(self, chosen: int) -> str:
+        """A line for every formula, the one that is selected marked."""
+        rows = [("", "complexity", "loss", "description", "equation")]
+        rows += [(MARK * (i == chosen), str(entry.size), f"{entry.loss:.4g}", f"{self.lengths[i]:.1f}", self.short(i))
+                 for i, entry in enumerate(self.entries)]  # fmt: skip
+        widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+        return "\n".join("  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in rows)
+
     def table(self) -> pd.DataFrame:
         """A row per formula."""
         with brought_by("search"):
@@ -107,16 +147,16 @@ class DescribedFront:
             "equation": [str(formula) for formula in named],
             "description_length": self.lengths,
             "sympy_format": [formula.sympy() for formula in named],
-            "latex": [latex(formula, 4) for formula in named],
+            "latex": [self.latex(i) for i in range(len(self.entries))],
             "parameters": [row[some].tolist() for row, some in zip(self.numbers, used, strict=True)],
             "parameter_errors": [row[some].tolist() for row, some in zip(self.errors, used, strict=True)],
         })  # fmt: skip
 
-    def latex_table(self, chosen: Iterable[int], precision: int) -> str:
+    def latex_table(self, chosen: Iterable[int], precision: int | None) -> str:
         """Some formulas as a table of booktabs."""
-        rows = [(f"$y = {latex(self.named(i), precision)}$", f"${self.entries[i].size}$",
+        rows = [(f"$y = {self.latex(i, precision)}$", f"${self.entries[i].size}$",
                  f"${_scientific(self.entries[i].loss)}$") for i in chosen]  # fmt: skip
-        return booktabs("lcc", ["Equation", "Complexity", "Loss"], rows)
+        return printer.booktabs("lcc", ["Equation", "Complexity", "Loss"], rows)
 
     def plot(self, chosen: int, ax: Any = None) -> Any:
         """Loss over size, the chosen formula marked."""

@@ -8,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from exprkit.errors import brought_by, listed, whole
+import numpy as np
+
+from exprkit.errors import ArgumentError, brought_by, listed, whole
 from exprkit.expressions.expression import Expression
+from exprkit.fitting.plot import Curve, beside_data, used_by
+from exprkit.regression.confirm import values_of
 from exprkit.regression.estimator import equations
-from exprkit.regression.estimator.equations import DescribedFront
+from exprkit.regression.estimator.equations import MARK, DescribedFront
+from exprkit.regression.estimator.refusals import checked_rows, target_of
+from exprkit.text.names import word_of
+from exprkit.text.tokens import VARIABLE
 
 with brought_by("search"):
     from sklearn.base import BaseEstimator
@@ -20,6 +27,10 @@ with brought_by("search"):
 if TYPE_CHECKING:
     import pandas as pd
     import sympy
+    from matplotlib.figure import Figure
+
+
+NOT_KEPT = ("_table", "_data")  # in a pickle
 
 
 class FormulaTable(BaseEstimator):
@@ -28,13 +39,18 @@ class FormulaTable(BaseEstimator):
     _front: DescribedFront
     model_selection: str
     parsimony: float
+    stopped_: str
+    noise_: str
+    n_rows_searched_: int
+    _n_rows: int
+    _data: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def equations_(self) -> pd.DataFrame:
-        check_is_fitted(self, "_front")
+        chosen = self._index(None)  # which complains where nothing is fitted
         if "_table" not in self.__dict__:
             self._table = self._front.table()
-        return self._table
+        return self._table.assign(selected=[i == chosen for i in range(len(self._table))])
 
     def get_best(self, index: int | None = None) -> pd.Series:
         """Row ``index`` of ``equations_``; by default the one that ``model_selection`` selects."""
@@ -44,15 +60,44 @@ class FormulaTable(BaseEstimator):
         """The formula of row ``index`` (as for ``get_best``) as a SymPy object."""
         return self._named(index).sympy()
 
-    def latex(self, index: int | None = None, precision: int = 4) -> str:
-        """The formula of row ``index`` (as for ``get_best``) in LaTeX, its numbers with ``precision`` digits."""
-        return equations.latex(self._named(index), precision)
+    def latex(self, index: int | None = None, precision: int | None = None, errors: bool = False) -> str:
+        r"""The formula of row ``index`` (as for ``get_best``) in LaTeX.
 
-    def latex_table(self, indices: Sequence[int] | int | None = None, precision: int = 4) -> str:
-        """Rows ``indices`` (default: all) as a LaTeX table (package booktabs), with ``precision`` digits."""
+        Parameters
+        ----------
+        index : int, optional
+        precision : int, optional
+            Digits of its numbers; by default as many as their standard errors leave.
+        errors : bool
+            Write the standard errors behind the numbers: ``\left(3.00 \pm 0.02\right)``.
+        """
+        chosen = self._index(index)
+        return self._front.latex(chosen, precision, errors)
+
+    def latex_table(self, indices: Sequence[int] | int | None = None, precision: int | None = None) -> str:
+        """Rows ``indices`` (default: all) as a LaTeX table (package booktabs); ``precision`` as for ``latex``."""
         check_is_fitted(self, "_front")
         every = range(len(self._front.entries)) if indices is None else listed(indices)
         return self._front.latex_table(map(self._index, [indices] if every is None else every), precision)
+
+    def parameter_table(self, index: int | None = None) -> pd.DataFrame:
+        """The numbers of row ``index`` (as for ``get_best``), p1, p2, … in the order in which they stand in its text.
+
+        Returns
+        -------
+        DataFrame
+            Columns "value" and "error", the standard error as of ``ek.fit`` (nan where the data do not determine a
+            number); ``attrs["formula"]`` is the text with p1, p2, … and ``attrs["covariance"]`` their covariance.
+        """
+        with brought_by("search"):
+            import pandas as pd
+
+        form, values, errors = self._front.parts(chosen := self._index(index))
+        names = [f"p{k + 1}" for k in range(len(values))]
+        table = pd.DataFrame({"value": values, "error": errors}, index=names)
+        covariance = self._front.covariances[chosen, : len(names), : len(names)]
+        table.attrs = {"formula": str(form), "covariance": covariance.tolist()}
+        return table
 
     def to_numpy(self, index: int | None = None) -> str:
         """Formula ``index`` (as for ``get_best``) as text of a Python function ``f(X, params)`` that needs only NumPy.
@@ -80,18 +125,65 @@ class FormulaTable(BaseEstimator):
         chosen = self._index(None)  # which complains where nothing is fitted
         return self._front.plot(chosen, ax)
 
+    def plot(self, index: int | None = None, X: Any = None, y: Any = None) -> Figure:
+        """Formula ``index`` (as for ``get_best``) beside the data, and what it leaves of y, as ``FitResult.plot``.
+
+        Parameters
+        ----------
+        index : int, optional
+        X, y : array or table, optional
+            Other data than those of the fit; a model that was loaded or unpickled has none of its own.
+
+        Returns
+        -------
+        matplotlib Figure
+        """
+        chosen = self._index(index)
+        if (X is None) != (y is None) or (X is None and self._data is None):
+            raise ArgumentError("plot needs X and y: a model that was loaded does not have the data of its fit")
+        if X is None:
+            assert self._data is not None
+            X, y = self._data
+        else:
+            X, y = checked_rows(self, X), np.asarray(target_of(X, y, None), np.float64)
+        formula = self._front.named(chosen)
+        used = [*used_by(formula)]
+        over = used[0] if len(used) == 1 else None
+        name = word_of(VARIABLE, over or 0, self._front.names)
+        curve = Curve(self._front.short(chosen), formula, lambda X: values_of([formula], X)[0])
+        return beside_data([curve], X, y, over, name)
+
+    def __str__(self) -> str:
+        """The formulas, the selected one marked; before a fit the parameters."""
+        if not hasattr(self, "_front"):
+            return repr(self)
+        return "\n".join([self._front.listing(self._index(None)), *self._notes()])
+
     def _repr_html_(self) -> str:
         """In a notebook: the parameters, and after a fit the front."""
         shown: str = self._repr_html_inner()
         if not hasattr(self, "_front"):
             return shown
-        columns = ["complexity", "loss", "score", "equation"]
-        return shown + str(self.equations_[columns].to_html(float_format="{:.4g}".format))
+        columns = ["complexity", "loss", "score", "description_length", "equation"]
+        table, chosen = self.equations_[columns], self._index(None)
+        table = table.assign(equation=[self._front.short(i) for i in range(len(table))])
+        table.index = [MARK if i == chosen else str(i) for i in range(len(table))]
+        notes = [f"<p>{one}</p>" for one in self._notes()]
+        return "".join([shown, table.to_html(float_format="{:.4g}".format), *notes])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "_table"}
+        return {name: value for name, value in super().__getstate__().items() if name not in NOT_KEPT}
 
     # ── inside ──
+
+    def _notes(self) -> list[str]:
+        """What is to be known of how the search was made."""
+        found = []
+        if self.n_rows_searched_ < self._n_rows:
+            found.append(f"searched in {self.n_rows_searched_:,} of {self._n_rows:,} rows, fitted to all")
+        if self.noise_ == "proportional":
+            found.append("rows weigh 1 / f^2, as noise grows with y (noise='constant' for equal weights)")
+        return found
 
     def _named(self, index: int | None) -> Expression:
         chosen = self._index(index)  # which complains where nothing is fitted

@@ -44,7 +44,10 @@ COLUMNS = {  # of the front: kinds, and dimensions beside that of the formulas
     "lengths": ("f", 0), "expected": ("f", 0), "exact": ("b", 0), "poles": ("b", 0), "numbers": ("f", 1),
     "covariances": ("f", 2),
 }  # fmt: skip
-FITTED = {"n_evals_": int, "seconds_": float, "stopped_": str, "interrupted_": bool, "n_features_in_": int}
+FITTED = {
+    "n_evals_": int, "seconds_": float, "stopped_": str, "interrupted_": bool, "n_features_in_": int, "noise_": str,
+    "n_rows_searched_": int, "_n_rows": int,
+}  # fmt: skip
 
 
 def save(model: Any, front: DescribedFront, path: Any) -> None:

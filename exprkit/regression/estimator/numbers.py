@@ -131,16 +131,15 @@ def _needed(search: FormulaSearch, formula: Expression) -> Expression:
 
 
 def undetermined(pop: Population, params: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Which numbers of a formula, (n,), could be others with the same values at all rows."""
+    """Which numbers of a formula, (n,), fewer than rows, could be others with the same values at all of these."""
     slopes = Evaluator(pop, X, "cpu", dtype="float64").jacobian(params)[0]
     size = np.abs(slopes).max(axis=0, initial=0.0)
     if not np.isfinite(slopes).all():
         return np.zeros(len(size), bool)
     scaled = slopes / np.where(size > 0, size, 1.0)
     scaled /= np.where(size > 0, np.linalg.norm(scaled, axis=0), 1.0)
-    _, singular, directions = np.linalg.svd(scaled)
-    values = np.append(singular, np.zeros(len(size) - len(singular)))
-    open_ones = directions[values <= SINGULAR * values.max(initial=0.0)]
+    _, singular, directions = np.linalg.svd(scaled, full_matrices=False)
+    open_ones = directions[singular <= SINGULAR * singular.max(initial=0.0)]
     return np.asarray(np.linalg.norm(open_ones, axis=0) > FREE_OF)
 
 

@@ -4,14 +4,14 @@ In: the search, again and again.  Out: a bar of tqdm; in a notebook the front, a
 calls of a function of the user's.
 
     >>> from exprkit.regression.estimator.progress import Showing
-    >>> with Showing(False, 100, None) as shown:
+    >>> with Showing(False, None) as shown:
     ...     shown.alive()
 
 ================  =================================================================================
 ``progress=``     what is shown
 ================  =================================================================================
-None              a bar (of the time, if that is limited, else of the generations), or the table and figure, where
-                  somebody looks and the search takes a second
+None              a bar (of the time or number of functions, if limited, else of stages and generations), or the table
+                  and figure, where somebody looks and the search takes a second
 False             nothing
 True              the same from the beginning, whoever looks
 a function        called with a ``SearchView``; the search ends where it returns True
@@ -60,10 +60,8 @@ class SearchView(NamedTuple):
 class Showing:
     """Shows a search, if that is wanted."""
 
-    def __init__(
-        self, wanted: Any, n_iterations: int, names: tuple[str, ...] | None, seconds: float | None = None
-    ) -> None:  # fmt: skip
-        self._n, self._names, self._seconds = n_iterations, names, seconds
+    def __init__(self, wanted: Any, names: tuple[str, ...] | None) -> None:
+        self._names = names
         self._told: Callable[[SearchView], Any] | None = wanted if callable(wanted) else None
         self._notebook = in_notebook()
         self._after = PATIENCE if wanted is None else 0.0
@@ -126,22 +124,23 @@ class Showing:
         if self._told is not None:
             if self._told(self.view()):
                 raise Ended(STOPPED)
-        elif self._wanted and now - self._begin >= self._after:
+        elif self._wanted and self._search is not None and now - self._begin >= self._after:
             self._move_bar()
             if self._notebook and now - self._drawn > DRAWN_EVERY:
                 self._draw()
                 self._drawn = time.perf_counter()
 
     def _move_bar(self) -> None:
+        assert self._search is not None
+        done, total, unit = self._search.spent
         if self._bar is None:
             with brought_by("search"):
                 from tqdm.auto import tqdm
-            total, unit = (self._n, "generations") if self._seconds is None else (max(1, round(self._seconds)), "s")
-            form = f"{{desc}}: {{percentage:3.0f}}%|{{bar}}| {{n_fmt}} of {{total_fmt}} {unit}"
-            self._bar = tqdm(total=total, leave=False, bar_format=form)
+            shown = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f} of {total:.0f} " + unit
+            self._bar = tqdm(total=total, leave=False, bar_format=shown)
         view = self.view()
         least = f", loss {min(view.loss):.3g}: {shortened(view.short[-1], LONGEST)}" if view.loss else ""
-        self._bar.n = min(view.generation if self._seconds is None else int(view.seconds), self._bar.total)
+        self._bar.n = min(done, total)
         self._bar.set_description_str(view.stage + least, refresh=True)
 
     def _draw(self) -> None:

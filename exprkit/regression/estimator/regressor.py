@@ -56,11 +56,13 @@ from exprkit.regression.estimator.formulas import FormulaTable
 from exprkit.regression.estimator.linear import linear_formulas
 from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of, weights_of
 from exprkit.regression.goal import NAMED, Goal, sample_for
+from exprkit.regression.nonlinear.spread import proportional_weights
 from exprkit.regression.polish import expression_of, simplified, tree_of
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
+from exprkit.regression.stages.search import FormulaSearch
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.names import QUOTE, Names
 
@@ -70,6 +72,8 @@ with brought_by("search"):
     from sklearn.utils.validation import check_is_fitted
 
 ON_HOST = ("auto", "cpu", "numpy")
+MOST_SEARCHED = 10_000  # rows: more make a search slower, but tell no more of a formula than of its numbers
+NOISES = ("auto", "constant", "proportional")
 SELECTIONS = ("best", "accuracy", "score", "mdl")
 OTHER_WORDS = {  # what the same is called elsewhere
     "mse": "squares", "rmse": "squares", "L2DistLoss()": "squares", "l1": "mae", "L1DistLoss()": "mae",
@@ -167,7 +171,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         What fits the children of a generation: "auto" or a name of ``exprkit.backends()``.  With "cuda", "ptx", or
         "auto" where there is a GPU, pools lie on it.
     progress : bool, function or None
-        True: a bar with the loss of the best formula; in a notebook the front as a table and a figure that grow.  None:
+        True: a bar of what ends the search (the time, ``max_evals``, or stages and generations) with the loss of the
+        best formula; in a notebook the front as a table and a figure that grow.  None:
         the same where somebody looks, after a second.  A function is called with a ``SearchView`` (stage, generation,
         n_evals, seconds, and complexity, loss and equation of the front) and ends the search by returning True.
     verbosity : int
@@ -176,14 +181,25 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).  Before that a
         client's workers share curves, the lookups of pairs and their regressions; the cores of this host do so without
         them, and pools on a GPU lie on one.
+    noise : {"auto", "constant", "proportional"}
+        How large the errors of y are.  "proportional": as large a share of y everywhere; squares are weighted by
+        1 / f^2 then, f a smooth curve through y, which must have one sign.  "constant": as large everywhere.  "auto":
+        which of these errors of a simple fit tell, for "squares" without ``sample_weight`` and where no formula is
+        exact; ``noise_`` says which.
 
     Attributes
     ----------
     equations_ : DataFrame
         The front, a row a formula: complexity, loss, score, equation, description_length, sympy_format, latex,
-        parameters and parameter_errors.
+        parameters, parameter_errors and selected.  The numbers have the least loss of the formula's form at all rows;
+        only ``latex``, ``print(model)`` and the figures round them, by their standard errors, which are those that
+        ``ek.fit`` has for the formula and the loss.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+    noise_ : str
+        "proportional" where rows were weighted for that, which is then in every loss; else "constant".
+    n_rows_searched_ : int
+        Of very many rows the search takes 10,000, drawn by ``random_state``; formulas are fitted to all of them then.
     stopped_ : str
         Reason why the search ended.
     cut_ : list of str
@@ -196,7 +212,6 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     """
 
     n_features_in_: int
-    stopped_: str
     _front: DescribedFront
 
     def __new__(cls, *_: Any, **settings: Any) -> SymbolicRegressor:
@@ -237,6 +252,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         verbosity: int = 0,
         devices: Any = None,
         client: Any = None,
+        noise: str = "auto",
     ) -> None:
         self.niterations = niterations
         self.population_size = population_size
@@ -264,6 +280,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         self.verbosity = verbosity
         self.devices = devices
         self.client = client
+        self.noise = noise
 
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | Mapping[str, Any] | None = None,
@@ -313,32 +330,59 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
                 f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
             )
-        names = self._names = names_of(self)
+        self._names = names_of(self)
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else seed_of(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
-        search = self._searched(begin, sample, settings, kept, [entry.expression for entry in previous], workers)
+        rows = self._weighed(sample) if sample_weight is None else sample
+        few = rows if len(rows) <= MOST_SEARCHED else rows.few(MOST_SEARCHED, seed)
+        self.n_rows_searched_, self.noise_ = len(few), "constant" if rows is sample else "proportional"
+        search = self._searched(begin, few, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
-            search.offer(parse([repr(float(sample.w @ sample.y / sample.total)), "0"]))
+            search.offer(parse([repr(float(few.w @ few.y / few.total)), "0"]))
         self.n_evals_, self.seconds_ = search.budget.n_evals, search.budget.seconds
         self.cut_ = search.left_out
-        entries, simple = numbers.finished(search)
-        self._front = equations.described(entries, search.goal, names, search.front.floor, simple)
-        self.__dict__.pop("_table", None)
+        self._front = self._described(search, sample, rows)
         for failure in search.failures:
             warnings.warn(failure, RuntimeWarning, stacklevel=2)
         if self.verbosity:
-            print(f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s; {self.get_best().equation}")
+            how = f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s"
+            print("; ".join([how, *self._notes(), self.get_best().equation]))
         return self
+
+    def _weighed(self, sample: Sample) -> Sample:
+        """The rows, weighted if noise is in proportion to y."""
+        asked = one_of("noise", self.noise, NOISES) == "proportional"
+        if self.elementwise_loss != "squares" or self.noise == "constant":
+            if asked:
+                raise ArgumentError("noise='proportional' weights squares: it needs elementwise_loss='squares'")
+            return sample
+        weights = proportional_weights(sample, asked)
+        if asked and weights is None:
+            raise ArgumentError("noise='proportional' needs a y of one sign, without 0: noise of 0 has no share of it")
+        return sample if weights is None else sample.weighing(sample.w * weights / (sample.w @ weights) * sample.total)
+
+    def _described(self, search: FormulaSearch, sample: Sample, rows: Sample) -> DescribedFront:
+        """What was found, at all rows; without weights of noise where there is none."""
+        entries = search.front.entries()
+        if any(entry.is_exact for entry in entries):
+            rows, self.noise_ = sample, "constant"
+        if rows is not search.sample:
+            formulas = [entry.expression for entry in entries]
+            search = FormulaSearch(rows, search.settings, Budget())
+            search.offer(formulas)
+        self._n_rows, shown = len(rows), rows if len(rows) <= MOST_SEARCHED else rows.few(MOST_SEARCHED, 0)
+        self._data = shown.X, shown.y
+        self.__dict__.pop("_table", None)
+        entries, simple = numbers.finished(search)
+        return equations.described(entries, search.goal, self._names, search.front.floor, simple)
 
     def _searched(
         self, begin: float, sample: Sample, settings: SearchSettings, kept: Checkpoint,
         previous: Sequence[Expression], workers: Workers | None,
     ) -> Discovery:  # fmt: skip
         """The search when it has ended, or was made to."""
-        with progress.Showing(
-            self.progress, settings.niterations, self._names, self.timeout_in_seconds
-        ) as shown:  # fmt: skip
+        with progress.Showing(self.progress, self._names) as shown:
             budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive, begin=begin)
             here = replace(settings, niterations=0) if workers else settings
             search = Discovery(sample, here, budget, None, shown.update, kept.keep)

@@ -44,12 +44,12 @@ def is_noise(sample: Sample, values: np.ndarray) -> bool:
     if len(rest) < FEWEST_ROWS or not sample.X.shape[1] or not np.isfinite(rest).all():
         return False
     near = nearest(sample.X)
-    return _told(rest, near) < NOTHING and _told(sample.y, near) > MUCH
+    return told(rest, near) < NOTHING and told(sample.y, near) > MUCH
 
 
 def nearest(X: np.ndarray) -> np.ndarray:
     """Of every row the nearest others, with the columns as ranks, (rows, NEIGHBOURS)."""
-    places = np.column_stack([_ranks(column) for column in X.T])
+    places = np.column_stack([ranks(column) for column in X.T])
     squares = (places**2).sum(axis=1)
     distance = squares[:, None] + squares - 2 * places @ places.T
     np.fill_diagonal(distance, np.inf)
@@ -57,13 +57,13 @@ def nearest(X: np.ndarray) -> np.ndarray:
     return found
 
 
-def _told(of: np.ndarray, near: np.ndarray) -> float:
+def told(of: np.ndarray, near: np.ndarray) -> float:
     """By how many standard deviations rows are more like those near to them than by accident."""
     n = len(of)
-    ranks = _ranks(of)
-    if not (square := (ranks**2).sum()) > 0:
+    place = ranks(of)
+    if not (square := (place**2).sum()) > 0:
         return 0.0
-    alike = (ranks[:, None] * ranks[near]).sum() / square * n / near.size
+    alike = (place[:, None] * place[near]).sum() / square * n / near.size
     weights = np.zeros((n, n))
     np.put_along_axis(weights, near, 1.0, axis=1)
     s0, s1 = float(near.size), ((weights + weights.T) ** 2).sum() / 2
@@ -72,7 +72,7 @@ def _told(of: np.ndarray, near: np.ndarray) -> float:
     return float((alike + 1 / (n - 1)) / np.sqrt(variance))
 
 
-def _ranks(values: np.ndarray) -> np.ndarray:
+def ranks(values: np.ndarray) -> np.ndarray:
     """From -1/2 to 1/2, equal ones at their mean."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     middle = (np.cumsum(count) - (count - 1) / 2 - 0.5) / len(values) - 0.5

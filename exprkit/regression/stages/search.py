@@ -34,6 +34,7 @@ from exprkit.regression.confirm import values_of
 from exprkit.regression.front import Front
 from exprkit.regression.goal import Goal
 from exprkit.regression.nonlinear.growth import Functions
+from exprkit.regression.nonlinear.turns import turn_too_fast
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of
 from exprkit.regression.polish import simplified
@@ -173,7 +174,13 @@ class FormulaSearch:
         losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
             is_law = is_exact and self.told.exceeds(formula)
-            self.is_exact |= (front or self.front).offer(formula, loss, is_law) and is_law
+            into = front or self.front
+            if into.takes(formula, loss, is_law) and self._is_slow(formula, loss):
+                self.is_exact |= into.offer(formula, loss, is_law) and is_law
+
+    def _is_slow(self, formula: Expression, loss: float) -> bool:
+        """Whether it turns no faster than the rows can tell, or leaves nothing of y."""
+        return loss <= effort.TURNING * self._loss_of_mean or not turn_too_fast([formula], self.sample.X)[0]
 
     def offer_some(self, found: Iterable[list[Expression]], share: float = effort.THREE) -> None:
         """Until one is exact, or for a share of the time."""

@@ -1,0 +1,100 @@
+"""Spread: whether noise grows in proportion to y, and the weights of rows by which it counts equally everywhere.
+
+In: a ``Sample``.  Out: weights, 1 / f^2 of a simple f; None where noise does not grow, or there is none.
+
+    >>> import numpy as np
+    >>> from exprkit.regression.nonlinear.spread import proportional_weights
+    >>> from exprkit.regression.sample import Sample
+    >>> random = np.random.default_rng(0)
+    >>> x = np.exp(random.uniform(0, 7, 40))
+    >>> y, noise = 3 / x**2, random.standard_normal(40)
+    >>> [proportional_weights(Sample(x[:, None], v)) is None for v in (y * (1 + 0.1 * noise), y + 0.1 * noise, y)]
+    [False, True, True]
+
+f is a polynomial in the columns, or their logarithms, for the logarithm of y: power laws and exponentials are such, and
+most of what varies over orders of magnitude is near to one.  Noise grows with f if the errors y - f do, by the
+correlation of ranks (C. Spearman, American Journal of Psychology 15, 1904), while those of log(y) do not fall with it:
+where noise is equal everywhere, they do.  What rows nearby tell of log(y) - log(f) is no noise but what f lacks.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from exprkit.regression.nonlinear.noise import nearest, ranks, told
+from exprkit.regression.sample import Sample
+
+FEWEST_ROWS, ROWS = 12, 1_000
+MOST_COLUMNS = 8
+WIDE = 10.0  # ratio of a column's largest value to its least from which on its logarithm counts
+ROWS_OF_A_TERM = 3  # at least
+GAINED = 4.0  # nats that more terms have to gain beyond one each
+GROWS, FALLS, TOLD = 3.0, -2.0, 2.5  # standard deviations of what is so by accident
+LEAST, MOST = 0.005, 1.0  # of the errors of log(y): less is as good as exact, more is no fit
+FIRST_SLOPE = 0.5  # of the logarithms of errors over that of f: between equal and proportional noise
+ROOM = 3.0  # times the least and largest y that f may be
+
+
+def proportional_weights(sample: Sample, asked: bool = False) -> np.ndarray | None:
+    """One weight for every row, their mean 1; if ``asked`` for, whatever noise is like, None where y has two signs."""
+    y, n_columns = np.abs(sample.y), sample.X.shape[1]
+    one_sign = bool((sample.y > 0).all() or (sample.y < 0).all())
+    if not one_sign or not (asked or (len(y) >= FEWEST_ROWS and 0 < n_columns <= MOST_COLUMNS)):
+        return None
+    some = sample if len(sample) <= ROWS else sample.few(ROWS, 0)
+    as_logs = [bool(column.min() > 0 and column.max() > WIDE * column.min()) for column in some.X.T]
+    columns, v = _columns(some.X, as_logs), np.log(np.abs(some.y))
+    middle, size = columns.mean(axis=0), columns.std(axis=0)
+    columns = (columns - middle) / np.where(size > 0, size, 1.0)
+    terms = _best_terms(columns, v)
+    numbers = np.linalg.lstsq(_values(columns, terms), v, rcond=None)[0]
+    log_f = _values(columns, terms) @ numbers
+    if not asked and not _grows(v - log_f, log_f, some):
+        return None
+    every = (_columns(sample.X, as_logs) - middle) / np.where(size > 0, size, 1.0)
+    with np.errstate(all="ignore"):
+        f = np.exp(_values(every, terms) @ numbers)
+    weights = np.clip(np.nan_to_num(f, posinf=np.inf), y.min() / ROOM, y.max() * ROOM) ** -2.0
+    return np.asarray(weights / weights.mean())
+
+
+def _columns(X: np.ndarray, as_logs: list[bool]) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        made = [np.log(x) if log else x for x, log in zip(X.T, as_logs, strict=True)]
+        return np.array(made).reshape(X.shape[::-1]).T
+
+
+def _values(columns: np.ndarray, terms: list[tuple[int, ...]]) -> np.ndarray:
+    return np.column_stack([np.prod(columns[:, list(term)], axis=1) for term in terms])
+
+
+def _best_terms(columns: np.ndarray, v: np.ndarray) -> list[tuple[int, ...]]:
+    """Products of columns, of the first, second or third degree: more of them if that pays."""
+    n, every = columns.shape
+    best: list[tuple[int, ...]] = [()]
+    least = np.inf
+    for degree in (1, 2, 3):
+        terms = [term for k in range(degree + 1) for term in itertools.combinations_with_replacement(range(every), k)]
+        if degree > 1 and ROWS_OF_A_TERM * len(terms) > n:
+            break
+        made = _values(columns, terms)
+        errors = v - made @ np.linalg.lstsq(made, v, rcond=None)[0]
+        nats = n / 2 * np.log(max(float(errors @ errors), 1e-300)) + len(terms) + GAINED * degree
+        if nats < least:
+            best, least = terms, nats
+    return best
+
+
+def _grows(errors: np.ndarray, log_f: np.ndarray, sample: Sample) -> bool:
+    """Whether errors of y grow with f, those of log(y) are as large everywhere, and they are noise."""
+    size, n = float(np.sqrt(np.mean(errors**2))), len(errors)
+    if not LEAST < size < MOST:
+        return False
+    with np.errstate(all="ignore"):
+        of_y = np.abs(sample.y - np.sign(sample.y[0]) * np.exp(log_f))
+        slope = np.polyfit(log_f, np.log(np.maximum(of_y, 1e-300)), 1)[0] if np.ptp(log_f) > 0 else 0.0
+    grows, falls = (np.corrcoef(ranks(some), ranks(log_f))[0, 1] * np.sqrt(n - 1) for some in (of_y, np.abs(errors)))
+    is_noise = told(errors, nearest(sample.X)) < TOLD
+    return bool(grows > GROWS and falls > FALLS and slope > FIRST_SLOPE and is_noise)
