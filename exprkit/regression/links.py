@@ -48,6 +48,7 @@ UNDONE = (
     Undone("0.5 * log(x1)", lambda y: np.exp(2 * y)), Undone("sqrt(sqrt(x1))", lambda y: y**4),
     Undone("1 / sqrt(sqrt(x1))", lambda y: y**-4.0),
 )  # fmt: skip
+INVERSE = Undone("1 / x1", np.reciprocal)
 
 
 class Form(NamedTuple):

@@ -37,6 +37,7 @@ from exprkit.regression.confirm import TRIED, confirmed, values_of
 from exprkit.regression.join import Lookup, Pairs, Partners, may_have_partner, partner_of
 from exprkit.regression.links import (
     HIDDEN,
+    INVERSE,
     MINUS,
     OVER,
     PLUS,
@@ -131,7 +132,8 @@ def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimensio
     """y, y within operators, y without a factor, and that within operators; those with most room first."""
     able = [row for row in unary if inverse(row) is not None]
     whole = _Base(y, (), dimension, 1.0)
-    found = [whole, *_within(whole, able, WITHIN), *_within(whole, UNDONE if np.isnan(dimension) else (), WITHIN)]
+    undone = (INVERSE, *UNDONE) if np.isnan(dimension) else ()
+    found = [whole, *_within(whole, able, WITHIN), *_within(whole, undone, WITHIN)]
     dimensions, values = _dimensions(pool), pool.values[:FACTORS]
     for rank, k in enumerate(np.flatnonzero(np.ptp(values, axis=1) > 0).tolist()):
         for way, sign in ((TIMES, 1), (OVER, -1)):

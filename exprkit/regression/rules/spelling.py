@@ -9,7 +9,7 @@ terms of those operators; None where there is no such way.
     >>> spelling = Spelling(row.code for row in rows(["+", "*", "exp"]))
     >>> texts = "x1 - 3 * x2", "sqr(x1) / 4", "x1 / exp(2 * x2)", "x1 / x2", "sqrt(x1)"
     >>> [str(spelling.of(formula) or "none") for formula in ek.parse(texts)]
-    ['x1 + -3 * x2', '0.25 * x1 * x1', 'x1 * exp(-2 * x2)', 'none', 'none']
+    ['x1 + -3 * x2', '0.25 * (x1 * x1)', 'x1 * exp(-2 * x2)', 'none', 'none']
 
 Numbers may be negative whatever is chosen, so that a difference is a sum.
 """
@@ -149,7 +149,9 @@ class Spelling:
 
     def _quotient(self, a: Tree, b: Tree) -> Tree | None:
         below = self._inverse(b)
-        return below if a == (CONSTANT, 1.0) else self._product(a, below)
+        if a == (CONSTANT, 1.0):
+            return below
+        return self._product(below, a) if b[0] == CONSTANT else self._product(a, below)
 
     def _inverse(self, b: Tree) -> Tree | None:
         if b[0] == CONSTANT:
