@@ -145,12 +145,13 @@ def test_restarts_find_at_least_as_much():
     pop = pop[np.flatnonzero(pop.n_params > 0)][::5]
     data = ek.data.rough_pipe()
     one, more = (ek.fit(pop, data.X, data.y, restarts=n, seed=3, backend="cpu") for n in (0, 4))
-    assert np.all(np.nan_to_num(more.loss, nan=np.inf) <= np.nan_to_num(one.loss, nan=np.inf))
+    same = 1 + 2 * objective.SAME
+    assert np.all(np.nan_to_num(more.loss, nan=np.inf) <= same * np.nan_to_num(one.loss, nan=np.inf))
     assert np.sum(more.loss < one.loss * 0.99) > 5
     again = ek.fit(pop, data.X, data.y, restarts=4, seed=3, backend="cpu", threads=1)
     assert np.array_equal(again.params, more.params, equal_nan=True)
-    part = ek.fit(pop[:7], data.X, data.y, restarts=4, seed=3, backend="cpu")
-    assert np.array_equal(part.params, more.params[:7, : part.params.shape[1]], equal_nan=True)
+    part = ek.fit(pop[:40], data.X, data.y, restarts=4, seed=3, backend="cpu")
+    assert np.array_equal(part.params, more.params[:40, : part.params.shape[1]], equal_nan=True)
 
 
 def test_float32_falls_back_on_float64_where_it_overflows():
@@ -456,7 +457,7 @@ def test_errors_are_given_where_the_data_determine_a_parameter(text, dtype):
 
 def test_each_one_ends_for_its_own_reason(fits):
     texts = ["2", "p1 * x1", "bad bad", "log(-abs(p1) - 1)", "p1 + p2", "p1 * 0", "digamma(p1)", "exp(exp(p1 * 1000))"]
-    found = fit(texts, backend=fits)
+    found = fit(texts, backend=fits, init="ones")
     assert [REASONS[status] for status in found.status] == found.reason
     reasons = found.reason
     assert reasons[0] == "no parameters to fit" and np.isfinite(found.loss[0])

@@ -22,11 +22,12 @@ kind      L                                              q
 SQUARES   r^2                                            1
 ABSOLUTE  abs r                                          1 / (2 max(abs r, delta))
 HUBER     r^2; beyond delta: 2 delta abs r - delta^2     1; beyond delta: delta / abs r
-POISSON   2 (y log(y / f) - (y - f)); nan for f <= 0     1 / f
+POISSON   2 (y log(y / f) - (y - f)); where y is 0, 2 f  1 / f; 0 where f is 0
 SUM       r                                              none: its gradient is that of the sum
 ========  =============================================  ==============================
 
 SUM is what a loss of the user's own is added up by: each expression is put in its text beforehand, and y is 0.
+POISSON is nan for f < 0 and inf for f = 0 < y.
 A point of weight 0 does not count, whatever f, y and J are there.  ``loss_of`` and ``weight_of`` are the table for
 NumPy's arrays and for the vectors of the CPU backend's kernels.
 """
@@ -50,6 +51,9 @@ REASON_NAMES = (
 (
     FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE, FLAT, NO_SLOPE,
 ) = range(len(REASON_NAMES))  # fmt: skip
+# of starts: share by which losses differ that are the same, as fits with the default tol end; and by how much the
+# sizes of their parameters (the sum of log(1 + abs p), and a little for a minus sign) differ where one is smaller
+SAME, SMALLER, MINUS = 1e-6, 0.01, 0.02
 CONVERGED = (FTOL, XTOL, GTOL, FLAT)
 SPOILED = (NOT_FINITE, FLAT, NO_SLOPE)  # how fits of float32 end that may end otherwise in float64
 REASONS = {
@@ -79,7 +83,7 @@ def loss_of(kind: int, r: Any, f: Any, y: Any, delta: Any, library: Any) -> Any:
         return library.where(size <= delta, r * r, delta * (size + size - delta))
     if kind == POISSON:
         log = library.where(y > 0.0, y * library.log(y / f), 0.0)
-        return library.where(f > 0.0, 2.0 * (log - (y - f)), math.nan)
+        return library.where(f >= 0.0, 2.0 * (log - (y - f)), math.nan)
     return r * r
 
 
@@ -88,7 +92,7 @@ def weight_of(kind: int, r: Any, f: Any, delta: Any, library: Any) -> Any:
     if kind in (SQUARES, SUM):
         return None
     if kind == POISSON:
-        return 1.0 / f
+        return library.where(f == 0.0, 0.0, 1.0 / f)
     size = abs(r)
     if kind == ABSOLUTE:
         return 0.5 / library.where(size < delta, delta, size)
@@ -108,6 +112,7 @@ class Options(NamedTuple):
     linear: bool = True  # solve the linear parameters exactly before the first step, and hardly damp them later
     limits: Any = None  # float64 (n_exprs,): whose loss is above that after ``patience`` steps goes no further
     patience: int = 0
+    nothing: float = 0.0  # how much less a loss is no better, whatever it is: what rounding makes of an exact fit
 
     def of(self, which: Any, width: int) -> Options:
         """Those of some expressions, which have so many parameters at the most."""
@@ -125,6 +130,25 @@ class Fitted(NamedTuple):
     iterations: np.ndarray  # int32 (n_exprs,)
     status: np.ndarray  # uint8 (n_exprs,)
     evaluations: Any  # normal equations made: how many, of ``fit_there`` an array of addends
+
+
+def best_starts(loss: np.ndarray, params: np.ndarray, nothing: float) -> np.ndarray:
+    """Of every expression the start of least finite loss; of those that end with the same the smallest numbers.
+
+    ``loss`` is (n_starts, n_exprs), ``params`` (n_starts, n_exprs, max_params) with nan where there is none.
+    """
+    finite, every = np.where(np.isfinite(loss), loss, np.inf), np.arange(loss.shape[1])
+    best = np.argmin(finite, axis=0)
+    if len(loss) == 1:
+        return best
+    least = finite[best, every]
+    with np.errstate(all="ignore"):
+        most = least + SAME * np.abs(least) + nothing
+        size = np.nansum(np.log1p(np.abs(params)) + MINUS * (params < 0), axis=2)
+        for k in range(len(loss)):
+            better = (finite[k] <= most) & (size[k] < size[best, every] - SMALLER)
+            best[better] = k
+    return best
 
 
 def with_spoiled_anew(

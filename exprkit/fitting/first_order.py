@@ -49,14 +49,15 @@ def minimise(
         for k in range(len(some)):
             params, loss, iterations, status = (array[k * n : (k + 1) * n] for array in found[:4])
             result = Fitted(params, loss, iterations, status, 0 if k else found.evaluations)
-            best = result if best is None else _better(best, result)
+            best = result if best is None else _better(best, result, options.nothing)
     assert best is not None
     return best
 
 
-def _better(best: Fitted, result: Fitted) -> Fitted:
+def _better(best: Fitted, result: Fitted, nothing: float) -> Fitted:
     """The better of two fits of every expression."""
-    better = result.loss < np.where(np.isnan(best.loss), np.inf, best.loss)
+    both = np.array([best.loss, result.loss]), np.array([best.params, result.params])
+    better = objective.best_starts(*both, nothing) == 1
     params, loss, iterations, status = (
         np.where(better[:, None] if new.ndim == 2 else better, new, old)
         for new, old in zip(result[:4], best[:4], strict=True)

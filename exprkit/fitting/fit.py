@@ -50,6 +50,7 @@ from exprkit.evaluate.losses import spread as spread_of
 from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
+from exprkit.fitting.data_starts import Drawing
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_log_likelihood, sums_of_squares
@@ -72,6 +73,7 @@ MAX_ITER = {"lm": 200, **first_order.MAX_ITER}
 METHODS = tuple(MAX_ITER)
 MOST_STEPS = 2**31 - 1  # that fit into 32 bits
 MOST_RESTARTS = 1_000_000
+ROUNDING = 32.0  # last places of y that the errors of an exact fit may be, so that two of them are the same
 LARGEST = sys.float_info.max
 FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y: far below what noise does to a median
 
@@ -123,9 +125,10 @@ def fit(
         A weight >= 0 for every point; 1 / variance where known.  Points of weight 0 are ignored, whatever an
         expression gives there.
     init : optional
-        The start of the fits: "ones" (the default); "normal" (standard normal random numbers); numbers by the
-        parameters' names; parameters as for ``Evaluator.evaluate`` (several sets are as many starts); or a function of
-        a ``numpy.random.Generator`` and a shape (n_exprs, max_params).
+        The start of the fits.  By default ones, and of up to 32 expressions three more each, the best of many that are
+        drawn by what the data show, always the same ones (``data_starts``).  "ones": these alone; "normal" (standard
+        normal random numbers); numbers by the parameters' names; parameters as for ``Evaluator.evaluate`` (several
+        sets are as many starts); or a function of a ``numpy.random.Generator`` and a shape (n_exprs, max_params).
     method : {"lm", "lbfgs", "adam"}
         Levenberg-Marquardt, or a gradient method ("squares", "gaussian" and "mae" only).
     loss : {"squares", "mae", "huber", "gaussian", "poisson"} or a loss of your own
@@ -157,10 +160,12 @@ def fit(
     tol : float
         A fit has converged when the relative changes of loss and parameters are both at most this.
     restarts : int
-        Number of further starts, drawn from the standard normal distribution; the best fit is returned.
+        Number of further starts, drawn from the standard normal distribution; of up to 1000 expressions half of them
+        by what the data show.  The best fit is returned; of those whose losses are the same (to a millionth, or to the
+        last digits of y) the one with the smallest numbers.
     bounds : optional
         (low, high) for all parameters, each a number, None or an array (max_params,) or (n_exprs, max_params); or a
-        dict of (low, high) by the parameters' names.  "lbfgs" and "adam" keep them by projection (``first_order``).
+        dict of (low, high) by the parameters' names, {"p1": (0, 1)}.  "lbfgs" and "adam" keep them by projection (``first_order``).
     missing : {"raise", "drop"}
         For data points at which y or a used column is missing: an error, or leave them out.
     progress : bool or callable
@@ -294,9 +299,12 @@ class FitProblem:
         lower, upper = sides_of(self._bounds, ev.pop)
         starts = starts_of(init, ev.pop, ev.adopt, restarts, seed)
         target = self._target(ev)
+        drawing = Drawing(init is None, restarts, seed, self.threads)
         if self._own:
-            return self._fit_own(ev, starts, (lower, upper), (target.y, target.w), begin, progress)
-        fitted = self._in_parts(ev, starts, target, self._options(target, lower, upper), progress)
+            return self._fit_own(ev, starts, (lower, upper), (target.y, target.w), begin, progress, drawing)
+        options = self._options(target, lower, upper)
+        starts = drawing.of(starts, ev.pop, ev.X, target.y, target.w, options)
+        fitted = self._in_parts(ev, starts, target, options, progress)
         return _result(ev, fitted, target, target.goal._replace(lower=lower, upper=upper), begin, self.method)
 
     def fitted(
@@ -380,7 +388,9 @@ class FitProblem:
         return known
 
     def _options(self, target: _FitTarget, lower: Any, upper: Any) -> Options:
-        return Options(KINDS[self._loss], target.scale, self._steps, self._tol, self._tol, lower, upper)
+        kind = KINDS[self._loss]
+        nothing = (ROUNDING * np.finfo(target.y.dtype).eps) ** 2 * target.spread if kind == objective.SQUARES else 0.0
+        return Options(kind, target.scale, self._steps, self._tol, self._tol, lower, upper, nothing=nothing)
 
     def losses(self, pop: Any, params: Any) -> np.ndarray:
         """The weighted sum of squared errors at given parameters; of absolute ones, or of values, if that is the loss.
@@ -401,7 +411,7 @@ class FitProblem:
 
     def _fit_own(
         self, ev: Evaluator, starts: np.ndarray, bounds: tuple[Any, Any], data: tuple[Any, Any], begin: float,
-        progress: Progress,
+        progress: Progress, drawing: Drawing,
     ) -> FitResult:  # fmt: skip
         """The fit of a loss of the user's own: of one that is known, to expressions that are put into it."""
         assert self._own is not None
@@ -409,8 +419,11 @@ class FitProblem:
             self._inner = self._known_problem(ev, self._own)
         made, problem = self._inner
         problem._bounds = None if bounds[0] is None else bounds
-        found = problem.fit(made.of(ev.pop), init=starts, progress=progress)
-        host, (target, w) = inputs.on_host, data
+        base, (target, w) = made.made if isinstance(made, Penalty) else made, data
+        X = inputs.with_columns(ev.X, base.columns, ev.dtype)
+        options = Options(base.kind, base.delta or 1.0, self._steps, self._tol, self._tol, *bounds)
+        starts = drawing.of(starts, base.of(ev.pop), X, base.target, base.weights, options, target)
+        found, host = problem.fit(made.of(ev.pop), init=starts, progress=progress), inputs.on_host
         goal = FitGoal(self._own.words, self._delta, host(ev.X), host(target), host(w), *bounds)
         by_link, loss = self._own.loss is None and self._own.link is not None, found.loss
         if isinstance(made, Penalty):

@@ -32,6 +32,7 @@ from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
 from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance
+from exprkit.fitting.observed import curvature_covariance, robust_covariance
 from exprkit.fitting.plot import Curve, beside_data, used_by
 from exprkit.fitting.starts import parameter_names
 from exprkit.text.names import word_of
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+EXPLAINED = 1e-3  # share of the spread of y below which a fit explains nothing
+IDLE = 1e-9  # share of y by which a parameter that does not matter changes the values at the most
+MOST_IDLE = 1000  # expressions that are looked at
 SHOWN = 10  # rows of a table
 
 
@@ -71,8 +75,16 @@ class FitResult:
     ``seconds``          elapsed time
     ``covariance``       float64 (n_exprs, max_params, max_params) of the parameters, computed on first
                          use; nan for those that the data do not determine or that are at a bound
-                         (the others' are computed with those fixed), and for "mae"
-    ``standard_errors``  float64 (n_exprs, max_params): roots of its diagonal
+                         (the others' are computed with those fixed), for "mae" and its like (a density at 0 would be
+                         needed), and where a loss of your own has a kink or no least value.  It is that of the
+                         likelihood that the loss stands for: normal errors of one variance or, with weights, of
+                         variances in proportion to 1 / weight ("squares"; of ``(log(f) - log(y))^2``: of log y);
+                         a loss of your own that L-BFGS minimises counts as a negative log-likelihood as it stands,
+                         so that its factor matters
+    ``standard_errors``  float64 (n_exprs, max_params): roots of its diagonal; an interval of 95 % reaches as far as
+                         Student's t, ``scipy.stats.t.ppf(0.975, n_points - n_params)``, times that: 1.96 for many
+                         points, 3.2 for five points and two parameters
+    ``robust_errors``    the same by a sandwich, without an assumption about the errors' distribution
     ``index``            int64 (n_exprs,): the expression's number in the population that was fitted
     ``columns``          further columns of its tables by name, (n_exprs,) each: what ``rank`` and ``fold`` found
     ===================  ==========================================================================
@@ -115,11 +127,28 @@ class FitResult:
         infinite = infinite_columns(self.goal.X, self.goal.w, self.pop) if lost else {}
         for i in lost if infinite else ():
             words[i] = "; ".join([words[i], *(infinite[k] for k in used_columns(self.pop[[i]]) if k in infinite)])
+        for i, names in self._idle_ones().items():
+            words[i] = f"{words[i]}; no better than a constant: no parameter but {names} matters there: try init or restarts"
         for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
             names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
             head = objective.REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
             words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
         return words
+
+    def _idle_ones(self) -> dict[int, str]:
+        """Of fits that explain nothing of y, and have parameters that do not change the values: those that do."""
+        flat = np.flatnonzero(self.converged & (self.r2 < EXPLAINED) & (self.pop.n_params > 1))[:MOST_IDLE]
+        if self._composed is not None or self.kind not in ("squares", "gaussian") or not len(flat):
+            return {}
+        y = self.goal.y.astype(np.float64)
+        ev = Evaluator(self.pop[flat], self.goal.X, "cpu", dtype="float64")
+        J = ev.normal_equations(self.params[flat, : ev.pop.max_params], y, self.goal.w)[0]
+        with np.errstate(all="ignore"):
+            moves = np.sqrt(np.diagonal(J, axis1=1, axis2=2)) * np.maximum(1, np.abs(self.params[flat, : ev.pop.max_params]))
+            idle = moves < IDLE * np.sqrt(np.sum((y if self.goal.w is None else self.goal.w * y) ** 2))
+        names = np.array(self._names)
+        return {i: " and ".join(names[: len(own)][~own]) or "none" for i, row in zip(flat.tolist(), idle, strict=True)
+                if (own := row[: self.pop.n_params[i]]).any()}  # fmt: skip
 
     @property
     def _names(self) -> list[str]:
@@ -136,12 +165,26 @@ class FitResult:
     def covariance(self) -> np.ndarray:
         if self._composed is not None:
             return self._composed.covariance
-        return covariance(self.evaluator, self.params, self.goal, self.at_bound)
+        make = curvature_covariance if self.goal.loss == "sum" else covariance
+        return make(self.evaluator, self.params, self.goal, self.at_bound)
 
     @functools.cached_property
     def standard_errors(self) -> np.ndarray:
         with np.errstate(invalid="ignore"):
             return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+
+    @functools.cached_property
+    def robust_errors(self) -> np.ndarray:
+        """Standard errors that assume no distribution of the errors: right for many points, however these vary.
+
+        The roots of the diagonal of H^-1 B H^-1, a sandwich of the loss's curvature and its gradient's spread from
+        point to point; nan for "mae".
+        """
+        if self._composed is not None:
+            return self._composed.robust_errors
+        made = robust_covariance(self.evaluator, self.params, self.goal, self.at_bound)
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(np.diagonal(made, axis1=1, axis2=2))
 
     def best(self, n: int = 1, by: str = "loss") -> np.ndarray:
         """The numbers of the ``n`` best expressions ``by`` what ``rank`` takes; those without a loss last."""

@@ -142,7 +142,7 @@ class Likelihood:
     def at(self, pop: Population, params: np.ndarray) -> np.ndarray:
         """The negative log-likelihood of every expression, (n_exprs,); nan where it has none."""
         objective = np.empty(len(pop))
-        for part, p, ev in _parts(pop, self.points, params, MATRICES, self.threads):
+        for part, p, ev in parts_of(pop, self.points, params, MATRICES, self.threads):
             objective[part] = self._objective(ev.evaluate(p))
         return negative_log_likelihood(self.goal, objective)
 
@@ -153,7 +153,7 @@ class Likelihood:
         """
         second = np.zeros(params.shape)
         linear = dependence(pop).linear
-        for part, p, ev in _parts(pop, self.points, params, MATRICES + params.shape[1], self.threads):
+        for part, p, ev in parts_of(pop, self.points, params, MATRICES + params.shape[1], self.threads):
             v = self._variance(ev.evaluate(p))
             newton = self._newton(ev, p, v)
             for j in range(p.shape[1]):
@@ -214,7 +214,7 @@ class Likelihood:
             if self.goal.loss in ("gaussian", "sum"):
                 return f @ w if self.goal.loss == "sum" else (f - y) ** 2 @ w
             log = np.where(y > 0, y * np.log(y / f), 0.0)
-            return np.where(f > 0, 2 * (log - (y - f)), np.nan) @ w
+            return np.where(f >= 0, 2 * (log - (y - f)), np.nan) @ w
 
     def _variance(self, f: np.ndarray) -> np.ndarray:
         has_variance = self.goal.loss != "gaussian" or self.goal.w is not None
@@ -224,11 +224,12 @@ class Likelihood:
         """Slope and curve of every point (the table of the module)."""
         _, y, w = self.points
         if self.goal.loss == "poisson":
-            return w * (1 - y / f), w * y / f**2
+            ratio = np.where(y > 0, y / f, 0.0)  # 0 log 0 = 0
+            return w * (1 - ratio), w * np.where(y > 0, ratio / f, 0.0)
         return w * (f - y) / v, w / v
 
 
-def _parts(
+def parts_of(
     pop: Population, points: CountedPoints, params: np.ndarray, width: int, threads: int | None
 ) -> Iterator[tuple[slice, np.ndarray, Evaluator]]:
     """The population in parts whose matrices fit in memory: where, parameters, an evaluator in float64."""
@@ -252,11 +253,11 @@ def information(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tuple[np.nd
     n_exprs, width = params.shape
     A, B = np.zeros((n_exprs, width, width)), np.zeros((n_exprs, width, width))
     points = points_of(ev.pop, goal)
-    for part, p, ev64 in _parts(ev.pop, points, params, max(width, 1), ev.threads):
+    for part, p, ev64 in parts_of(ev.pop, points, params, max(width, 1), ev.threads):
         f, J = ev64.evaluate(p), ev64.jacobian(p)
         n, r = p.shape[1], f - points.y
         with np.errstate(all="ignore"):
-            q = points.w / f if goal.loss == "poisson" else points.w * np.minimum(1.0, goal.delta / np.abs(r))
+            q = np.where(f == 0, 0.0, points.w / f) if goal.loss == "poisson" else points.w * np.minimum(1.0, goal.delta / np.abs(r))
             A[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, q, J)
             B[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, (q * r) ** 2, J)
     return A, B

@@ -10,6 +10,7 @@ In: what the user gave.  Out: float64 arrays.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from exprkit.text.names import word_of
 from exprkit.text.tokens import PARAMETER
 
 STARTS = ("ones", "normal")
+_PAIRS = "bounds={} must be (low, high) of all parameters; a pair for each has its name: {{'p1': (0, 1), 'p2': (0, 1)}}"
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
 
 
@@ -102,6 +104,8 @@ def sides_of(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.nda
         low, high = (side[: pop.max_params] for side in sides)  # a name may be no expression's
     else:
         low, high = _pair(bounds)
+        if all(isinstance(side, list | tuple) for side in (low, high)) and any(map(operator.eq, low, high)):
+            raise DataError(_PAIRS.format(brief(bounds)))
     sides = [as_numbers("bounds", default if bound is None else bound, gaps=False)
              for bound, default in ((low, -np.inf), (high, np.inf))]  # fmt: skip
     try:
@@ -125,5 +129,5 @@ def _number(name: str, bound: Any) -> float:
 def _pair(bounds: Any) -> tuple[Any, Any]:
     several = isinstance(bounds, list | tuple) or (isinstance(bounds, np.ndarray) and bounds.ndim > 0)
     if not several or len(bounds) != 2:
-        raise DataError(f"bounds must be (low, high), not {brief(bounds)}")
+        raise DataError(_PAIRS.format(brief(bounds)) if several else f"bounds must be (low, high), not {brief(bounds)}")
     return bounds[0], bounds[1]

@@ -349,7 +349,7 @@ class _Search:
         return FitProblem(self._goal.X, self._goal.y, weights=self._goal.weights, **self._goal.settings)
 
     def fit(self, pop: Population) -> FitResult:
-        return self._problem.fit(self._goal.over(pop))
+        return self._problem.fit(self._goal.over(pop), init="ones")
 
     def resume(self, kept: StateFile) -> None:
         """Go on from what is there, of the same data and settings."""

@@ -178,7 +178,7 @@ class Engine(contract.Differentiable):
         fits["loss"], fits["status"] = np.nan, objective.INVALID
         if self.n_points == 0 or (weights is not None and not np.any(weights > 0)):
             fits["loss"], fits["status"] = 0.0, objective.NO_WEIGHT
-            return best_of(self.pop, params, fits)
+            return best_of(self.pop, params, fits, options.nothing)
         lower, upper = (
             np.full((1, width), side) if bound is None else np.ascontiguousarray(bound, np.float64)
             for bound, side in ((options.lower, -np.inf), (options.upper, np.inf))
@@ -196,7 +196,7 @@ class Engine(contract.Differentiable):
             max_iter=options.max_iter, limits=limits.ctypes.data, n_limits=len(limits), patience=options.patience,
             tol=options.tol, gtol=options.gtol,
         )  # fmt: skip
-        return best_of(self.pop, params, fits)
+        return best_of(self.pop, params, fits, options.nothing)
 
     @property
     def gradients(self) -> Runner:

@@ -56,13 +56,13 @@ def fits_of(pop: Population, threads: int) -> Fits:
     return Fits(pop.valid, linear, differentiable)
 
 
-def best_of(pop: Population, params: np.ndarray, fits: np.ndarray) -> Fitted:
-    """Of each expression the start with the least finite loss, the earliest of equals."""
+def best_of(pop: Population, params: np.ndarray, fits: np.ndarray, nothing: float) -> Fitted:
+    """Of each expression the best start (``objective.best_starts``)."""
     n_starts, n_exprs, width = params.shape
-    loss = fits["loss"].reshape(n_starts, n_exprs)
-    best = np.argmin(np.where(np.isfinite(loss), loss, np.inf), axis=0) * n_exprs + np.arange(n_exprs)
+    params[:, np.arange(width) >= pop.n_params[:, None]] = np.nan
+    best = objective.best_starts(fits["loss"].reshape(n_starts, n_exprs), params, nothing)
+    best = best * n_exprs + np.arange(n_exprs)
     params, fitted = params.reshape(n_starts * n_exprs, width)[best], fits[best]
-    params[np.arange(width) >= pop.n_params[:, None]] = np.nan
     params[~pop.valid], fitted["loss"][~pop.valid], fitted["status"][~pop.valid] = np.nan, np.nan, objective.INVALID
     evaluations = int(fits["evaluations"].sum())
     return Fitted(params, fitted["loss"], fitted["iterations"], fitted["status"], evaluations)

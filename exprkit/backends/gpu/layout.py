@@ -85,6 +85,7 @@ ENUMS = {
     "tokens": f"enum {{ T_CONSTANT = {tokens.CONSTANT}, T_VARIABLE = {tokens.VARIABLE}, "
     f"T_PARAMETER = {tokens.PARAMETER}, T_STOP = {STOP} }};",
     "fit tasks": "enum { NORMAL, GRADIENT, JACOBIAN, FIT };",
+    "ties": f"constexpr double SAME = {objective.SAME!r}, SMALLER = {objective.SMALLER!r}, MINUS = {objective.MINUS!r};",
     "kinds": f"enum {{ SQUARES = {objective.SQUARES}, ABSOLUTE = {objective.ABSOLUTE}, HUBER = {objective.HUBER}, "
     f"POISSON = {objective.POISSON}, SUM = {objective.SUM} }};",
 }
@@ -159,7 +160,7 @@ _FIT_ARGUMENTS: Rows = (
     ("T *", "jacobian", "(n_sets, n_exprs, n_points, max_params)"),
     ("char *", "arena", "where shared memory is too small for it"),
     ("unsigned long long *", "taken", "how many fits were taken beside the first ones"),
-    ("double", "tol gtol delta", ""),
+    ("double", "tol gtol delta nothing", ""),
     ("Long", "arena_bytes first_item", ""),
     ("unsigned", "pitch", ""),
     ("int", "n_points n_exprs n_instructions n_sets max_params n_here max_instructions n_slots max_iter patience", ""),

@@ -1,9 +1,20 @@
 // What chooses among fits: a kernel that holds no operators, so that it is compiled at once.
 
 //{FitArguments}
+//{ties}
 
-// Of every expression's fits the one with the least loss (of equal ones the first) goes into set 0, with the
-// evaluations of all; a thread per expression.
+INLINE double size_of(const FitArguments &args, Long row)
+{
+    double size = 0.0;
+    for (int i = 0; i < args.max_params; ++i) {
+        const double p = args.params[row * args.max_params + i];
+        if (p == p) size += log1p(fabs(p)) + (p < 0 ? MINUS : 0.0);
+    }
+    return size;
+}
+
+// Of every expression's fits the best (objective.best_starts) goes into set 0, with the evaluations of all; a thread
+// per expression.
 extern "C" __global__ void choose(const FitArguments args)
 {
     const Long e = Long(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -12,6 +23,13 @@ extern "C" __global__ void choose(const FitArguments args)
     for (Long row = e + args.n_exprs; row < Long(args.n_sets) * args.n_exprs; row += args.n_exprs) {
         args.evaluations[e] += args.evaluations[row];
         if (args.loss[row] < args.loss[best] || (args.loss[best] != args.loss[best] && args.loss[row] == args.loss[row])) best = row;
+    }
+    const double most = args.loss[best] + SAME * fabs(args.loss[best]) + args.nothing;
+    double least = size_of(args, best);
+    for (Long row = e; row < Long(args.n_sets) * args.n_exprs; row += args.n_exprs) {
+        if (!(args.loss[row] <= most)) continue;
+        const double size = size_of(args, row);
+        if (size < least - SMALLER) best = row, least = size;
     }
     if (best == e) return;
     for (int i = 0; i < args.max_params; ++i) args.params[e * args.max_params + i] = args.params[best * args.max_params + i];

@@ -193,7 +193,7 @@ class Derivatives:
             "verdicts": self.known.addresses["verdicts"],
             "tol": float(tol), "gtol": float(options.gtol), "delta": float(options.delta),
             "max_iter": int(options.max_iter), "limits": self._bounds(options.limits),
-            "patience": int(options.patience), "lower": self._bounds(options.lower),
+            "patience": int(options.patience), "nothing": options.nothing, "lower": self._bounds(options.lower),
             "upper": self._bounds(options.upper), **self._goal(y, weights),
         }  # fmt: skip
 
@@ -202,7 +202,7 @@ class Derivatives:
         beside: Callable[[], list[FitLaunch]] | None = None,
     ) -> None:  # fmt: skip
         """Fits from some starts into rows from ``first`` on, and the best of all rows up to there into row 0."""
-        choice = self._choosing(first + len(starts), results.places(0))
+        choice = self._choosing(first + len(starts), terms["nothing"], results.places(0))
         self._launch_all("FIT", starts, terms, True, kind, beside, choice, **results.places(first))
 
     def _nothing_counts(self, starts: Any) -> Fitted:
@@ -296,13 +296,14 @@ class Derivatives:
             plans.append(FitLaunch(batch, in_global, kernel))
         return plans
 
-    def _choosing(self, n_sets: int, results: dict[str, int]) -> list[DriverCall]:
+    def _choosing(self, n_sets: int, nothing: float, results: dict[str, int]) -> list[DriverCall]:
         """What puts the best of so many sets into the first."""
         if n_sets == 1:
             return []
         kernel = self.device.kernel("choose", CHOICE, dual_opcodes.choice(), LANES=self.device.lanes)
         threads, arguments = THREADS if self.device.lanes > 1 else 1, layout.FitArguments()
-        put(arguments, {"n_exprs": self.n_exprs, "max_params": self.max_params, "n_sets": n_sets, **results})
+        sizes = {"n_exprs": self.n_exprs, "max_params": self.max_params, "n_sets": n_sets}
+        put(arguments, {**sizes, "nothing": nothing, **results})
         return [kernel.call((-(-self.n_exprs // threads), 1), threads, 0, arguments)]
 
     def _batches_for(self, rows: bool) -> list[FitBatch]:

@@ -220,8 +220,8 @@ template <class S> INLINE Share<S> share_of(T f, T y, T r, S w, S delta)
                                      : Share<S>{w * (S(2) * size - delta) * delta, w * delta / size};
     case POISSON: {
         const double ratio = double(y) / double(f), entropy = y > T(0) ? double(y) * log(ratio) : 0.0;
-        const double loss = f > T(0) ? 2.0 * (entropy - (double(y) - double(f))) : nan("");
-        return {S(double(w) * loss), w / S(f)};
+        const double loss = f >= T(0) ? 2.0 * (entropy - (double(y) - double(f))) : nan("");
+        return {S(double(w) * loss), f == T(0) ? S(0) : w / S(f)};
     }
     }
     return {w * S(r) * S(r), w};

@@ -61,30 +61,26 @@ def fit_all(
 ) -> Fitted:
     """Fit every expression from each of its starts, (n_starts, n_exprs, max_params); the best one counts."""
     linearity = dependence(pop)
-    n_exprs, width = starts.shape[1:]
-    fitted = Fitted(
-        np.full((n_exprs, width), np.nan), np.full(n_exprs, np.nan), np.zeros(n_exprs, np.int32),
-        np.full(n_exprs, objective.INVALID, np.uint8), 0,
-    )  # fmt: skip
+    params, loss = np.full(starts.shape, np.nan), np.full(starts.shape[:2], np.nan)
+    iterations = np.zeros(loss.shape, np.int32)
+    status = np.full(loss.shape, objective.INVALID, np.uint8)
     evaluations = 0
     for i in np.flatnonzero(pop.valid).tolist():
         n = int(pop.n_params[i])
         lower = np.full(n, -np.inf) if options.lower is None else options.lower[i, :n]
         upper = np.full(n, np.inf) if options.upper is None else options.upper[i, :n]
         linear = np.array([bool(int(linearity.linear[i]) >> j & 1) if j < 64 else False for j in range(n)], bool)
-        for start in starts[:, i, :n]:
+        for k, start in enumerate(starts[:, i, :n]):
             model = functools.partial(model_of, i)
             limit = np.inf if options.limits is None else float(options.limits[i])
             terms = Terms(options, lower, upper, linear & options.linear, bool(linearity.differentiable[i]), limit)
             fit = LevenbergMarquardt(model, y, w, terms, start)
             with np.errstate(all="ignore"):
-                loss, status = fit.run()
+                loss[k, i], status[k, i] = fit.run()
+            params[k, i, :n], iterations[k, i] = fit.p, fit.iterations
             evaluations += fit.evaluations
-            first, better = fitted.status[i] == objective.INVALID, loss < fitted.loss[i]
-            if first or better or (np.isnan(fitted.loss[i]) and not np.isnan(loss)):
-                fitted.params[i, :n], fitted.loss[i] = fit.p, loss
-                fitted.iterations[i], fitted.status[i] = fit.iterations, status
-    return fitted._replace(evaluations=evaluations)
+    best = objective.best_starts(loss, params, options.nothing), np.arange(len(pop))
+    return Fitted(params[best], loss[best], iterations[best], status[best], evaluations)
 
 
 def step(
