@@ -6,12 +6,14 @@ In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description len
 ``fit``                 ``fit`` and ``FitProblem``
 ``fit_result``          ``FitResult``; ``fit_file``: on disk
 ``fitted_expression``   one expression with its numbers
+``starts``              where fits begin: as the user says, or by what the data show; bounds
 ``prior``               what is known of parameters beforehand, as further rows of the data
 ``groups``              parameters with a value for each category
 ``ranking``             what fits are ranked by, and which of many predict the same
 ``plot``                expressions beside the data
 ``first_order``         Adam and L-BFGS, over any backend's gradients
 ``likelihood``          negative log-likelihoods and covariances
+``observed``            covariances by a loss's curvature, and robust ones
 ``description_length``  accuracy against simplicity
 ======================  ==================================================================
 """

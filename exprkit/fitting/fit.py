@@ -50,13 +50,13 @@ from exprkit.evaluate.losses import spread as spread_of
 from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
-from exprkit.fitting.data_starts import Drawing
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_log_likelihood, sums_of_squares
 from exprkit.fitting.prior import Penalty, penalty
 from exprkit.fitting.row_fit import fit_rows, refuse
-from exprkit.fitting.starts import Bounds, sides_of, starts_of
+from exprkit.fitting.starts.given import Bounds, sides_of, starts_of
+from exprkit.fitting.starts.seeing import StartMaker
 from exprkit.runtime import slices
 from exprkit.runtime.progress import Progress, looked_at, parts, shown
 
@@ -126,7 +126,7 @@ def fit(
         expression gives there.
     init : optional
         The start of the fits.  By default ones, and of up to 32 expressions three more each, the best of many that are
-        drawn by what the data show, always the same ones (``data_starts``).  "ones": these alone; "normal" (standard
+        drawn by what the data show, always the same ones (``starts.seeing``).  "ones": these alone; "normal" (standard
         normal random numbers); numbers by the parameters' names; parameters as for ``Evaluator.evaluate`` (several
         sets are as many starts); or a function of a ``numpy.random.Generator`` and a shape (n_exprs, max_params).
     method : {"lm", "lbfgs", "adam"}
@@ -165,7 +165,8 @@ def fit(
         last digits of y) the one with the smallest numbers.
     bounds : optional
         (low, high) for all parameters, each a number, None or an array (max_params,) or (n_exprs, max_params); or a
-        dict of (low, high) by the parameters' names, {"p1": (0, 1)}.  "lbfgs" and "adam" keep them by projection (``first_order``).
+        dict of (low, high) by the parameters' names, {"p1": (0, 1)}.  "lbfgs" and "adam" keep them by projection
+        (``first_order``).
     missing : {"raise", "drop"}
         For data points at which y or a used column is missing: an error, or leave them out.
     progress : bool or callable
@@ -299,7 +300,7 @@ class FitProblem:
         lower, upper = sides_of(self._bounds, ev.pop)
         starts = starts_of(init, ev.pop, ev.adopt, restarts, seed)
         target = self._target(ev)
-        drawing = Drawing(init is None, restarts, seed, self.threads)
+        drawing = StartMaker(init is None, restarts, seed, self.threads)
         if self._own:
             return self._fit_own(ev, starts, (lower, upper), (target.y, target.w), begin, progress, drawing)
         options = self._options(target, lower, upper)
@@ -411,7 +412,7 @@ class FitProblem:
 
     def _fit_own(
         self, ev: Evaluator, starts: np.ndarray, bounds: tuple[Any, Any], data: tuple[Any, Any], begin: float,
-        progress: Progress, drawing: Drawing,
+        progress: Progress, drawing: StartMaker,
     ) -> FitResult:  # fmt: skip
         """The fit of a loss of the user's own: of one that is known, to expressions that are put into it."""
         assert self._own is not None

@@ -34,7 +34,7 @@ from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance
 from exprkit.fitting.observed import curvature_covariance, robust_covariance
 from exprkit.fitting.plot import Curve, beside_data, used_by
-from exprkit.fitting.starts import parameter_names
+from exprkit.fitting.starts.given import parameter_names
 from exprkit.text.names import word_of
 from exprkit.text.printer import booktabs
 from exprkit.text.tokens import VARIABLE
@@ -127,24 +127,25 @@ class FitResult:
         infinite = infinite_columns(self.goal.X, self.goal.w, self.pop) if lost else {}
         for i in lost if infinite else ():
             words[i] = "; ".join([words[i], *(infinite[k] for k in used_columns(self.pop[[i]]) if k in infinite)])
-        for i, names in self._idle_ones().items():
-            words[i] = f"{words[i]}; no better than a constant: no parameter but {names} matters there: try init or restarts"
+        for i, moving in self._moving_ones().items():
+            words[i] += f"; no better than a constant, no parameter but {moving} matters there: try init or restarts"
         for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
             names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
             head = objective.REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
             words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
         return words
 
-    def _idle_ones(self) -> dict[int, str]:
+    def _moving_ones(self) -> dict[int, str]:
         """Of fits that explain nothing of y, and have parameters that do not change the values: those that do."""
         flat = np.flatnonzero(self.converged & (self.r2 < EXPLAINED) & (self.pop.n_params > 1))[:MOST_IDLE]
         if self._composed is not None or self.kind not in ("squares", "gaussian") or not len(flat):
             return {}
         y = self.goal.y.astype(np.float64)
         ev = Evaluator(self.pop[flat], self.goal.X, "cpu", dtype="float64")
-        J = ev.normal_equations(self.params[flat, : ev.pop.max_params], y, self.goal.w)[0]
+        p = self.params[flat, : ev.pop.max_params]
+        J = ev.normal_equations(p, y, self.goal.w)[0]
         with np.errstate(all="ignore"):
-            moves = np.sqrt(np.diagonal(J, axis1=1, axis2=2)) * np.maximum(1, np.abs(self.params[flat, : ev.pop.max_params]))
+            moves = np.sqrt(np.diagonal(J, axis1=1, axis2=2)) * np.maximum(1, np.abs(p))
             idle = moves < IDLE * np.sqrt(np.sum((y if self.goal.w is None else self.goal.w * y) ** 2))
         names = np.array(self._names)
         return {i: " and ".join(names[: len(own)][~own]) or "none" for i, row in zip(flat.tolist(), idle, strict=True)

@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.errors import ArgumentError, DataError, brief, did_you_mean
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.population import Population
-from exprkit.fitting.starts import parameter_names
+from exprkit.fitting.starts.given import parameter_names
 from exprkit.operators import ops
 from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
 

@@ -257,7 +257,8 @@ def information(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tuple[np.nd
         f, J = ev64.evaluate(p), ev64.jacobian(p)
         n, r = p.shape[1], f - points.y
         with np.errstate(all="ignore"):
-            q = np.where(f == 0, 0.0, points.w / f) if goal.loss == "poisson" else points.w * np.minimum(1.0, goal.delta / np.abs(r))
+            weights = (1 / f if goal.loss == "poisson" else np.minimum(1.0, goal.delta / np.abs(r)))
+            q = points.w * np.where((f == 0) & (goal.loss == "poisson"), 0.0, weights)
             A[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, q, J)
             B[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, (q * r) ** 2, J)
     return A, B

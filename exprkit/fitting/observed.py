@@ -12,6 +12,8 @@ the loss is a negative log-likelihood; and robust covariances.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from exprkit.evaluate.evaluator import Evaluator
@@ -50,7 +52,7 @@ def observed_information(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tu
     return H, B
 
 
-def _differences(gradient, p: np.ndarray, h: np.ndarray) -> np.ndarray:  # type: ignore[no-untyped-def]
+def _differences(gradient: Callable[[np.ndarray], np.ndarray], p: np.ndarray, h: np.ndarray) -> np.ndarray:
     columns = []
     for j in range(p.shape[1]):
         below, above = p.copy(), p.copy()
@@ -80,4 +82,5 @@ def robust_covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np
 
 def spread_of_slopes(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tuple[np.ndarray, np.ndarray]:
     """J'QJ and J'(QR)^2 J of a loss that has a name; of squares Q holds the weights."""
-    return information(ev, params, goal._replace(loss="huber", delta=np.inf) if goal.loss in ("squares", "gaussian") else goal)
+    squares = goal.loss in ("squares", "gaussian")  # which are Huber's loss with all errors small
+    return information(ev, params, goal._replace(loss="huber", delta=np.inf) if squares else goal)

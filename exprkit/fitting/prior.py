@@ -22,7 +22,7 @@ from exprkit.backends import objective
 from exprkit.errors import ArgumentError, ParseError, brief, did_you_mean, listed
 from exprkit.evaluate.loss_text import Composition, LossPoints, LossText, LossTree, OwnGoal
 from exprkit.expressions.population import Population
-from exprkit.fitting.starts import parameter_names
+from exprkit.fitting.starts.given import parameter_names
 from exprkit.operators import ops
 from exprkit.operators.defined import OPERAND
 from exprkit.text import formulas

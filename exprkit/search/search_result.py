@@ -27,7 +27,7 @@ from exprkit.expressions.population import Population
 from exprkit.expressions.population_file import shaped
 from exprkit.fitting.fitted_expression import FittedExpression, numbered
 from exprkit.fitting.plot import Curve, beside_data
-from exprkit.fitting.starts import parameter_names
+from exprkit.fitting.starts.given import parameter_names
 from exprkit.runtime import files
 from exprkit.search.goal import LENGTH, linked
 from exprkit.text.names import word_of

@@ -85,7 +85,8 @@ ENUMS = {
     "tokens": f"enum {{ T_CONSTANT = {tokens.CONSTANT}, T_VARIABLE = {tokens.VARIABLE}, "
     f"T_PARAMETER = {tokens.PARAMETER}, T_STOP = {STOP} }};",
     "fit tasks": "enum { NORMAL, GRADIENT, JACOBIAN, FIT };",
-    "ties": f"constexpr double SAME = {objective.SAME!r}, SMALLER = {objective.SMALLER!r}, MINUS = {objective.MINUS!r};",
+    "ties": f"constexpr double SAME = {objective.SAME!r}, SMALLER = {objective.SMALLER!r}, "
+    f"MINUS = {objective.MINUS!r};",
     "kinds": f"enum {{ SQUARES = {objective.SQUARES}, ABSOLUTE = {objective.ABSOLUTE}, HUBER = {objective.HUBER}, "
     f"POISSON = {objective.POISSON}, SUM = {objective.SUM} }};",
 }

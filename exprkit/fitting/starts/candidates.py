@@ -1,12 +1,12 @@
-"""Starts of fits that see the data: where parameters may lie, judged by where they stand and by the columns beside them.
+"""Candidates for an expression's parameters, drawn by where each stands and by the columns beside it.
 
-In: expressions and their data.  Out: a few starts of each, the best of many.
+In: an expression and data.  Out: numbers for its parameters, many of each.
 
     >>> import exprkit as ek, numpy as np
-    >>> x = np.linspace(400, 700, 61)[:, None]
-    >>> y = 30 * np.exp(-(((x[:, 0] - 523) / 11) ** 2))
-    >>> ek.fit("p1 * exp(-((x1 - p2) / p3)^2)", x, y, dtype="float64").params.round(3)
-    array([[ 30., 523.,  11.]])
+    >>> from exprkit.fitting.starts.candidates import turns_of
+    >>> x = np.linspace(0, 10, 200)
+    >>> turns_of(x, np.sin(5 * np.pi * x))[0].round(3)  # 2.5 turns per unit
+    np.float64(15.708)
 
 An expression is walked from its leaves to its root for many candidates at once.  Where a part that holds parameters
 alone meets numbers that are known, its value is drawn so that the operator changes what it is given; the numbers of its
@@ -25,9 +25,6 @@ is a power, or the base of one     among small numbers, or so that its logarithm
 =================================  ============================================================================
 
 What an operator is comes from its row in the table: its derivatives, and whether it repeats itself after 2 pi.
-The candidates are compared on some rows, with the parameters that the expression is linear in solved (G. H. Golub,
-V. Pereyra, SIAM J. Numer. Anal. 10, 1973), then the better ones among each other and crossed; fits on some more rows
-from the best of them, and from others, leave the few that are given.
 """
 
 from __future__ import annotations
@@ -39,61 +36,51 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends import objective
-from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.objective import Options
-from exprkit.evaluate import inputs
-from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
-from exprkit.fitting import first_order
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import table_of_rows
-from exprkit.programs.linearity import dependence
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
-MOST_EXPRESSIONS = 32  # of a population that gets such starts: they take some 20 ms each
-MOST_SCATTERED = 1000  # of a population half of whose restarts are drawn by the data: they take some 2 ms each
-MOST_TOKENS, MOST_PARAMS = 300, 24  # of such an expression
-CANDIDATES = 1024  # drawn of each expression
-CROSSED, ROUNDS, PARENTS = 512, 3, 48  # candidates made of the better ones, how often, and of how many
-DRAWN_ON, COMPARED_ON, FITTED_ON, LOOKED_AT = 48, 192, 1024, 16384  # rows
-FITTED = 16  # candidates that are fitted
-FITTED_STEPS = 60  # of each of those fits
-GIVEN = 3  # starts of each expression
+MOST_TOKENS, MOST_PARAMS = 300, 24  # of an expression whose parameters are drawn
+MOST_ROWS = 16384  # that are looked at
+DRAWN_ON, TURNED_ON = 48, 1024  # of them that parameters are drawn by, and that a periodogram is made of
 FREQUENCIES = 4096  # of a periodogram, four of them to a turn over the column's width
+EVEN = 0.01  # share by which the steps of an even column differ
 PEAKS = 8  # of a periodogram, and of y over a column
 POINTS = np.linspace(-3, 3, 7)  # where an operator is looked at
 DECADES = (-1.3, 2.3)  # how many times its usual width an operand may be
-APART = 1e-6  # share by which the losses of two fits differ that are not the same
 
 
-class Sample(NamedTuple):
+class StartSample(NamedTuple):
     """The rows of a fit that count, float64."""
 
     X: np.ndarray
     y: np.ndarray
     w: np.ndarray  # (n_rows,)
 
-    def of(self, rows: np.ndarray) -> Sample:
-        return Sample(self.X[rows], self.y[rows], self.w[rows])
+    def of(self, rows: np.ndarray) -> StartSample:
+        return StartSample(self.X[rows], self.y[rows], self.w[rows])
 
     @classmethod
-    def counted(cls, X: np.ndarray, y: np.ndarray, w: np.ndarray | None, looks: np.ndarray) -> tuple[Sample, np.ndarray]:
+    def counted(
+        cls, X: np.ndarray, y: np.ndarray, w: np.ndarray | None, looks: np.ndarray
+    ) -> tuple[StartSample, np.ndarray]:  # fmt: skip
         """The rows of weight above 0, of very many some, and ``looks`` there."""
         rows = np.flatnonzero(np.isfinite(y) & np.isfinite(looks) & (True if w is None else w > 0))
-        rows = rows[_some_rows(len(rows), LOOKED_AT, np.random.Generator(np.random.PCG64(len(rows))))]
+        rows = rows[some_rows(len(rows), MOST_ROWS, np.random.Generator(np.random.PCG64(len(rows))))]
         weights = np.ones(len(rows)) if w is None else np.asarray(w[rows], np.float64)
         return cls(np.asarray(X[rows], np.float64), y[rows], weights), looks[rows]
 
 
-class Bounds(NamedTuple):
+class Sides(NamedTuple):
     """Of the parameters of one expression."""
 
     lower: np.ndarray
     upper: np.ndarray
 
     @classmethod
-    def of(cls, options: Options, i: int, n: int) -> Bounds:
+    def of(cls, options: Options, i: int, n: int) -> Sides:
         lower = np.full(n, -np.inf) if options.lower is None else options.lower[i, :n]
         return cls(lower, np.full(n, np.inf) if options.upper is None else options.upper[i, :n])
 
@@ -106,76 +93,6 @@ class Bounds(NamedTuple):
         between = low + rng.random(p.shape) * (high - low)
         out = ((p < self.lower) | (p > self.upper)) & both
         return np.clip(np.where(out, between, p), self.lower, self.upper)
-
-
-class Drawing(NamedTuple):
-    """How the starts of a fit are to be made."""
-
-    looks: bool  # at the data: the user gave no start
-    restarts: int
-    seed: int
-    threads: int | None
-
-    def of(
-        self, starts: Any, pop: Any, X: Any, y: Any, w: Any, options: Options, looks: Any = None
-    ) -> Any:  # fmt: skip
-        """The starts, with those that see the data: few of each expression, and for every second restart one.
-
-        ``looks``: what peaks, turns and steps are looked for in, where y is the target of a loss that adds up values.
-        """
-        looking = self.looks and len(pop) <= MOST_EXPRESSIONS
-        drawn = self.restarts // 2 if len(pop) <= MOST_SCATTERED else 0
-        if isinstance(pop, DevicePopulation) or not (looking or drawn) or starts.shape[2] == 0:
-            return starts
-        y, looks = (None if one is None else np.asarray(inputs.on_host(one), np.float64) for one in (y, looks))
-        looks = y if looks is None or options.kind != objective.SUM else looks
-        sample, looks = Sample.counted(*(None if one is None else inputs.on_host(one) for one in (X, y, w)), looks)
-        if drawn and (more := scattered(pop, sample, options, drawn, self.seed, looks)) is not None:
-            starts = np.array(starts)
-            starts[-drawn:] = np.where(np.isnan(more), starts[-drawn:], more)
-        found = data_starts(pop, sample, options, self.threads, looks) if looking else None
-        return starts if found is None else np.concatenate([starts[:1], found, starts[1:]])
-
-
-def data_starts(
-    pop: Population, sample: Sample, options: Options, threads: int | None, looks: np.ndarray
-) -> np.ndarray | None:
-    """The best starts of every expression, (GIVEN, n_exprs, max_params); None where there is none to be made."""
-    if len(sample.y) < 3:
-        return None
-    solved = dependence(pop)
-    rng = np.random.Generator(np.random.PCG64([len(sample.y), sample.X.shape[1]]))
-    which, drawn = list[int](), list[np.ndarray]()
-    for i in range(len(pop)):
-        tree = _Tree.of(pop, i, int(solved.linear[i]))
-        if tree is None or not solved.differentiable[i] or tree.linear.all():
-            continue
-        bounds = Bounds.of(options, i, tree.n_params)
-        p = draw(tree, sample, looks, bounds, CANDIDATES, rng)
-        p = _compared(pop[[i]], tree, p, sample, bounds, options.kind, threads, rng)
-        if len(p):
-            which.append(i)
-            drawn.append(p)
-    if not which:
-        return None
-    return _fitted(pop, which, drawn, sample, options, threads, rng)
-
-
-def scattered(
-    pop: Population, sample: Sample, options: Options, count: int, seed: int, looks: np.ndarray
-) -> np.ndarray | None:
-    """So many starts of every expression as they are drawn, (count, n_exprs, max_params); nan where there are none."""
-    if len(sample.y) < 3:
-        return None
-    solved = dependence(pop)
-    starts = np.full((count, len(pop), pop.max_params), np.nan)
-    for i in range(len(pop)):
-        tree = _Tree.of(pop, i, int(solved.linear[i]))
-        if tree is not None and not tree.linear.all():
-            rng = np.random.Generator(np.random.PCG64([seed, i]))
-            bounds = Bounds.of(options, i, tree.n_params)
-            starts[:, i, : tree.n_params] = draw(tree, sample, looks, bounds, count, rng)
-    return starts
 
 
 # ── what operators are ───────────────────────────────────────────────────────────────
@@ -210,7 +127,7 @@ def _powers() -> frozenset[int]:
     return frozenset({ops.POW} | ({ops.BY_NAME[other].code} if other else set()))
 
 
-class _Tree(NamedTuple):
+class Skeleton(NamedTuple):
     """An expression's tokens, and how they hang together."""
 
     kinds: np.ndarray
@@ -225,7 +142,7 @@ class _Tree(NamedTuple):
         return len(self.linear)
 
     @classmethod
-    def of(cls, pop: Population, i: int, linear: int) -> _Tree | None:
+    def of(cls, pop: Population, i: int, linear: int) -> Skeleton | None:
         one = pop[[i]].expanded()
         n, n_params = len(one.kinds), int(pop.n_params[i])
         if not pop.valid[i] or not 0 < n_params <= MOST_PARAMS or n > MOST_TOKENS:
@@ -299,22 +216,24 @@ def _row(code: int) -> Any:
 
 
 def draw(
-    tree: _Tree, sample: Sample, looks: np.ndarray, bounds: Bounds, count: int, rng: np.random.Generator
+    tree: Skeleton, sample: StartSample, looks: np.ndarray, bounds: Sides, count: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Candidates for all parameters, float64 (count, n_params)."""
     with np.errstate(all="ignore"):
-        p = _Draw(tree, sample, looks, count, rng).candidates()
+        p = _CandidateDraw(tree, sample, looks, count, rng).candidates()
         return bounds.within(np.where(np.isfinite(p), p, 1.0), rng)
 
 
-class _Draw:
+class _CandidateDraw:
     """The candidates of one expression while they are made."""
 
-    def __init__(self, tree: _Tree, sample: Sample, looks: np.ndarray, count: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, tree: Skeleton, sample: StartSample, looks: np.ndarray, count: int, rng: np.random.Generator
+    ) -> None:
         self.tree, self.count, self.rng, self.sample, self.looks = tree, count, rng, sample, looks
         used = sorted(set(tree.values[tree.kinds == VARIABLE].astype(int).tolist()))
         self.telling = telling_rows(sample.X[:, used], looks)
-        rows = _some_rows(len(looks), DRAWN_ON, rng)
+        rows = some_rows(len(looks), DRAWN_ON, rng)
         self.rows = np.concatenate([self.telling, rows])  # the telling ones first
         self.X = sample.X[self.rows]
         self.width_of_y = float(np.ptp(looks)) or 1.0
@@ -350,7 +269,7 @@ class _Draw:
             if not any(np.ndim(other) == 2 and other.shape[1] > 1 for _, other in operands if other is not None):
                 return None
             other = operands[1 - k][1]
-            self.settle(o, lambda other=other, k=k: self.targets(t, row, k, other))
+            self.settle(o, functools.partial(self.targets, t, row, k, other))
             operands[k] = o, self.tree.value(o, self.X, self.given)
         return row.numpy(*(value for _, value in operands))
 
@@ -458,8 +377,9 @@ class _Draw:
         for k in range(self.X.shape[1]):
             own = self.X[:, k] - self.X[0, k]
             far = int(np.argmax(np.abs(own)))
-            if own[far] != 0 and np.allclose(own * (moved[far] / own[far]), moved, rtol=1e-6, atol=1e-9 * abs(moved[far])):
-                return self.sample.X[:, k] * (moved[far] / own[far])
+            factor = moved[far] / own[far] if own[far] else 0.0
+            if factor and np.allclose(own * factor, moved, rtol=1e-6, atol=1e-9 * abs(moved[far])):
+                return self.sample.X[:, k] * factor
         return None
 
 
@@ -490,7 +410,7 @@ def _inverse(value: Callable[[np.ndarray], np.ndarray], wanted: np.ndarray) -> n
 # ── what the data show ───────────────────────────────────────────────────────────────
 
 
-def _some_rows(n: int, most: int, rng: np.random.Generator) -> np.ndarray:
+def some_rows(n: int, most: int, rng: np.random.Generator) -> np.ndarray:
     """All rows or so many of them, in their order."""
     return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
 
@@ -515,14 +435,16 @@ def telling_rows(X: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def turns_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Angles per unit of x at the peaks of the periodogram of y, the highest first."""
-    rows = _some_rows(len(x), FITTED_ON, np.random.Generator(np.random.PCG64(len(x))))
+    rows = some_rows(len(x), TURNED_ON, np.random.Generator(np.random.PCG64(len(x))))
     x, y = x[rows], y[rows]
     width = float(np.ptp(x))
     if not (0 < width < np.inf):
         return np.zeros(0)
     t = (x - x.min()) / width
     line = np.stack([np.ones_like(t), t], 1)
-    turns = np.arange(1, min(FREQUENCIES, 2 * len(np.unique(x))) + 1) / 4  # over the whole width, up to half the rows
+    steps = np.diff(np.unique(x))
+    is_even = np.ptp(steps) < EVEN * steps.mean()  # faster ones are the same as slower ones then
+    turns = np.arange(1, min(FREQUENCIES, 2 * len(steps) + 2 if is_even else FREQUENCIES) + 1) / 4  # over the width
     power = np.zeros(len(turns))
     for left in (y - y.mean(), y - line @ np.linalg.lstsq(line, y, rcond=None)[0]):
         angle = 2 * np.pi * turns[:, None] * t
@@ -532,104 +454,3 @@ def turns_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     peaks = np.flatnonzero(inner)
     peaks = peaks[np.argsort(-power[peaks], kind="stable")][:PEAKS]
     return 2 * np.pi * turns[peaks] / width
-
-
-# ── the better ones ──────────────────────────────────────────────────────────────────
-
-
-def _compared(
-    one: Population, tree: _Tree, p: np.ndarray, sample: Sample, bounds: Bounds, kind: int, threads: int | None,
-    rng: np.random.Generator,
-) -> np.ndarray:  # fmt: skip
-    """The best candidates, and others that are worse."""
-    sample = sample.of(_some_rows(len(sample.y), COMPARED_ON, rng))
-    ev = Evaluator(one, sample.X, "cpu", dtype="float64", threads=threads)
-    p, score = _solved(ev, tree, p, sample, kind)
-    free = np.flatnonzero(~tree.linear)
-    for _ in range(ROUNDS):
-        order = np.argsort(score, kind="stable")
-        p, score = p[order], score[order]
-        n_parents = min(PARENTS, int(np.isfinite(score).sum()))
-        if n_parents < 2:
-            break
-        pairs = (n_parents * rng.random((2, CROSSED)) ** 2).astype(int)
-        new = np.where(rng.random((CROSSED, tree.n_params)) < 0.5, p[pairs[0]], p[pairs[1]])
-        size = rng.choice([0.0, 0.02, 0.2, 0.6], CROSSED)[:, None]
-        move = np.exp(size * rng.standard_normal((CROSSED, len(free))))
-        shift = np.where(rng.random((CROSSED, len(free))) < 0.5, p[pairs[0]][:, free] - p[pairs[1]][:, free], 0.0)
-        new[:, free] = new[:, free] * move + shift * rng.uniform(-0.5, 0.5, (CROSSED, 1))
-        new, new_score = _solved(ev, tree, bounds.within(new, rng), sample, kind)
-        p, score = np.concatenate([p, new]), np.concatenate([score, new_score])
-    order = np.argsort(score, kind="stable")[: int(np.isfinite(score).sum())]
-    if not len(order):
-        return p[:0]
-    apart, last = list[int](), -np.inf  # of equal ones the first
-    for i in order.tolist():
-        if score[i] > last * (1 + 1e-9) or last < 0:
-            apart.append(i)
-            last = score[i]
-    best = np.array(apart)
-    ranks = np.unique(np.minimum(np.r_[np.arange(FITTED // 2), np.geomspace(FITTED // 2, len(best), FITTED // 2).astype(int)],
-                                 len(best) - 1))  # fmt: skip
-    return bounds.within(p[best[ranks]], rng)
-
-
-def _solved(ev: Evaluator, tree: _Tree, p: np.ndarray, sample: Sample, kind: int) -> tuple[np.ndarray, np.ndarray]:
-    """The candidates with their linear parameters at the least squares, and what is left; inf where it is not finite."""
-    y, w = sample.y, sample.w / max(float(sample.w.sum()), np.finfo(float).tiny)
-    linear = np.flatnonzero(tree.linear) if kind != objective.SUM else np.zeros(0, int)
-    with np.errstate(all="ignore"):
-        if not len(linear):
-            f = ev.evaluate(p[:, None])[:, 0]
-            score = (f * w).sum(axis=1) if kind == objective.SUM else (w * (f - y) ** 2).sum(axis=1)
-            return p, np.where(np.isfinite(score), score, np.inf)
-        sets = np.repeat(p[None], 1 + len(linear), axis=0)
-        sets[:, :, linear] = 0.0
-        sets[1 + np.arange(len(linear)), :, linear] = 1.0
-        f = ev.evaluate(sets.reshape(-1, 1, p.shape[1]))[:, 0].reshape(*sets.shape[:2], len(y))
-        basis = np.sqrt(w) * (f[1:] - f[0]).transpose(1, 0, 2)  # (count, n_linear, n_rows)
-        left = np.sqrt(w) * (y - f[0])
-        fine = np.isfinite(basis).all(axis=(1, 2)) & np.isfinite(left).all(axis=1)
-        basis[~fine], left[~fine] = 0.0, 0.0
-        size = np.sqrt(np.einsum("cjn,cjn->cj", basis, basis))
-        size[size == 0] = 1.0
-        basis = basis / size[:, :, None]
-        gram = np.einsum("cjn,ckn->cjk", basis, basis)
-        toward = np.einsum("cjn,cn->cj", basis, left)
-        solved = np.einsum("cjk,ck->cj", np.linalg.pinv(gram, rcond=1e-9, hermitian=True), toward)
-        score = ((left - np.einsum("cj,cjn->cn", solved, basis)) ** 2).sum(axis=1)
-        p = p.copy()
-        p[:, linear] = solved / size
-        return p, np.where(fine & np.isfinite(score) & np.isfinite(p).all(axis=1), score, np.inf)
-
-
-def _fitted(
-    pop: Population, which: list[int], drawn: list[np.ndarray], sample: Sample, options: Options, threads: int | None,
-    rng: np.random.Generator,
-) -> np.ndarray:  # fmt: skip
-    """Where fits from the candidates end on some rows: the best that differ, (GIVEN, n_exprs, max_params)."""
-    rows = _some_rows(len(sample.y), FITTED_ON, rng)
-    some = sample.of(rows)
-    copies = np.repeat(which, [len(p) for p in drawn])
-    width = pop.max_params
-    starts = np.concatenate([np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=1.0) for p in drawn])
-    ev = Evaluator(pop[copies], some.X, "cpu", dtype="float64", threads=threads)
-    width_here = ev.pop.max_params
-    short = options.of(copies, width_here)._replace(max_iter=min(FITTED_STEPS, options.max_iter), limits=None, patience=0)
-    y, w = some.y, None if np.all(some.w == 1) else some.w
-    begin = np.ascontiguousarray(starts[None, :, :width_here])
-    if options.kind == objective.SUM:
-        fitted = first_order.minimise(ev, "lbfgs", begin, y, w, short)
-    else:
-        fitted = ev.derivatives().fit(begin, y, w, short)
-    given = np.full((GIVEN, len(pop), width), 1.0)
-    for i in which:
-        mine = np.flatnonzero((copies == i) & np.isfinite(fitted.loss))
-        mine = mine[np.argsort(fitted.loss[mine], kind="stable")]
-        chosen = list[int]()
-        for k in mine.tolist():
-            if not chosen or abs(fitted.loss[k] - fitted.loss[chosen[-1]]) > APART * abs(fitted.loss[k]):
-                chosen.append(k)
-        for rank, k in enumerate(chosen[:GIVEN]):
-            given[rank, i, :width_here] = np.nan_to_num(fitted.params[k], nan=1.0)
-    return given

@@ -3,7 +3,7 @@
 In: what the user gave.  Out: float64 arrays.
 
     >>> import exprkit as ek
-    >>> from exprkit.fitting.starts import sides_of
+    >>> from exprkit.fitting.starts.given import sides_of
     >>> sides_of((0, None), ek.parse(["p1 * x1", "p1 + p2"]))[0].tolist()
     [[0.0, 0.0], [0.0, 0.0]]
 """

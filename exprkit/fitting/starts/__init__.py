@@ -1,0 +1,10 @@
+"""Starts of fits, and bounds of parameters.
+
+In: what the user gave, expressions and data.  Out: float64 arrays (n_starts, n_exprs, max_params).
+
+===============  ==================================================================
+``given``        starts and bounds as the user gives them
+``candidates``   numbers for parameters, drawn by where they stand in an expression
+``seeing``       starts that see the data: the best of candidates
+===============  ==================================================================
+"""

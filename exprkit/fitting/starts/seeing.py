@@ -1,0 +1,211 @@
+"""Starts of fits that see the data: where parameters may lie, judged by where they stand and the columns beside them.
+
+In: expressions and their data.  Out: a few starts of each, the best of many.
+
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(400, 700, 61)[:, None]
+    >>> y = 30 * np.exp(-(((x[:, 0] - 523) / 11) ** 2))
+    >>> ek.fit("p1 * exp(-((x1 - p2) / p3)^2)", x, y, dtype="float64").params.round(3)
+    array([[ 30., 523.,  11.]])
+
+The candidates are compared on some rows, with the parameters that the expression is linear in solved (G. H. Golub,
+V. Pereyra, SIAM J. Numer. Anal. 10, 1973), then the better ones among each other and crossed; fits on some more rows
+from the best of them, and from others, leave the few that are given.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.backends import objective
+from exprkit.backends.device_programs.population import DevicePopulation
+from exprkit.backends.objective import Options
+from exprkit.evaluate import inputs
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.population import Population
+from exprkit.fitting import first_order
+from exprkit.fitting.starts.candidates import Sides, Skeleton, StartSample, draw, some_rows
+from exprkit.programs.linearity import dependence
+
+MOST_EXPRESSIONS = 32  # of a population that gets such starts: they take some 20 ms each
+MOST_SCATTERED = 1000  # of a population half of whose restarts are drawn by the data: they take some 2 ms each
+CANDIDATES = 1024  # drawn of each expression
+CROSSED, ROUNDS, PARENTS = 512, 3, 48  # candidates made of the better ones, how often, and of how many
+COMPARED_ON, FITTED_ON = 192, 1024  # rows
+FITTED = 24  # candidates that are fitted
+FITTED_STEPS = 60  # of each of those fits
+GIVEN = 3  # starts of each expression
+
+
+class StartMaker(NamedTuple):
+    """How the starts of a fit are to be made."""
+
+    looks: bool  # at the data: the user gave no start
+    restarts: int
+    seed: int
+    threads: int | None
+
+    def of(
+        self, starts: Any, pop: Any, X: Any, y: Any, w: Any, options: Options, looks: Any = None
+    ) -> Any:  # fmt: skip
+        """The starts, with those that see the data: few of each expression, and for every second restart one.
+
+        ``looks``: what peaks, turns and steps are looked for in, where y is the target of a loss that adds up values.
+        """
+        looking = self.looks and len(pop) <= MOST_EXPRESSIONS
+        drawn = self.restarts // 2 if len(pop) <= MOST_SCATTERED else 0
+        if isinstance(pop, DevicePopulation) or not (looking or drawn) or starts.shape[2] == 0:
+            return starts
+        y, looks = (None if one is None else np.asarray(inputs.on_host(one), np.float64) for one in (y, looks))
+        looks = y if looks is None or options.kind != objective.SUM else looks
+        sample, looks = StartSample.counted(inputs.on_host(X), y, None if w is None else inputs.on_host(w), looks)
+        if drawn and (more := scattered(pop, sample, options, drawn, self.seed, looks)) is not None:
+            starts = np.array(starts)
+            starts[-drawn:] = np.where(np.isnan(more), starts[-drawn:], more)
+        found = data_starts(pop, sample, options, self.threads, looks) if looking else None
+        return starts if found is None else np.concatenate([starts[:1], found, starts[1:]])
+
+
+def data_starts(
+    pop: Population, sample: StartSample, options: Options, threads: int | None, looks: np.ndarray
+) -> np.ndarray | None:
+    """The best starts of every expression, (GIVEN, n_exprs, max_params); None where there is none to be made."""
+    if len(sample.y) < 3:
+        return None
+    solved = dependence(pop)
+    rng = np.random.Generator(np.random.PCG64([len(sample.y), sample.X.shape[1]]))
+    which, drawn = list[int](), list[np.ndarray]()
+    for i in range(len(pop)):
+        tree = Skeleton.of(pop, i, int(solved.linear[i]))
+        if tree is None or not solved.differentiable[i] or tree.linear.all():
+            continue
+        bounds = Sides.of(options, i, tree.n_params)
+        p = draw(tree, sample, looks, bounds, CANDIDATES, rng)
+        p = _compared(pop[[i]], tree, p, sample, bounds, options.kind, threads, rng)
+        if len(p):
+            which.append(i)
+            drawn.append(p)
+    if not which:
+        return None
+    return _fitted(pop, which, drawn, sample, options, threads, rng)
+
+
+def scattered(
+    pop: Population, sample: StartSample, options: Options, count: int, seed: int, looks: np.ndarray
+) -> np.ndarray | None:
+    """So many starts of every expression as they are drawn, (count, n_exprs, max_params); nan where there are none."""
+    if len(sample.y) < 3:
+        return None
+    solved = dependence(pop)
+    starts = np.full((count, len(pop), pop.max_params), np.nan)
+    for i in range(len(pop)):
+        tree = Skeleton.of(pop, i, int(solved.linear[i]))
+        if tree is not None and not tree.linear.all():
+            rng = np.random.Generator(np.random.PCG64([seed, i]))
+            bounds = Sides.of(options, i, tree.n_params)
+            starts[:, i, : tree.n_params] = draw(tree, sample, looks, bounds, count, rng)
+    return starts
+
+
+# ── the better ones ──────────────────────────────────────────────────────────────────
+
+
+def _compared(
+    one: Population, tree: Skeleton, p: np.ndarray, sample: StartSample, bounds: Sides, kind: int, threads: int | None,
+    rng: np.random.Generator,
+) -> np.ndarray:  # fmt: skip
+    """The best candidates, and others that are worse."""
+    sample = sample.of(some_rows(len(sample.y), COMPARED_ON, rng))
+    ev = Evaluator(one, sample.X, "cpu", dtype="float64", threads=threads)
+    p, score = _solved(ev, tree, p, sample, kind)
+    free = np.flatnonzero(~tree.linear)
+    for _ in range(ROUNDS):
+        order = np.argsort(score, kind="stable")
+        p, score = p[order], score[order]
+        n_parents = min(PARENTS, int(np.isfinite(score).sum()))
+        if n_parents < 2:
+            break
+        pairs = (n_parents * rng.random((2, CROSSED)) ** 2).astype(int)
+        new = np.where(rng.random((CROSSED, tree.n_params)) < 0.5, p[pairs[0]], p[pairs[1]])
+        size = rng.choice([0.0, 0.02, 0.2, 0.6], CROSSED)[:, None]
+        move = np.exp(size * rng.standard_normal((CROSSED, len(free))))
+        shift = np.where(rng.random((CROSSED, len(free))) < 0.5, p[pairs[0]][:, free] - p[pairs[1]][:, free], 0.0)
+        new[:, free] = new[:, free] * move + shift * rng.uniform(-0.5, 0.5, (CROSSED, 1))
+        new, new_score = _solved(ev, tree, bounds.within(new, rng), sample, kind)
+        p, score = np.concatenate([p, new]), np.concatenate([score, new_score])
+    order = np.argsort(score, kind="stable")[: int(np.isfinite(score).sum())]
+    if not len(order):
+        return p[:0]
+    apart, last = list[int](), -np.inf  # of equal ones the first
+    for i in order.tolist():
+        if score[i] > last * (1 + 1e-9) or last < 0:
+            apart.append(i)
+            last = score[i]
+    best, half = np.array(apart), FITTED // 2
+    ranks = np.r_[np.arange(half), np.geomspace(half, len(best), half).astype(int)]
+    return bounds.within(p[best[np.unique(np.minimum(ranks, len(best) - 1))]], rng)
+
+
+def _solved(
+    ev: Evaluator, tree: Skeleton, p: np.ndarray, sample: StartSample, kind: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The candidates, their linear parameters at the least squares, and what is left; inf where it is not finite."""
+    y, w = sample.y, sample.w / max(float(sample.w.sum()), np.finfo(float).tiny)
+    linear = np.flatnonzero(tree.linear) if kind != objective.SUM else np.zeros(0, int)
+    with np.errstate(all="ignore"):
+        if not len(linear):
+            f = ev.evaluate(p[:, None])[:, 0]
+            score = (f * w).sum(axis=1) if kind == objective.SUM else (w * (f - y) ** 2).sum(axis=1)
+            return p, np.where(np.isfinite(score), score, np.inf)
+        sets = np.repeat(p[None], 1 + len(linear), axis=0)
+        sets[:, :, linear] = 0.0
+        sets[1 + np.arange(len(linear)), :, linear] = 1.0
+        f = ev.evaluate(sets.reshape(-1, 1, p.shape[1]))[:, 0].reshape(*sets.shape[:2], len(y))
+        basis = np.sqrt(w) * (f[1:] - f[0]).transpose(1, 0, 2)  # (count, n_linear, n_rows)
+        left = np.sqrt(w) * (y - f[0])
+        fine = np.isfinite(basis).all(axis=(1, 2)) & np.isfinite(left).all(axis=1)
+        basis[~fine], left[~fine] = 0.0, 0.0
+        size = np.sqrt(np.einsum("cjn,cjn->cj", basis, basis))
+        size[size == 0] = 1.0
+        basis = basis / size[:, :, None]
+        gram = np.einsum("cjn,ckn->cjk", basis, basis)
+        toward = np.einsum("cjn,cn->cj", basis, left)
+        solved = np.einsum("cjk,ck->cj", np.linalg.pinv(gram, rcond=1e-9, hermitian=True), toward)
+        score = ((left - np.einsum("cj,cjn->cn", solved, basis)) ** 2).sum(axis=1)
+        p = p.copy()
+        p[:, linear] = solved / size
+        return p, np.where(fine & np.isfinite(score) & np.isfinite(p).all(axis=1), score, np.inf)
+
+
+def _fitted(
+    pop: Population, which: list[int], drawn: list[np.ndarray], sample: StartSample, options: Options,
+    threads: int | None, rng: np.random.Generator,
+) -> np.ndarray:  # fmt: skip
+    """Where fits from the candidates end on some rows: the best that differ, (GIVEN, n_exprs, max_params)."""
+    rows = some_rows(len(sample.y), FITTED_ON, rng)
+    some = sample.of(rows)
+    copies = np.repeat(which, [len(p) for p in drawn])
+    width = pop.max_params
+    starts = np.concatenate([np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=1.0) for p in drawn])
+    ev = Evaluator(pop[copies], some.X, "cpu", dtype="float64", threads=threads)
+    width_here, steps = ev.pop.max_params, min(FITTED_STEPS, options.max_iter)
+    short = options.of(copies, width_here)._replace(max_iter=steps, limits=None, patience=0)
+    y, w = some.y, None if np.all(some.w == 1) else some.w
+    begin = np.ascontiguousarray(starts[None, :, :width_here])
+    if options.kind == objective.SUM:
+        fitted = first_order.minimise(ev, "lbfgs", begin, y, w, short)
+    else:
+        fitted = ev.derivatives().fit(begin, y, w, short)
+    given = np.full((GIVEN, len(pop), width), 1.0)
+    for i in which:
+        mine = np.flatnonzero((copies == i) & np.isfinite(fitted.loss))
+        for rank in range(min(GIVEN, len(mine))):
+            best = int(objective.best_starts(fitted.loss[mine, None], fitted.params[mine, None], options.nothing)[0])
+            given[rank, i, :width_here] = np.nan_to_num(fitted.params[mine[best]], nan=1.0)
+            least = fitted.loss[mine[best]]
+            mine = mine[np.abs(fitted.loss[mine] - least) > objective.SAME * abs(least) + options.nothing]
+            if not len(mine):
+                break
+    return given
