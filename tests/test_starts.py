@@ -94,8 +94,11 @@ def test_of_starts_that_end_the_same_the_smallest_numbers_count(backend, noise):
 def test_the_best_of_starts_by_its_table():
     loss = np.array([[1, np.nan, 1e-30, 5, -2], [1 + 1e-9, 3, 2e-30, 4, -2], [0.9999, np.inf, 3e-30, 9, 7]])
     params = np.array([[[9.0], [1], [2], [1], [1]], [[1], [2], [1], [9], [-1]], [[50], [1], [0.1], [1], [0]]])
-    assert objective.best_starts(loss, params, 1e-28).tolist() == [2, 1, 2, 1, 0]
-    assert objective.best_starts(loss, params, 0.0).tolist() == [2, 1, 0, 1, 0]
+    status = np.full(loss.shape, objective.FTOL)
+    assert objective.best_starts(loss, params, status, 1e-28).tolist() == [2, 1, 2, 1, 0]
+    assert objective.best_starts(loss, params, status, 0.0).tolist() == [2, 1, 0, 1, 0]
+    status[2, 2] = objective.MAX_ITER
+    assert objective.best_starts(loss, params, status, 1e-28)[2] == 0
 
 
 def test_a_fit_that_ends_at_a_constant_says_what_does_not_matter():

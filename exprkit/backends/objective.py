@@ -52,8 +52,9 @@ REASON_NAMES = (
     FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE, FLAT, NO_SLOPE,
 ) = range(len(REASON_NAMES))  # fmt: skip
 # of starts: share by which losses differ that are the same, as fits with the default tol end; and by how much the
-# sizes of their parameters (the sum of log(1 + abs p), and a little for a minus sign) differ where one is smaller
-SAME, SMALLER, MINUS = 1e-6, 0.01, 0.02
+# sizes of their parameters (the sum of log(1 + abs p), and a little for a minus sign) differ where one is smaller; what
+# did not converge counts as larger than any
+SAME, SMALLER, MINUS, UNSETTLED = 1e-6, 0.01, 0.02, 1e6
 CONVERGED = (FTOL, XTOL, GTOL, FLAT)
 SPOILED = (NOT_FINITE, FLAT, NO_SLOPE)  # how fits of float32 end that may end otherwise in float64
 REASONS = {
@@ -132,10 +133,11 @@ class Fitted(NamedTuple):
     evaluations: Any  # normal equations made: how many, of ``fit_there`` an array of addends
 
 
-def best_starts(loss: np.ndarray, params: np.ndarray, nothing: float) -> np.ndarray:
+def best_starts(loss: np.ndarray, params: np.ndarray, status: np.ndarray, nothing: float) -> np.ndarray:
     """Of every expression the start of least finite loss; of those that end with the same the smallest numbers.
 
-    ``loss`` is (n_starts, n_exprs), ``params`` (n_starts, n_exprs, max_params) with nan where there is none.
+    ``loss`` and ``status`` are (n_starts, n_exprs), ``params`` (..., max_params) with nan where there is none.  Those
+    that converged go before those that did not.
     """
     finite, every = np.where(np.isfinite(loss), loss, np.inf), np.arange(loss.shape[1])
     best = np.argmin(finite, axis=0)
@@ -145,6 +147,7 @@ def best_starts(loss: np.ndarray, params: np.ndarray, nothing: float) -> np.ndar
     with np.errstate(all="ignore"):
         most = least + SAME * np.abs(least) + nothing
         size = np.nansum(np.log1p(np.abs(params)) + MINUS * (params < 0), axis=2)
+        size += UNSETTLED * ~np.isin(status, CONVERGED)
         for k in range(len(loss)):
             better = (finite[k] <= most) & (size[k] < size[best, every] - SMALLER)
             best[better] = k

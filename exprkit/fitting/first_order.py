@@ -56,7 +56,7 @@ def minimise(
 
 def _better(best: Fitted, result: Fitted, nothing: float) -> Fitted:
     """The better of two fits of every expression."""
-    both = np.array([best.loss, result.loss]), np.array([best.params, result.params])
+    both = (np.array([getattr(one, name) for one in (best, result)]) for name in ("loss", "params", "status"))
     better = objective.best_starts(*both, nothing) == 1
     params, loss, iterations, status = (
         np.where(better[:, None] if new.ndim == 2 else better, new, old)

@@ -422,7 +422,9 @@ class FitProblem:
         problem._bounds = None if bounds[0] is None else bounds
         base, (target, w) = made.made if isinstance(made, Penalty) else made, data
         X = inputs.with_columns(ev.X, base.columns, ev.dtype)
-        options = Options(base.kind, base.delta or 1.0, self._steps, self._tol, self._tol, *bounds)
+        kind, delta = (base.kind, base.delta) if self._own.loss else (KINDS[self._own.named], self._delta)
+        delta = _floor(base.target, base.weights) if kind == objective.ABSOLUTE else delta or 1.0
+        options = Options(kind, delta, self._steps, self._tol, self._tol, *bounds)
         starts = drawing.of(starts, base.of(ev.pop), X, base.target, base.weights, options, target)
         found, host = problem.fit(made.of(ev.pop), init=starts, progress=progress), inputs.on_host
         goal = FitGoal(self._own.words, self._delta, host(ev.X), host(target), host(w), *bounds)

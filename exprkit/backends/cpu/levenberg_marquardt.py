@@ -60,7 +60,8 @@ def best_of(pop: Population, params: np.ndarray, fits: np.ndarray, nothing: floa
     """Of each expression the best start (``objective.best_starts``)."""
     n_starts, n_exprs, width = params.shape
     params[:, np.arange(width) >= pop.n_params[:, None]] = np.nan
-    best = objective.best_starts(fits["loss"].reshape(n_starts, n_exprs), params, nothing)
+    loss, status = (fits[name].reshape(n_starts, n_exprs) for name in ("loss", "status"))
+    best = objective.best_starts(loss, params, status, nothing)
     best = best * n_exprs + np.arange(n_exprs)
     params, fitted = params.reshape(n_starts * n_exprs, width)[best], fits[best]
     params[~pop.valid], fitted["loss"][~pop.valid], fitted["status"][~pop.valid] = np.nan, np.nan, objective.INVALID

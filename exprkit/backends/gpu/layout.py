@@ -86,7 +86,8 @@ ENUMS = {
     f"T_PARAMETER = {tokens.PARAMETER}, T_STOP = {STOP} }};",
     "fit tasks": "enum { NORMAL, GRADIENT, JACOBIAN, FIT };",
     "ties": f"constexpr double SAME = {objective.SAME!r}, SMALLER = {objective.SMALLER!r}, "
-    f"MINUS = {objective.MINUS!r};",
+    f"MINUS = {objective.MINUS!r}, UNSETTLED = {objective.UNSETTLED!r};\n"
+    f"constexpr unsigned SETTLED = {' | '.join(f'1u << {reason}' for reason in objective.CONVERGED)};",
     "kinds": f"enum {{ SQUARES = {objective.SQUARES}, ABSOLUTE = {objective.ABSOLUTE}, HUBER = {objective.HUBER}, "
     f"POISSON = {objective.POISSON}, SUM = {objective.SUM} }};",
 }

@@ -5,7 +5,7 @@
 
 INLINE double size_of(const FitArguments &args, Long row)
 {
-    double size = 0.0;
+    double size = SETTLED >> args.status[row] & 1u ? 0.0 : UNSETTLED;
     for (int i = 0; i < args.max_params; ++i) {
         const double p = args.params[row * args.max_params + i];
         if (p == p) size += log1p(fabs(p)) + (p < 0 ? MINUS : 0.0);

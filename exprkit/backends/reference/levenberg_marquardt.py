@@ -79,7 +79,7 @@ def fit_all(
                 loss[k, i], status[k, i] = fit.run()
             params[k, i, :n], iterations[k, i] = fit.p, fit.iterations
             evaluations += fit.evaluations
-    best = objective.best_starts(loss, params, options.nothing), np.arange(len(pop))
+    best = objective.best_starts(loss, params, status, options.nothing), np.arange(len(pop))
     return Fitted(params[best], loss[best], iterations[best], status[best], evaluations)
 
 

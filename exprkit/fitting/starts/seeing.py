@@ -75,13 +75,12 @@ def data_starts(
     if len(sample.y) < 3:
         return None
     solved = dependence(pop)
-    rng = np.random.Generator(np.random.PCG64([len(sample.y), sample.X.shape[1]]))
     which, drawn = list[int](), list[np.ndarray]()
     for i in range(len(pop)):
         tree = Skeleton.of(pop, i, int(solved.linear[i]))
         if tree is None or not solved.differentiable[i] or tree.linear.all():
             continue
-        bounds = Sides.of(options, i, tree.n_params)
+        bounds, rng = Sides.of(options, i, tree.n_params), random_of(sample)  # whatever expressions stand before it
         p = draw(tree, sample, looks, bounds, CANDIDATES, rng)
         p = _compared(pop[[i]], tree, p, sample, bounds, options.kind, threads, rng)
         if len(p):
@@ -89,7 +88,12 @@ def data_starts(
             drawn.append(p)
     if not which:
         return None
-    return _fitted(pop, which, drawn, sample, options, threads, rng)
+    return _fitted(pop, which, drawn, sample, options, threads)
+
+
+def random_of(sample: StartSample) -> np.random.Generator:
+    """The same numbers for the same data."""
+    return np.random.Generator(np.random.PCG64([len(sample.y), sample.X.shape[1]]))
 
 
 def scattered(
@@ -181,11 +185,10 @@ def _solved(
 
 def _fitted(
     pop: Population, which: list[int], drawn: list[np.ndarray], sample: StartSample, options: Options,
-    threads: int | None, rng: np.random.Generator,
+    threads: int | None,
 ) -> np.ndarray:  # fmt: skip
     """Where fits from the candidates end on some rows: the best that differ, (GIVEN, n_exprs, max_params)."""
-    rows = some_rows(len(sample.y), FITTED_ON, rng)
-    some = sample.of(rows)
+    some = sample.of(some_rows(len(sample.y), FITTED_ON, random_of(sample)))
     copies = np.repeat(which, [len(p) for p in drawn])
     width = pop.max_params
     starts = np.concatenate([np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=1.0) for p in drawn])
@@ -202,7 +205,8 @@ def _fitted(
     for i in which:
         mine = np.flatnonzero((copies == i) & np.isfinite(fitted.loss))
         for rank in range(min(GIVEN, len(mine))):
-            best = int(objective.best_starts(fitted.loss[mine, None], fitted.params[mine, None], options.nothing)[0])
+            ends = fitted.loss[mine, None], fitted.params[mine, None], fitted.status[mine, None]
+            best = int(objective.best_starts(*ends, options.nothing)[0])
             given[rank, i, :width_here] = np.nan_to_num(fitted.params[mine[best]], nan=1.0)
             least = fitted.loss[mine[best]]
             mine = mine[np.abs(fitted.loss[mine] - least) > objective.SAME * abs(least) + options.nothing]
