@@ -56,8 +56,9 @@ def minimise(
 
 def _better(best: Fitted, result: Fitted, nothing: float) -> Fitted:
     """The better of two fits of every expression."""
-    both = (np.array([getattr(one, name) for one in (best, result)]) for name in ("loss", "params", "status"))
-    better = objective.best_starts(*both, nothing) == 1
+    loss, params, status = (np.array([getattr(one, name) for one in (best, result)])
+                            for name in ("loss", "params", "status"))  # fmt: skip
+    better = objective.best_starts(loss, params, status, nothing) == 1
     params, loss, iterations, status = (
         np.where(better[:, None] if new.ndim == 2 else better, new, old)
         for new, old in zip(result[:4], best[:4], strict=True)
