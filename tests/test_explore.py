@@ -1007,6 +1007,23 @@ def test_every_side_is_drawn_when_it_is_looked_at(explorer):
     assert "x1" in explorer.inspectors["Postfix"].value and "p2" not in explorer.inspectors["Postfix"].value
 
 
+def test_a_side_that_is_computed_says_so_and_pictures_are_there_in_words(explorer, monkeypatch):
+    seen, tree = [], INSPECTORS["Tree"]
+
+    def slow(subject):
+        seen.append(explorer.inspectors["Tree"].value)
+        return tree(subject)
+
+    monkeypatch.setitem(INSPECTORS, "Tree", slow)
+    open_tab(explorer, "Tree")
+    open_tab(explorer, "Postfix")
+    type_text(explorer, "p1 * x2")
+    open_tab(explorer, "Tree")
+    assert len(seen) == 2 and all("computing …" in value for value in seen), "not the tree from before"
+    assert 'alt="*\n├─ p1' in explorer.inspectors["Tree"].value
+    assert explorer.fit_panel.picture.tooltip == "log10(100 f) and p1 * x2 over log_Re"
+
+
 def test_options_reach_the_sides(explorer):
     explorer.precision.value = "fast"
     open_tab(explorer, "Bytecode")

@@ -14,7 +14,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.runtime.progress import Progress, shown
 
-SECONDS = 60.0  # that the search for formulas takes at the most, compiling apart
+SECONDS = 20.0  # that each search for formulas takes at the most, compiling apart
 
 
 def _evaluation() -> None:
@@ -47,7 +47,7 @@ def _generators() -> None:
 
 
 def _exhaustive_search() -> None:
-    ek.exhaustive_search(_few()[1], max_nodes=4, restarts=2)
+    ek.exhaustive_search(_few()[1], max_nodes=4, restarts=2, progress=False)
 
 
 def _search() -> None:
@@ -68,7 +68,7 @@ FEATURES: dict[str, Callable[[], None]] = {
 
 
 def compile_all(progress: Progress = True) -> None:
-    """Use every feature once; what is compiled already takes a second or less."""
+    """Use every feature once."""
     with shown(progress, len(FEATURES), "compiling", " features") as done:
         for name, use in FEATURES.items():
             done(0, name)
