@@ -219,3 +219,23 @@ def test_a_link_and_columns_are_taken_whatever_the_table_is():
 
 def test_names_of_losses_are_those_of_fits():
     assert set(NAMED) < {"squares", "mae", "huber", "gaussian", "poisson"}
+
+
+# ── losses that have names in fits alone ──
+
+
+def test_counts_are_searched_by_their_likelihood():
+    x = np.random.default_rng(23).uniform(1, 4, (60, 1))
+    y = np.random.default_rng(0).poisson(4 * x[:, 0] + 1)
+    settings = {"niterations": 0, "pool_size": 100, "maxsize": 7, "random_state": 0, "max_evals": 20_000}
+    model = ek.SymbolicRegressor(**settings, elementwise_loss="poisson", guesses=["4 * x1"]).fit(x, y)
+    row = model.equations_.set_index("complexity").loc[3]
+    slope = y.sum() / x.sum()  # in closed form
+    assert row["equation"] == f"{row['parameters'][0]!r} * x1" and row["parameters"] == pytest.approx([slope], rel=1e-6)
+    assert row["parameter_errors"] == pytest.approx([np.sqrt(slope / x.sum())], rel=1e-4)
+    log = np.where(y > 0, y * np.log(np.maximum(y, 1) / (slope * x[:, 0])), 0.0)
+    assert row["loss"] == pytest.approx(np.mean(log - y + slope * x[:, 0]), rel=1e-6)
+    alike = [ek.SymbolicRegressor(**settings, elementwise_loss=loss).fit(x, y) for loss in ("gaussian", "squares")]
+    assert alike[0].equations_["equation"].tolist() == alike[1].equations_["equation"].tolist()
+    with pytest.raises(ek.errors.DataError, match="must not be negative"):
+        ek.SymbolicRegressor(**settings, elementwise_loss="poisson").fit(x, y - 5)

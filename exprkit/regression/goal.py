@@ -15,6 +15,7 @@ and rows as least squares want them, which make proposals.
 the loss is    what becomes of it
 =============  ======================================================================================================
 plain          squares, absolute errors or Huber's loss of f itself, each row with a weight of its own: fitted as such
+poisson        counts, of which f is the mean: half the deviance; fitted on the host as ``ek.fit`` does
 anything else  fitted by squares, with weights that the loss has near the best formula so far, and on from there as it
                stands, on the host
 =============  ======================================================================================================
@@ -31,14 +32,14 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import ArgumentError, brief
+from exprkit.errors import ArgumentError, DataError, brief
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import LossPoints, LossText, W, compose, parse_loss
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import BY_KIND, KINDS, FitProblem
 from exprkit.regression.sample import EXACT_SHARE, Sample, as_counts
 
-NAMED = ("squares", "mae", "huber")
+NAMED = ("squares", "mae", "huber", "poisson")
 AT_ONCE = 1 << 21  # values whose losses are made at a time
 NEAR = 10.0 ** np.arange(-6.0, 4.0)  # shares of y's size beside y at which a loss has to be larger than there
 GRID = 10.0 ** np.arange(-20.0, 20.5, 0.5)  # sizes of f among which its least value is looked for elsewhere
@@ -68,6 +69,7 @@ class Goal:
         self.plain = loss in NAMED
         if self.plain:
             self.kind = KINDS[loss]
+            self.plain = self.kind != objective.POISSON
             return
         given = sample.given
         assert given is not None
@@ -102,12 +104,12 @@ class Goal:
 
     def _each(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Losses of rows, and what they are multiplied by."""
-        if self.plain:
+        if self.plain or self._text is None:
             with np.errstate(all="ignore"):
-                share = 0.5 if self.kind == objective.HUBER else 1.0  # fits have twice what Huber's loss is
+                share = 0.5 if self.kind in (objective.HUBER, objective.POISSON) else 1.0  # fits have twice these
                 error = values - self.target
                 return share * objective.loss_of(self.kind, error, values, self.target, self.delta, np), self.weights
-        assert self._text is not None and self.sample.given is not None
+        assert self.sample.given is not None
         return _text_values(_tokens(self._text), values, self.sample) - self.sample.given.least, self._counts
 
     def slopes(self, values: np.ndarray) -> np.ndarray:
@@ -115,6 +117,9 @@ class Goal:
         if self._text is not None:
             return _text_values(_tokens(self._text).diff("x1"), values, self.sample)
         error = values - self.sample.y
+        if self.kind == objective.POISSON:
+            with np.errstate(all="ignore"):
+                return np.where(values > 0, error / values, np.nan)
         return {"squares": 2 * error, "mae": np.sign(error), "huber": np.clip(error, -1, 1)}[self.loss]
 
     @property
@@ -144,6 +149,8 @@ class Goal:
         if self.plain:
             return FitProblem(sample.X, self.target / scale, weights=self.weights, loss=BY_KIND[self.kind],
                               delta=self.delta / scale, **settings)  # fmt: skip
+        if self._text is None:
+            return FitProblem(sample.X, sample.y, weights=sample.w, loss=self.loss, **settings)
         points = _points(sample)
         return FitProblem(sample.X, points.y, weights=points.w, loss=self.loss, columns=points.columns, **settings)
 
@@ -170,6 +177,9 @@ class Goal:
         better = np.argmin([self.losses(some) for some in values], axis=0)
         more = settings | {"tol": max(settings["tol"], OWN_TOL), "max_iter": min(settings["max_iter"], OWN_STEPS)}
         found = self.problem(**more).fit(pop, init=both[better, np.arange(len(pop))])
+        if self._text is None:
+            values = Evaluator(pop, self.sample.X, "cpu", dtype="float64").evaluate(np.nan_to_num(found.params))
+            return found.params, self.losses(values)
         assert self.sample.given is not None
         loss = (found.loss - self._counts @ self.sample.given.least) / self.total
         return found.params, np.maximum(loss, 0.0)
@@ -186,6 +196,8 @@ def sample_for(loss: str, X: Any, y: Any, weights: Any = None, columns: Mapping[
     if loss in NAMED:
         if columns is not None:
             raise ArgumentError(f"elementwise_loss={loss!r} takes no columns; a loss of your own does, over f and y")
+        if loss == "poisson" and bool((np.asarray(y) < 0).any()):
+            raise DataError("elementwise_loss='poisson' needs counts: y must not be negative")
         return Sample(X, y, as_counts(weights))
     beside = _checked({} if columns is None else columns, len(y))
     text = parse_loss(loss, beside, "elementwise_loss")

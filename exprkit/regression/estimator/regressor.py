@@ -75,6 +75,7 @@ ON_HOST = ("auto", "cpu", "numpy")
 MOST_SEARCHED = 10_000  # rows: more make a search slower, but tell no more of a formula than of its numbers
 NOISES = ("auto", "constant", "proportional")
 SELECTIONS = ("best", "accuracy", "score", "mdl")
+ALIASES = {"gaussian": "squares"}  # losses that are least where others are
 OTHER_WORDS = {  # what the same is called elsewhere
     "mse": "squares", "rmse": "squares", "L2DistLoss()": "squares", "l1": "mae", "L1DistLoss()": "mae",
     "HuberLoss()": "huber", "HuberLoss(1.0)": "huber",
@@ -132,8 +133,9 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         By operator how many of others may stand inside of each other in it, as ``{"sin": {"sin": 0, "exp": 1}}``.
     dimensionless_constants_only : bool
         With units: whether the numbers of a formula have none; if not, they have those that make it right.
-    elementwise_loss : {"squares", "mae", "huber"} or a loss of your own
-        What the mean over the rows is taken of; of "huber" with 1 where it turns from squares to absolute errors.  Or a
+    elementwise_loss : {"squares", "mae", "huber", "gaussian", "poisson"} or a loss of your own
+        What the mean over the rows is taken of; of "huber" with 1 where it turns from squares to absolute errors;
+        "gaussian" is "squares", and "poisson" half the deviance of counts whose mean the formula is.  Or a
         text over f (the formula), y, w (``sample_weight``, which multiplies it if it is not named) and ``columns``, as
         ``ek.fit`` takes it: ``"huber(f - y, 0.5)"``, ``"((f - y) / y)^2"``, ``"pinball(y - f, 0.9)"``.  Its least value
         at every row is taken off.
@@ -324,8 +326,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         given, (X, y, weights) = y, checked_data(self, X, y, sample_weight)
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
-        sample = sample_for(self.elementwise_loss, X, y, weights, columns).given_as(np.asarray(given).dtype)
-        if self.backend not in ON_HOST and not Goal(self.elementwise_loss, sample).plain:
+        sample = sample_for(self._loss, X, y, weights, columns).given_as(np.asarray(given).dtype)
+        if self.backend not in ON_HOST and not Goal(self._loss, sample).plain:
             raise ArgumentError(
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
                 f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
@@ -353,7 +355,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     def _weighed(self, sample: Sample) -> Sample:
         """The rows, weighted if noise is in proportion to y."""
         asked = one_of("noise", self.noise, NOISES) == "proportional"
-        if self.elementwise_loss != "squares" or self.noise == "constant":
+        if self._loss != "squares" or self.noise == "constant":
             if asked:
                 raise ArgumentError("noise='proportional' weights squares: it needs elementwise_loss='squares'")
             return sample
@@ -491,21 +493,26 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             refuse_elsewhere(operators)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return lambda guesses, seed: SearchSettings(
-            operators, int(self.niterations), int(self.population_size), int(self.maxsize), self.elementwise_loss,
+            operators, int(self.niterations), int(self.population_size), int(self.maxsize), self._loss,
             None if self.pool_size is None else int(self.pool_size), early_stop=stop, guesses=guesses, seed=seed,
             backend=self.backend, threads=threads, outermost=outermost, beside=beside,
         )  # fmt: skip
 
+    @property
+    def _loss(self) -> str:
+        """The loss as the search has it."""
+        return ALIASES.get(self.elementwise_loss, self.elementwise_loss)
+
     def _check_loss(self) -> None:
         """A loss by its name, or what may be read as a text of one."""
         loss = self.elementwise_loss
-        if isinstance(loss, str) and loss not in OTHER_WORDS and is_loss_text(loss, NAMED):
+        if isinstance(loss, str) and loss not in OTHER_WORDS and is_loss_text(loss, (*NAMED, *ALIASES)):
             if "=" in loss:
                 how = 'write what is taken of f and y alone, as "(f - y)^2"'
                 raise ArgumentError(f"elementwise_loss: {how}, not {brief(loss)}")
             return
         besides = 'a text over f, y and w as "huber(f - y, 0.5)"'
-        one_of("elementwise_loss", loss, NAMED, other_words=OTHER_WORDS, besides=besides)
+        one_of("elementwise_loss", loss, (*NAMED, *ALIASES), other_words=OTHER_WORDS, besides=besides)
 
     def _rules(self, X_units: Sequence[Any] | Mapping[str, Any] | None, y_units: Any) -> FormulaRules | None:
         """What a formula may be, if anything is said of it."""
