@@ -124,9 +124,9 @@ class FormulaSearch:
         is_over = self.budget.part(share)
 
         def is_cut() -> bool:
-            if is_over():
+            if over := is_over():
                 self.cut.append(self.stage)
-            return is_over()
+            return over
 
         return is_cut
 
