@@ -28,6 +28,8 @@ from exprkit.operators import ops
 from exprkit.regression import links, polish, rests
 from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.discovery import Discovery
+from exprkit.regression.estimator.equations import described, selected
+from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
 from exprkit.regression.join import Partners
 from exprkit.regression.pool import Pool
@@ -583,6 +585,17 @@ def test_what_fits_labels_by_as_many_bits_as_rows_tell_is_no_law(text, n_rows):
         search.offer(ek.parse([formula]))
         assert search.sample.is_exact(values([formula], search.sample.X))
         assert search.is_exact == (formula != text)
+
+
+@pytest.mark.parametrize("how", ["best", "mdl"])
+def test_what_is_exact_by_accident_is_not_selected(how):
+    X = np.random.default_rng(0).uniform(0, 1, (28, 5))
+    for n_rows, text, chosen in ((28, STEPS[0], 0), (28, STEPS[3], 0), (28, "greater(x1 + x2, 1)", 1)):
+        sample = Sample(X[:n_rows], np.rint(values([text], X[:n_rows])[0]))
+        goal, formulas = Goal("squares", sample), list(ek.parse([repr(float(sample.y.mean())), text]))
+        losses = goal.losses(values([str(one) for one in formulas], sample.X))
+        entries = [Entry(one, loss, one.n_tokens) for one, loss in zip(formulas, losses.tolist(), strict=True)]
+        assert selected(described(entries, goal, None, goal.floor), how, 0.0) == chosen, text
 
 
 def test_labels_of_many_rows_and_whole_numbers_of_few_tell_a_law():

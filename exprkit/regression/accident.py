@@ -29,6 +29,7 @@ from exprkit.text.tokens import CONSTANT, VARIABLE
 
 SPARE = 2  # rows more than numbers at least
 TOKEN = 4.0  # bits: one of some sixteen operators and kinds of leaves
+FEW = 16.0  # bits of a row: whole numbers and decimals of four digits have less
 MOST_VALUES = 1_000  # of y that are looked at: more than any formula takes
 
 
@@ -40,6 +41,8 @@ class Told:
     bits : float
     most : float
         Of a value of y, and so of a number that the rows determine.
+    least_error : float
+        Share of y's variance that errors of labels and of whole numbers tell something down to; 0 of other numbers.
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -50,6 +53,8 @@ class Told:
         self.bits = orders / math.log(2) + sum(_bits(one, self.most) for one in values[:MOST_VALUES].tolist())
         if len(values) < 2:
             self.bits = math.inf  # all is told
+        a_row = self.bits / max(self.n_rows, 1)
+        self.least_error = 4.0**-a_row if a_row < FEW else 0.0
 
     def exceeds(self, formula: Expression) -> bool:
         """Whether they tell more than a formula takes: by a token, a variable and the digits of a number each."""

@@ -25,6 +25,7 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import function_length
 from exprkit.fitting.fitted_expression import latex_of, numbered
 from exprkit.fitting.fitted_expression import rounded as rounded_by
+from exprkit.regression.accident import Told
 from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_constants, as_parameters, count, is_fraction
 from exprkit.regression.estimator.numbers import covariances
@@ -190,7 +191,10 @@ def described(
     values = values_of(expressions, goal.sample.X)
     with np.errstate(all="ignore"):
         covariance = covariances(goal, pop, np.where(np.isnan(params), 0.0, params))
-    exact, poles = goal.sample.is_exact(values), have_poles(expressions, goal.sample)
+    told, poles = Told(goal.sample), have_poles(expressions, goal.sample)
+    exact = goal.sample.is_exact(values)
+    if told.least_error:  # a formula may be exact by accident
+        exact, floor = exact & np.array([told.exceeds(one) for one in expressions]), 0.0
     return DescribedFront(entries, names, lengths, expected, exact, params, covariance, floor, poles)
 
 
@@ -225,7 +229,8 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     Few rows are fitted better than they are known: C. M. Hurvich and C.-L. Tsai (1989) say by how much.  So are single
     rows that decide a number by themselves: ``_of_rows_left_out``.
     """
-    variance = np.maximum([entry.loss for entry in entries], max(goal.floor, 1e-300))
+    told = Told(goal.sample).least_error * float(np.cov(goal.sample.y, bias=True, aweights=goal.sample.w))
+    variance = np.maximum([entry.loss for entry in entries], max(goal.floor, told, 1e-300))
     some = goal if len(goal.sample) <= MANY_ROWS else Goal(goal.loss, goal.sample.few(MANY_ROWS, 0))
     squares = _squares(pop, params, some, some.weights) * (goal.total / some.total)
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
