@@ -17,6 +17,7 @@ from exprkit.regression.goal import sample_for
 from exprkit.regression.nonlinear.poles import have_poles
 from exprkit.regression.nonlinear.spread import proportional_weights
 from exprkit.regression.nonlinear.turns import turn_too_fast
+from exprkit.regression.polish import simplified, with_signs_inside
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.regression.stages.search import FormulaSearch
@@ -112,6 +113,15 @@ def test_a_number_that_others_can_stand_for_is_taken_out(text, shorter):
     pop = ek.parse("p1 * (p2 * x1 + p3)")
     assert numbers.undetermined(pop, params, X).tolist() == [True] * 3
     assert not numbers.undetermined(ek.parse("p1 * (p2 * x1 + 3)"), params[:, :2], X).any()
+
+
+@pytest.mark.parametrize(("text", "tidy"), [
+    ("-9.3 * (-sin(x1) - 1.04)", "9.3 * (sin(x1) + 1.04)"), ("-2 * (3 - x1) / (x1 + 1)", "2 * (x1 - 3) / (x1 + 1)"),
+    ("-75 * (-x1 - 9) * min(x1, 0.4)", "75 * (x1 + 9) * min(x1, 0.4)"), ("-3 * (x1 + sin(x1))", "-3 * (x1 + sin(x1))"),
+    ("-((0.003 * exp(x1) - 1.1) * (x1 + 2))", "(1.1 - 0.003 * exp(x1)) * (x1 + 2)"), ("x1 + -3", "x1 - 3"),
+])  # fmt: skip
+def test_signs_stand_where_they_are_short(text, tidy):
+    assert str(with_signs_inside(simplified(ek.parse([text])[0]))) == tidy
 
 
 def test_formulas_that_differ_by_rounding_alone_are_one():

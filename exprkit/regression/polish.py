@@ -211,6 +211,25 @@ def _multiplied_out(tree: Tree) -> list[_Factors]:
     return []
 
 
+def with_signs_inside(expression: Expression) -> Expression:
+    """The formula with the sign of a product in a sum of it, if that is no longer: 2 * (x1 - 3) for -2 * (3 - x1)."""
+    return expression_of(_positive(tree_of(expression)))
+
+
+def _positive(tree: Tree) -> Tree:
+    if tree[0] != OPERATOR:
+        return tree
+    tree = (*tree[:2], *map(_positive, tree[2:]))
+    factors = _product(tree) if tree[1] in (ops.MUL, ops.DIV, ops.NEG) else _NO_POWER
+    made = [tree]
+    for base, exponent in factors.powers if factors.number < 0 else ():
+        if _is_sum(base) and abs(exponent) == 1:
+            inner = _sum_of([term._replace(number=-term.number) for term in _terms(base, 1.0)])
+            powers = tuple((inner if one is base else one, e) for one, e in factors.powers)
+            made.insert(0, _Factors(-factors.number, powers).tree())
+    return min(made, key=nodes)
+
+
 def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:
     """With simple numbers where they are close."""
     values = expression.values.copy()

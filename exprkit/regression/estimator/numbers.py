@@ -37,7 +37,7 @@ from exprkit.regression import constants
 from exprkit.regression.confirm import values_of
 from exprkit.regression.front import Entry
 from exprkit.regression.goal import Goal
-from exprkit.regression.polish import simplified
+from exprkit.regression.polish import simplified, with_signs_inside
 from exprkit.regression.stages.search import FormulaSearch
 
 AS_GOOD = 1e-8  # share of a loss that simple numbers may cost
@@ -55,6 +55,7 @@ def finished(search: FormulaSearch) -> tuple[list[Entry], list[Entry]]:
     entries, goal = search.front.entries(), search.goal
     fitted = iter(_least(search, [entry.expression for entry in entries if not entry.is_exact]))
     formulas = [one.expression if one.is_exact else _needed(search, next(fitted)) for one in entries]
+    formulas = [(search.allowed([with_signs_inside(one)]) or [one])[0] for one in formulas]
     losses = goal.losses(values_of(formulas, search.sample.X, search.settings.threads)).tolist()
     pairs = [(before._replace(expression=one, loss=loss, size=one.n_tokens, is_polished=True), before)
              for one, loss, before in zip(formulas, losses, entries, strict=True)]  # fmt: skip
