@@ -12,6 +12,7 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
 from exprkit.regression import discovery
+from exprkit.regression.estimator.chosen_operators import chosen_operators
 from exprkit.regression.rules.spelling import Spelling
 from exprkit.regression.stages import sums
 from exprkit.regression.sums.inside import is_logarithm
@@ -165,3 +166,24 @@ def test_an_error_with_no_formula_yet_and_one_of_the_users_own_function_are_rais
     monkeypatch.setattr(discovery, "begin", lambda search: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         fitted(OF_FEW, FEW)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"unary_operators": "esr", "binary_operators": "esr"}, ["add", "sub", "mul", "div", "powabs", "inv", "sqr"]),
+        ({"unary_operators": ["sqr"], "binary_operators": [">", "**", "<="]}, ["greater", "pow", "lessequal", "sqr"]),
+        ({"unary_operators": "sin"}, r"'sin' is a single operator: give a list, \['sin'\]"),
+        ({"unary_operators": "sines"}, "there is no set of operators 'sines'"),
+        ({"binary_operators": ["plus"]}, "there is no operator 'plus'; did you mean 'add'"),
+        ({"unary_operators": ["rad2deg"]}, r"'rad2deg\(a\) = a \* \(180 / pi\)' in its place defines one"),
+        ({"unary_operators": ["logaddexp"]}, r"'logaddexp\(a, b\) = max"),
+    ],
+)
+def test_operators_by_the_name_of_a_set_by_their_sign_and_by_what_others_call_them(given, names):
+    choice = given.get("binary_operators"), given.get("unary_operators"), None
+    if isinstance(names, str):
+        with pytest.raises(ArgumentError, match=names):
+            chosen_operators(*choice)
+    else:
+        assert [row.name for row in chosen_operators(*choice)[0]] == names

@@ -794,3 +794,21 @@ def test_workers_share_curves_pairs_and_their_regressions(cluster, many, monkeyp
     names = {event["key"].rsplit("-", 2)[0] for event in stream.data}
     assert {"pairs", "regressions", "fit"} <= names
     assert shared.equations_.drop(columns="sympy_format").equals(alone.equations_.drop(columns="sympy_format"))
+
+
+def test_operators_of_ones_own_go_to_workers_as_formulas_and_functions_are_refused_here(cluster, many, monkeypatch):
+    ek.operator("travels(t) = t^2 / (1 + t)")
+    ek.operator("staying(a)", numpy=lambda a: np.sinc(a) * np.i0(a))
+    X = np.linspace(0.5, 2, 40)[:, None]
+    pop = ek.parse(["p1 * travels(x1) + p2", "travels(travels(x1)) * p1", "p1 + x1"] * 3)
+    alone, shared = (ek.fit(pop, X, X[:, 0] ** 2, dtype="float64", **to) for to in ({}, {"client": cluster}))
+    assert np.array_equal(alone.params, shared.params) and shared.pop == pop
+    monkeypatch.setattr(shared_fits, "LEAST", 1)
+    search = functools.partial(ek.exhaustive_search, X, X[:, 0] ** 2 / (1 + X[:, 0]), max_nodes=3, progress=False)
+    assert search(operators=["travels", "add"], client=cluster).texts()[0] == "travels(x1)"
+    for call in (
+        lambda: ek.fit("p1 * staying(x1)", X, X[:, 0], client=cluster),
+        lambda: ek.Evaluator("staying(x1)", X, client=cluster), lambda: search(operators=["staying"], client=cluster),
+    ):
+        with pytest.raises(ArgumentError, match=r"'staying' is a function of this process, .*'staying\(a\) = …'"):
+            call()

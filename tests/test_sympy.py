@@ -99,6 +99,12 @@ def test_every_operator_has_the_same_values_in_sympy_in_its_numpy_and_back(row):
         assert back == pytest.approx(wanted, rel=1e-12, abs=1e-14)
 
 
+@pytest.mark.parametrize("text", ["relu(x1 - 1)", "max(x1 - 2, 1) + 1", "abs(x1 - 7)"])
+def test_numbers_in_place_of_symbols_make_a_number(text):
+    value = ek.parse(text)[0].sympy().subs(x1, 3)
+    assert value == ek.Evaluator(ek.parse(text), [[3.0]], "numpy").evaluate().item(), value
+
+
 def test_every_class_that_the_table_names_exists_and_is_read():
     places = (sympy, cfunctions, relational)
     for row in ops.OPERATORS:

@@ -89,6 +89,7 @@ class SlicedEngine(contract.Engine):
         self, pop: Population, X: np.ndarray, *, precision: str | Precision, dtype: np.dtype, workers: Workers,
         backend: str, threads: int | None = None, **options: Any,
     ) -> None:  # fmt: skip
+        tasks.refuse_functions(pop, workers)
         self.workers, self.X, self.dtype = workers, X, np.dtype(dtype)
         self.on_device = workers.on_gpu(backend)
         self.threads = threads or workers.cores(self.on_device)
@@ -114,6 +115,7 @@ class SlicedEngine(contract.Engine):
 
     def update(self, pop: Population) -> bool:
         """Take another population; data and engines stay where they are."""
+        tasks.refuse_functions(pop, self.workers)
         self.pop, self._name = pop, new_name()
         self._tokens: dict[Cut, KeptArrays] = {}  # of the slices that were handed out before
         return True

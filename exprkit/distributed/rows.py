@@ -34,7 +34,15 @@ from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.files import RowSource
 from exprkit.distributed.steps import Steps
-from exprkit.distributed.tasks import EngineSetting, TooLarge, of_device, on_device, population_of, slice_of
+from exprkit.distributed.tasks import (
+    EngineSetting,
+    TooLarge,
+    of_device,
+    on_device,
+    population_of,
+    refuse_functions,
+    slice_of,
+)
 from exprkit.distributed.threads import device_here
 from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import DataError, number_of
@@ -141,6 +149,7 @@ class RowEngine:
 
     def _tokens(self, pop: Population, which: np.ndarray) -> KeptArrays:
         some = pop if len(which) == len(pop) else pop[which]
+        refuse_functions(some, self.workers)
         some.shares = pop.shares
         return KeptArrays(self.workers, "tokens").take(slice_of(some, 0, len(some), not self.workers.devices))
 

@@ -25,7 +25,9 @@ from exprkit.backends.contract import Engine
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.objective import Fitted, Options, with_spoiled_anew
 from exprkit.distributed.threads import device_here
+from exprkit.errors import ArgumentError
 from exprkit.expressions.population import Population
+from exprkit.operators import defined
 
 Held = TypeVar("Held")
 MOST_ENGINES = 8  # that a worker keeps: a search's next call takes one of them
@@ -41,6 +43,10 @@ class TokenSlice(NamedTuple):
 
     @classmethod
     def of(cls, pop: Population, begin: int, end: int) -> TokenSlice:
+        """The slice, with formulas in place of operators of the user's own, whose codes are those of this process."""
+        if defined.definitions():
+            shares, pop = pop.shares, pop.part(begin, end).expanded()
+            begin, end, pop.shares = 0, end - begin, shares
         first, last = int(pop.offsets[begin]), int(pop.offsets[end])
         offsets = pop.offsets[begin : end + 1] - first
         return cls(pop.kinds[first:last], pop.values[first:last], offsets, pop.shares)
@@ -50,6 +56,17 @@ class TokenSlice(NamedTuple):
         pop = Population(self.kinds, self.values, self.offsets)
         pop.shares = self.shares
         return pop
+
+
+def refuse_functions(pop: Any, workers: Any) -> None:
+    """An error for operators that are functions of this process, before anything is sent; formulas are written out."""
+    own = () if workers.devices else pop.user_operators()
+    for row in defined.functions():
+        if row.code in own:
+            raise ArgumentError(
+                f"operator {row.name!r} is a function of this process, which a client's workers do not know: define it "
+                f"by a formula, exprkit.operator('{defined.head(row)} = …'), or leave client= out"
+            )
 
 
 def slice_of(pop: Population, begin: int, end: int, travels: bool) -> TokenSlice | Population:

@@ -29,7 +29,9 @@ def rows(operators: Operators) -> list[defined.Written]:
     """
     if isinstance(operators, str):
         if operators not in ops.SETS:
-            raise ArgumentError(_unknown("set of operators", operators, ops.SETS) + "; several operators go in a tuple")
+            if defined.spelled(operators) or "(" in operators:
+                raise ArgumentError(f"{operators!r} is a single operator: give a list, [{operators!r}]")
+            raise ArgumentError(_unknown("set of operators", operators, ops.SETS) + "; several operators go in a list")
         operators = ops.SETS[operators]
     symbols = {sign: row for row in ops.OPERATORS for sign in (row.infix, *row.aliases) if row.arity == 2 and sign}
     by_code: dict[int, defined.Written] = {}

@@ -16,6 +16,7 @@
 ``x1 p1``                variables and parameters from 1, or the names that are given
 ```Temp (°C)` ``         a name that is no identifier, between backquotes
 ``max(a, b, c)``         ``max(max(a, b), c)``, also for min, add and mul
+``(x1 > 0.5) * x2``      comparisons are 1 or 0 and bind loosest; also ``<``, ``>=`` and ``<=``
 =======================  ==============================================================
 """
 
@@ -57,7 +58,7 @@ def parse(
         Its columns' names are the variables.
     variables, parameters : None, int or list of str
         None: ``x1, x2, …`` and ``p1, p2, …``; a number: so many of them; a list: their names.  A name that is no
-        identifier stands between backquotes in a text, also a column that is called like a function.
+        identifier stands between backquotes in a text; one that is a function's too means that where ``(`` follows.
     errors : "raise" or "mask"
         "raise": a bad expression is an error, which names the first few. "mask": bad ones stay in the
         population without tokens, ``Population.valid`` marks them and ``Population.errors`` says why.

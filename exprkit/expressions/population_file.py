@@ -19,6 +19,7 @@ array            dtype    what it holds
                           text, LaTeX and domain; missing where there are none
 ``PART.format``  int64    format of a further part: "fit", "found", "model", "search"
 ``PART.NAME``             its arrays; ``Population.load`` does without
+``checksums``    str      of every array, as JSON; without it they are taken as they are
 ===============  =======  ======================================================
 """
 
@@ -39,7 +40,7 @@ FORMAT = 1
 ARRAYS = ("kinds", "values", "offsets")
 NAMES = ("variables", "parameters")
 OPERATORS = "operators"
-OF_POPULATION = ("format", *ARRAYS, *NAMES, OPERATORS)
+OF_POPULATION = ("format", *ARRAYS, *NAMES, OPERATORS, files.CHECKSUMS)
 
 
 class _Saved(TokenArrays, Protocol):
@@ -76,9 +77,11 @@ def fields_of(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
 @contextlib.contextmanager
 def opened(path: str | os.PathLike[str], what: str, whole: bool = True) -> Iterator[dict[str, np.ndarray]]:
     """The arrays of a file, or those of its population alone; what fails inside says that the file is no ``what``."""
-    arrays = files.read_arrays(path, what, None if whole else OF_POPULATION)
+    wanted = None if whole else OF_POPULATION
+    arrays = files.read_arrays(path, what, wanted, unchecked=True)
     with files.damage_errors(path, what):
         yield arrays
+        files.check(arrays, wanted)
 
 
 def part(arrays: dict[str, np.ndarray], name: str, version: int) -> dict[str, np.ndarray]:

@@ -104,8 +104,12 @@ def write_arrays(path: Any, arrays: Mapping[str, Any]) -> None:
     write(checked_path(path), fill)
 
 
-def read_arrays(path: Any, what: str, wanted: Container[str] | None = None) -> dict[str, np.ndarray]:
+def read_arrays(
+    path: Any, what: str, wanted: Container[str] | None = None, unchecked: bool = False
+) -> dict[str, np.ndarray]:
     """The arrays of a file, or those ``wanted``; nothing is unpacked before it is known to be of a reasonable size.
+
+    ``unchecked``: with their checksums, for ``check`` to look at once the arrays are known to be of the right kinds.
 
     Raises
     ------
@@ -121,20 +125,22 @@ def read_arrays(path: Any, what: str, wanted: Container[str] | None = None) -> d
         size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in entries.values())
         if unpacked > MOST * size:
             raise ValueError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
-        arrays = {name: _array(archive, entry) for name, entry in entries.items() if name != CHECKSUMS}
-        if (sums := next((one for one in archive.infolist() if one.filename == f"{CHECKSUMS}.npy"), None)) is not None:
-            _check(arrays, json.loads(str(_array(archive, sums))), wanted)
+        arrays = {name: _array(archive, entry) for name, entry in entries.items()}
+        return arrays if unchecked else check(arrays, wanted)
+
+
+def check(arrays: dict[str, np.ndarray], wanted: Container[str] | None = None) -> dict[str, np.ndarray]:
+    """The arrays without their checksums; ValueError for those that are not as they were written."""
+    if CHECKSUMS not in arrays:  # as other programs write them
         return arrays
-
-
-def _check(arrays: Mapping[str, np.ndarray], sums: dict[str, str], wanted: Container[str] | None) -> None:
-    """An error for arrays that are not those that were written."""
-    written = {name for name in sums if wanted is None or name in wanted}
-    for name in sorted(written ^ set(arrays)):
+    sums = json.loads(str(arrays[CHECKSUMS]))
+    arrays = {name: array for name, array in arrays.items() if name != CHECKSUMS}
+    for name in sorted({name for name in sums if wanted is None or name in wanted} ^ set(arrays)):
         raise ValueError(f"it has {'an' if name in arrays else 'no'} array {name!r}")
     for name, array in arrays.items():
         if _checksum(array) != sums[name]:
             raise ValueError(f"its array {name!r} is not as it was written")
+    return arrays
 
 
 def _checksum(array: np.ndarray) -> str:

@@ -401,11 +401,11 @@ class _Search:
         self, enumerating: ThreadPoolExecutor, check: Callable[[int], Any], shown: SearchBar
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:  # fmt: skip
         """What is to be fitted at a time: a size, functions and forms."""
-        done = 0
+        done, most = 0, self._basis.max_nodes
         for size, functions, forms in self._enumerated(enumerating, check):
             self._ready.result()
             self.size = size
-            shown.size(size, sum(map(self._basis.count, range(1, size + 1))))
+            shown.size(f"{size} of {most}", sum(map(self._basis.count, range(1, most + 1))))
             begin, done = max(self._n_resumed - done, 0), done + len(functions)
             for first in range(begin, len(functions), self._chunk):
                 some = slice(first, first + self._chunk)

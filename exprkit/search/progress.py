@@ -27,8 +27,8 @@ class SearchBar:
 
             self._bar = tqdm(unit=" trees", unit_scale=True, dynamic_ncols=True)
 
-    def size(self, size: int, trees: int) -> None:
-        """The trees up to this size are looked at now."""
+    def size(self, size: str, trees: int) -> None:
+        """The trees of this size are looked at now, as ``3 of 9``; there are so many of all sizes."""
         if self._bar is not None:
             self._bar.total = trees
             self._bar.set_description(f"{size} nodes")

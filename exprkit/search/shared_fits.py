@@ -24,7 +24,7 @@ import numpy as np
 
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import COST_OF_EXPRESSION, KeptArrays, cuts_of
-from exprkit.distributed.tasks import TooLarge, on_device, population_of, slice_of
+from exprkit.distributed.tasks import TooLarge, on_device, population_of, refuse_functions, slice_of
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
@@ -58,6 +58,7 @@ class SharedFits:
         check: Callable[[], Any] = lambda: None,
     ) -> BestFits:  # fmt: skip
         """As ``best_fits``, but for the goal; ``check`` is called after every slice."""
+        refuse_functions(pop, self.workers)
         cost = (np.diff(pop.offsets) + COST_OF_EXPRESSION) * (1 + pop.n_params)
         n_slices = min(PARTS[self.on_gpu] * self.places(), len(pop) // LEAST)
         cuts = cuts_of(np.concatenate([[0], np.cumsum(cost)]), n_slices)

@@ -334,6 +334,8 @@ def _object(kinds: np.ndarray, values: np.ndarray, leaf: Callable[[int, int], An
 def _applied(row: defined.Written, operands: list[Any]) -> Any:
     if isinstance(row, defined.Definition):
         return _function(row)(*operands)
+    if row.code == ops.SUB and isinstance(operands[1], sympy.Integer) and operands[1].p > 0:
+        return sympy.Add(operands[0], -operands[1])  # a product of -1 would stay one where symbols become numbers
     try:
         return row.sympy(sympy, *operands)  # type: ignore[misc]
     except Exception as error:  # it compares nan and oo when it sorts, and folds conditions inside conditions

@@ -51,6 +51,8 @@ def chosen_operators(
             rows = arguments.rows(names)
         except ArgumentError as error:
             raise ArgumentError(f"{what}: {error}") from None
+        if isinstance(names, str):  # a set's name, whose operators take one operand and two
+            rows = [row for row in rows if row.arity == arity]
         for row in rows:
             if row.arity != arity:
                 other = PARAMETERS.get(row.arity, "")

@@ -62,6 +62,13 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : array of str
         Where X is a DataFrame.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> model = ek.ExpressionRegressor(["p1 * x1", "p1 * sqrt(x1)"]).fit([[1.0], [4.0], [9.0]], [2, 4, 6])
+    >>> model.predict([[16.0]]).round(6)
+    array([8.])
     """
 
     @checks_keywords

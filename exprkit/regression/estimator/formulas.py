@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brought_by, listed, whole
+from exprkit.errors import ArgumentError, brought_by, checks_methods, listed, whole
 from exprkit.expressions.expression import Expression
 from exprkit.fitting.plot import Curve, beside_data, used_by
 from exprkit.regression.confirm import values_of
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 NOT_KEPT = ("_table", "_data")  # in a pickle
 
 
+@checks_methods
 class FormulaTable(BaseEstimator):
     """The formulas of a search, by their row of ``equations_``; without a number the one that is selected."""
 

@@ -211,6 +211,14 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     n_evals_ : int
         Functions tried: those made for pools, pairs looked up (one by function and form), and fits.
     seconds_ : float
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> X = [[1.0], [2.0], [3.0], [5.0], [7.0], [9.0], [12.0]]
+    >>> model = ek.SymbolicRegressor(niterations=0, pool_size=300, random_state=0).fit(X, [3 * x for x, in X])
+    >>> str(model.sympy()), model.predict([[20.0]])
+    ('3*x1', array([60.]))
     """
 
     n_features_in_: int
