@@ -144,13 +144,14 @@ def test_restarts_find_at_least_as_much():
     pop = ek.generate.exhaustive(5, "esr")
     pop = pop[np.flatnonzero(pop.n_params > 0)][::5]
     data = ek.data.rough_pipe()
-    one, more = (ek.fit(pop, data.X, data.y, restarts=n, seed=3, backend="cpu") for n in (0, 4))
+    options = {"seed": 3, "backend": "cpu", "accuracy": "screen"}
+    one, more = (ek.fit(pop, data.X, data.y, restarts=n, **options) for n in (0, 4))
     same = 1 + 2 * objective.SAME
     assert np.all(np.nan_to_num(more.loss, nan=np.inf) <= same * np.nan_to_num(one.loss, nan=np.inf))
     assert np.sum(more.loss < one.loss * 0.99) > 5
-    again = ek.fit(pop, data.X, data.y, restarts=4, seed=3, backend="cpu", threads=1)
+    again = ek.fit(pop, data.X, data.y, restarts=4, threads=1, **options)
     assert np.array_equal(again.params, more.params, equal_nan=True)
-    part = ek.fit(pop[:40], data.X, data.y, restarts=4, seed=3, backend="cpu")
+    part = ek.fit(pop[:40], data.X, data.y, restarts=4, **options)
     assert np.array_equal(part.params, more.params[:40, : part.params.shape[1]], equal_nan=True)
 
 
@@ -169,7 +170,7 @@ def test_float32_falls_back_on_float64_where_derivatives_vanish_or_overflow():
     single = cpu_engine.Engine(pop, X, precision="ieee", dtype=F32).fit(start[None], y, None, Options())
     assert single.status.tolist() == [objective.FLAT, objective.NO_SLOPE, objective.FLAT]
     assert single.params[:, 0].tolist() == [1.0] * 3
-    found = ek.fit(pop, X, y, init=start, backend="cpu")
+    found = ek.fit(pop, X, y, init=start, backend="cpu", accuracy="screen")
     assert found.converged.all() and (found.loss[:2] < 1e-9 * single.loss[:2]).all()
     assert found.reason[2] == "no parameter changes the values" and found.loss[2] == single.loss[2]
 

@@ -43,6 +43,9 @@ import numpy as np
 from exprkit.expressions.population import Population
 
 SQUARES, ABSOLUTE, HUBER, POISSON, SUM = range(5)
+KINDS = {
+    "squares": SQUARES, "gaussian": SQUARES, "mae": ABSOLUTE, "huber": HUBER, "poisson": POISSON, "sum": SUM,
+}  # by what a fit's loss is called
 
 REASON_NAMES = (
     "FTOL", "XTOL", "GTOL", "MAX_ITER", "STUCK", "NOT_FINITE", "NO_PARAMETERS", "NO_WEIGHT", "INVALID", "NO_DERIVATIVE",
@@ -171,3 +174,12 @@ def with_spoiled_anew(
     for old, new in zip(fitted[1:4], more[1:4], strict=True):
         old[again] = new[better]
     return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
+
+
+def joined(some: list[Fitted], width: int) -> Fitted:
+    """Fits of expressions one behind the other, as that of all."""
+    if len(some) == 1:
+        return some[0]
+    params = [np.pad(one.params, ((0, 0), (0, width - one.params.shape[1])), constant_values=np.nan) for one in some]
+    loss, iterations, status = (np.concatenate([one[k] for one in some]) for k in (1, 2, 3))
+    return Fitted(np.concatenate(params), loss, iterations, status, sum(one.evaluations for one in some))

@@ -6,6 +6,7 @@ In: a ``Population``, X and parameters of any kind.  Out: values, losses, deriva
 ``evaluator``         ``Evaluator``: one population on one data set
 ``losses``            what losses are made of: the sums of the backends
 ``loss_text``         losses of the user's own, put together with the expressions
+``factors``           orthogonal factors of Jacobians
 ``options``           checks of the backends' options
 ``inputs``            checks of what the user gives, and its way to the backend
 ``calibration``       what this machine takes, measured for ``backend="auto"``

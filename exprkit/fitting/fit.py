@@ -27,7 +27,7 @@ import numpy as np
 from exprkit.backends import NAMES, known, load, objective, status
 from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
-from exprkit.backends.objective import Fitted, Options
+from exprkit.backends.objective import KINDS, Fitted, Options
 from exprkit.distributed.engine import SlicedEngine
 from exprkit.distributed.files import columns_of, is_source
 from exprkit.distributed.workers import Workers, workers_of
@@ -50,6 +50,7 @@ from exprkit.evaluate.losses import spread as spread_of
 from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
+from exprkit.fitting.finish import finished, is_small
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_log_likelihood, sums_of_squares
@@ -63,14 +64,11 @@ from exprkit.runtime.progress import Progress, looked_at, parts, shown
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 SUM = "sum"  # of the expressions' own values, by a gradient method: what other losses become
 OTHER_WORDS = {**dict.fromkeys(("sse", "mse", "rmse", "l2", "r2"), "squares"), "sae": "mae", "l1": "mae"}
-KINDS = {
-    "squares": objective.SQUARES, "gaussian": objective.SQUARES, "mae": objective.ABSOLUTE,
-    "huber": objective.HUBER, "poisson": objective.POISSON, "sum": objective.SUM,
-}  # fmt: skip
 BY_KIND = {KINDS[loss]: loss for loss in ("squares", "mae", "huber", "sum")}  # as what a user's own loss is fitted
 # default of ``max_iter``; steep expressions lose a few powers of ten per step, 50 steps are enough for 97 of 100
 MAX_ITER = {"lm": 200, **first_order.MAX_ITER}
 METHODS = tuple(MAX_ITER)
+ACCURACIES = ("auto", "screen", "final")
 MOST_STEPS = 2**31 - 1  # that fit into 32 bits
 MOST_RESTARTS = 1_000_000
 ROUNDING = 32.0  # last places of y that the errors of an exact fit may be, so that two of them are the same
@@ -95,6 +93,7 @@ def fit(
     delta: float = 1.0,
     max_iter: int | None = None,
     tol: float = 1e-8,
+    accuracy: str = "auto",
     restarts: int = 0,
     bounds: Bounds = None,
     seed: int = 0,
@@ -158,7 +157,13 @@ def fit(
     max_iter : int, optional
         Largest number of iterations; default: 200 ("lm", "lbfgs"), 1000 ("adam").
     tol : float
-        A fit has converged when the relative changes of loss and parameters are both at most this.
+        A fit ends when the relative changes of loss and parameters are both at most this; what is finished goes on to
+        steps of as many standard errors, or of 1e-7.
+    accuracy : {"auto", "screen", "final"}
+        "final": fits are made in float64 whatever ``dtype`` is and finished on the host by orthogonal factors of the
+        Jacobian, so that columns may lie far from 0 for their spread; ``converged`` says that the parameters are at a
+        minimum (``fitting.finish``).  "screen": as the backend leaves them, for large populations; ``converged`` says
+        that the loss no longer fell.  "auto": "final" where that takes little time (up to some thousand expressions).
     restarts : int
         Number of further starts, drawn from the standard normal distribution; of up to 1000 expressions half of them
         by what the data show.  The best fit is returned; of those whose losses are the same (to a millionth, or to the
@@ -231,8 +236,8 @@ def fit(
         bounds, prior = (bounds_of(one, pop, grouped) for one in (bounds, prior))
     problem = FitProblem(
         X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, prior=prior, delta=delta,
-        max_iter=max_iter, tol=tol, bounds=bounds, backend=backend, precision=precision, dtype=dtype, threads=threads,
-        devices=devices, client=client, **options,
+        max_iter=max_iter, tol=tol, accuracy=accuracy, bounds=bounds, backend=backend, precision=precision,
+        dtype=dtype, threads=threads, devices=devices, client=client, **options,
     )  # fmt: skip
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
@@ -248,7 +253,7 @@ class FitProblem:
     ----------
     X, y
         As for ``fit``; no data may be missing.
-    weights, method, loss, link, columns, prior, delta, max_iter, tol, bounds
+    weights, method, loss, link, columns, prior, delta, max_iter, tol, accuracy, bounds
         As for ``fit``.
     backend, precision, dtype, threads, devices, client, **options
         As for ``fit``.
@@ -270,9 +275,9 @@ class FitProblem:
     def __init__(
         self, X: Any, y: Any = None, *, weights: Any = None, method: str = "lm", loss: str = "squares",
         link: str | None = None, columns: Any = None, prior: Any = None, delta: float = 1.0,
-        max_iter: int | None = None, tol: float = 1e-8, bounds: Bounds = None, backend: str = "auto",
-        precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None, devices: Any = None,
-        client: Any = None, **options: Any,
+        max_iter: int | None = None, tol: float = 1e-8, accuracy: str = "auto", bounds: Bounds = None,
+        backend: str = "auto", precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None,
+        devices: Any = None, client: Any = None, **options: Any,
     ) -> None:  # fmt: skip
         self._X, self._y = tables.target_of(X, y)
         columns = tables.vectors_of(self._X, columns)
@@ -286,8 +291,8 @@ class FitProblem:
         backend = backend_of_fits(backend, workers) if method == "lm" else backend
         self.threads, self._settings = threads, (backend, precision, threads, {"client": workers, **options})
         self._dtype = dtype
-        self._max_iter = max_iter
-        self._inner: tuple[Composition | Penalty, FitProblem] | None = None  # as what a loss of one's own is fitted
+        self._max_iter, self._accuracy = max_iter, one_of("accuracy", accuracy, ACCURACIES)
+        self._inner: dict[Any, tuple[Composition | Penalty, FitProblem]] = {}  # as what a loss of one's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
         self._targets: dict[np.dtype, _FitTarget] = {}
 
@@ -304,6 +309,9 @@ class FitProblem:
         whole("restarts", restarts, 0, MOST_RESTARTS)
         whole("seed", seed, 0)
         ev = self._evaluator(self._placed(inputs.population(pop, self._X)), self._dtype)
+        is_final = self._is_final(ev)
+        if is_final:
+            ev = self._evaluator(on_host(ev.pop), "float64")
         lower, upper = sides_of(self._bounds, ev.pop)
         starts = starts_of(init, ev.pop, ev.adopt, restarts, seed)
         target = self._target(ev)
@@ -313,6 +321,9 @@ class FitProblem:
         options = self._options(target, lower, upper)
         starts = drawing.of(starts, ev.pop, ev.X, target.y, target.w, options)
         fitted = self._in_parts(ev, starts, target, options, progress)
+        if is_final and options.kind != objective.SUM:
+            is_limited = self._max_iter is not None
+            fitted = finished(fitted, ev, target.goal, options, inputs.on_host(starts), is_limited)
         return _result(ev, fitted, target, target.goal._replace(lower=lower, upper=upper), begin, self.method)
 
     def fitted(
@@ -355,6 +366,12 @@ class FitProblem:
         fit_here = engine.fit_there if isinstance(ev.pop, DevicePopulation) else engine.fit
         found = fit_here(starts, target.y, target.w, options)
         return found._replace(loss=_in_terms_of(target.goal, found.loss, target.total))
+
+    def _is_final(self, ev: Evaluator) -> bool:
+        """Whether fits of its population are to be finished."""
+        if self._accuracy != "auto":
+            return self._accuracy == "final"
+        return is_small(len(ev.pop), ev.n_points, ev.pop.max_params, self.on_gpu)
 
     def make_ready(self, pop: Any, bounds: Bounds = None, errors: bool = False) -> None:
         """Compile what fits of such expressions ask of a GPU, side by side, before they are met one after the other.
@@ -423,9 +440,10 @@ class FitProblem:
     ) -> FitResult:  # fmt: skip
         """The fit of a loss of the user's own: of one that is known, to expressions that are put into it."""
         assert self._own is not None
-        if self._inner is None:
-            self._inner = self._known_problem(ev, self._own)
-        made, problem = self._inner
+        if ev.dtype not in self._inner:
+            self._inner[ev.dtype] = self._known_problem(ev, self._own)
+        made, problem = self._inner[ev.dtype]
+        problem._accuracy = "final" if self._is_final(ev) else "screen"
         problem._bounds = None if bounds[0] is None else bounds
         base, (target, w) = made.made if isinstance(made, Penalty) else made, data
         X = inputs.with_columns(ev.X, base.columns, ev.dtype)
@@ -466,7 +484,7 @@ class FitProblem:
         problem = FitProblem(
             X, target, method=method, loss=loss, backend=backend, weights=None if np.all(weights == 1) else weights,
             delta=(made.delta or 1.0) if own.loss else self._delta, max_iter=self._max_iter, tol=self._tol,
-            precision=precision, dtype=self._dtype, threads=threads, **options,
+            precision=precision, dtype=ev.dtype, threads=threads, **options,
         )  # fmt: skip
         return made if extra is None else extra, problem
 
@@ -488,7 +506,7 @@ class FitProblem:
             fitted.append(self._of_evaluator(ev, own, target, options.of(part, width)))
         if ev.pop is not pop:
             ev.update(pop)
-        return _joined(fitted, pop.max_params)
+        return objective.joined(fitted, pop.max_params)
 
     def _of_evaluator(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options) -> Fitted:
         if self.method != "lm":
@@ -541,15 +559,6 @@ class _FitTarget(NamedTuple):
         scale = _floor(y, w) if named and KINDS[loss] == objective.ABSOLUTE else delta
         total = float(len(y) if goal.w is None else goal.w.sum(dtype=np.float64))
         return cls(y, w, scale, total, goal, float(spread_of(goal.y, goal.w)))
-
-
-def _joined(some: list[Fitted], width: int) -> Fitted:
-    """Fits of expressions one behind the other, as that of all."""
-    if len(some) == 1:
-        return some[0]
-    params = [np.pad(one.params, ((0, 0), (0, width - one.params.shape[1])), constant_values=np.nan) for one in some]
-    loss, iterations, status = (np.concatenate([one[k] for one in some]) for k in (1, 2, 3))
-    return Fitted(np.concatenate(params), loss, iterations, status, sum(one.evaluations for one in some))
 
 
 # ── arguments ────────────────────────────────────────────────────────────────────────

@@ -34,8 +34,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends import objective as objectives
+from exprkit.backends.objective import Options
 from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator
+from exprkit.evaluate.factors import SMALL, CountedPoints, triangles
 from exprkit.expressions.population import Population
 from exprkit.programs.linearity import dependence
 
@@ -43,6 +46,7 @@ LIKELIHOODS = ("gaussian", "poisson")
 CHUNK = 1 << 24  # numbers of the matrices in use at a time
 MATRICES = 4  # (n_exprs, n_points), beside a jacobian
 SINGULAR = {"float32": 1e-11, "float64": 1e-13}  # share of the largest eigenvalue that is 0 but for rounding
+FACTORS = 1e-26  # the same of the squared singular values of J, whose condition may be 1e13
 FREE_OF = 1e-6  # part in what is not determined below which a parameter has none
 SHARES = (1e-2, 1e-4, 1e-6)  # how far a difference reaches: of a standard error or a tenth of the parameter
 AGREE = 0.01  # share that half as long a difference may differ by; else there is a kink near, or no derivative
@@ -110,16 +114,8 @@ def sums_of_squares(ev: Evaluator, params: np.ndarray, y: np.ndarray, w: np.ndar
     return ev.engine.loss_sums(_one_set(ev, params), y, w, "square")[0]
 
 
-class CountedPoints(NamedTuple):
-    """The points that count, in float64, but with the numbers that the fit had."""
-
-    X: np.ndarray
-    y: np.ndarray
-    w: np.ndarray
-
-
 def points_of(pop: Population, goal: FitGoal) -> CountedPoints:
-    """The points of a fit of weight above 0."""
+    """The points of a fit of weight above 0, in float64, but with the numbers that the fit had."""
     w = np.ones(len(goal.y)) if goal.w is None else goal.w.astype(np.float64)
     X = inputs.data_matrix(goal.X, pop, goal.y.dtype)[0]
     return CountedPoints(X[w > 0].astype(np.float64), goal.y[w > 0].astype(np.float64), w[w > 0])
@@ -275,30 +271,40 @@ def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarra
     "squares", and "gaussian" without weights: (J'WJ)^-1 times the residual variance; "gaussian" with
     weights and "poisson": the inverse of Fisher's information; "huber": the sandwich of an M-estimator.
     "mae": nan, as it would need the density of the errors at 0, and so of "sum" (a loss of the user's own).
+    By orthogonal factors of J in float64; of many expressions, or many points, by J'WJ.
     """
     if goal.loss in ("mae", "sum") or params.shape[1] == 0:
         return np.full((*params.shape, params.shape[1]), np.nan)
-    A, B = information(ev, params, goal)
     scaled = goal.loss == "squares" or (goal.loss == "gaussian" and goal.w is None)
     sse = sums_of_squares(ev, params, goal.y, goal.w) if scaled else None
     n_points = len(goal.y) if goal.w is None else int(np.sum(goal.w > 0))
-    middle = B if goal.loss == "huber" else None
-    return inverted(ev.pop, A, held, SINGULAR[ev.dtype.name], n_points, sse, middle)
+    is_small = params.size * n_points <= SMALL
+    if is_small:
+        options = Options(objectives.KINDS.get(goal.loss, objectives.SQUARES), goal.delta)
+        A = triangles(ev.pop, points_of(ev.pop, goal), options, params, ev.threads)
+    if goal.loss == "huber" or not is_small:
+        equations, middle = information(ev, params, goal)
+    return inverted(
+        ev.pop, A if is_small else equations, held, FACTORS if is_small else SINGULAR[ev.dtype.name], n_points, sse,
+        middle if goal.loss == "huber" else None, is_small,
+    )  # fmt: skip
 
 
 def inverted(
     pop: Population, A: np.ndarray, held: np.ndarray, singular: float, n_points: int, sse: np.ndarray | None,
-    middle: np.ndarray | None = None,
+    middle: np.ndarray | None = None, factored: bool = False,
 ) -> np.ndarray:  # fmt: skip
-    """Covariances by the equations' matrices, (n_exprs, P, P); held parameters are constants to the others.
+    """Covariances by the equations' matrices J'J, (n_exprs, P, P), or, ``factored``, by R of J = QR.
 
+    Held parameters are constants to the others.
     ``sse``: times the residual variance of these sums of squares; ``middle``: of a sandwich.
     """
     fixed, result = held[:, :, None] | held[:, None, :], np.full(A.shape, np.nan)
-    A, middle = np.where(fixed, 0.0, A), None if middle is None else np.where(fixed, 0.0, middle)
+    A = np.where(held[:, None, :] if factored else fixed, 0.0, A)
+    middle = None if middle is None else np.where(fixed, 0.0, middle)
     for n in np.unique(pop.n_params[pop.valid & (pop.n_params > 0)]).tolist():
         which = np.flatnonzero((pop.n_params == n) & pop.valid)
-        inverse, lost, rank = inverses(A[which, :n, :n], singular)
+        inverse, lost, rank = inverses(A[which, :n, :n], singular, factored)
         free = n_points - rank
         with np.errstate(all="ignore"):
             if middle is not None:
@@ -309,21 +315,25 @@ def inverted(
     return result
 
 
-def inverses(A: np.ndarray, singular: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def inverses(A: np.ndarray, singular: float, factored: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The pseudo-inverses of symmetric matrices, (m, n, n), which unknowns they do not determine, and their ranks.
 
     Of equations that have many solutions an unknown is determined where it is the same in all of them: where it
-    has no part in what the equations leave open.
+    has no part in what the equations leave open.  ``factored``: the matrices are R'R of these R.
     """
     with np.errstate(all="ignore"):
-        diagonal = np.diagonal(A, axis1=1, axis2=2)
+        diagonal = np.sum(A * A, axis=1) if factored else np.diagonal(A, axis1=1, axis2=2)
         scale = np.where(diagonal > 0, 1 / np.sqrt(diagonal), 0.0)
         both = scale[:, :, None] * scale[:, None, :]
-        scaled = A * both
+        scaled = A * (scale[:, None, :] if factored else both)
         bad = ~np.isfinite(scaled).all(axis=(1, 2))
         scaled[bad] = 0.0
-        values, vectors = np.linalg.eigh(scaled)
-        open_ones = values <= singular * values[:, -1:]
+        if factored:
+            _, roots, vectors = np.linalg.svd(scaled)
+            values, vectors = roots**2, vectors.transpose(0, 2, 1)
+        else:
+            values, vectors = np.linalg.eigh(scaled)
+        open_ones = values <= singular * values.max(axis=1, keepdims=True)
         roots = vectors * np.where(open_ones, 0.0, 1 / np.sqrt(values))[:, None, :]
         inverse = roots @ roots.transpose(0, 2, 1) * both
     lost = np.linalg.norm(np.where(open_ones[:, None, :], vectors, 0.0), axis=2) > FREE_OF

@@ -145,7 +145,7 @@ class Goal:
 
     def problem(self, scale: float = 1.0, **settings: Any) -> FitProblem:
         """What fits formulas of y / ``scale`` by it, if it is plain; settings as for ``FitProblem``."""
-        sample = self.sample
+        sample, settings = self.sample, {"accuracy": "screen", **settings}
         if self.plain:
             return FitProblem(sample.X, self.target / scale, weights=self.weights, loss=BY_KIND[self.kind],
                               delta=self.delta / scale, **settings)  # fmt: skip
@@ -171,7 +171,8 @@ class Goal:
             Values of the best formula so far.
         """
         squares = self.as_squares(near)
-        first = FitProblem(squares.X, squares.y, weights=squares.w, **settings).fit(pop, init=starts).params
+        squared = FitProblem(squares.X, squares.y, weights=squares.w, accuracy="screen", **settings)
+        first = squared.fit(pop, init=starts).params
         both = np.stack([starts, np.where(np.isfinite(first), first, starts)])
         values = Evaluator(pop, self.sample.X, "cpu", dtype="float64", threads=settings.get("threads")).evaluate(both)
         better = np.argmin([self.losses(some) for some in values], axis=0)

@@ -33,12 +33,14 @@ import numpy as np
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit import FitProblem, fit
+from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal
 from exprkit.runtime import slices
 from exprkit.runtime.hashes import GOLDEN, mixed
 from exprkit.runtime.jit import compiled, inline
 from exprkit.search.distinct import Enumeration
+from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
 
 SAME = 0.02  # nats that two losses may differ by and still be the same one
@@ -115,6 +117,16 @@ def best_fits(
             break
         check()
     return found._replace(goal=goal, evaluations=evaluations)
+
+
+def finished_fits(goal: SearchGoal, pop: Population, params: np.ndarray, loss: np.ndarray, on_gpu: bool) -> FitResult:
+    """Fits to be shown, finished on the host, where the best of all starts ended."""
+    settings = goal.settings | ({"backend": "cpu"} if on_gpu else {})
+    init = np.nan_to_num(params, nan=0.0) if pop.max_params else None
+    found = fit(pop, goal.X, goal.y, weights=goal.weights, init=init, accuracy="final", **settings)
+    lost = np.isfinite(loss) & ~np.isfinite(found.loss)
+    found.params[lost], found.loss[lost] = params[lost], loss[lost]
+    return found
 
 
 def _rounds(n_starts: int, at_once: int, together: int) -> Iterator[tuple[int, int, int]]:

@@ -49,7 +49,7 @@ from exprkit.fitting.fit import FitProblem, FitResult, fit
 from exprkit.fitting.likelihood import FitGoal
 from exprkit.runtime import files, machine
 from exprkit.runtime.budget import Budget, Ended
-from exprkit.search.best_fits import BestFits, best_fits, start_sizes
+from exprkit.search.best_fits import BestFits, best_fits, finished_fits, start_sizes
 from exprkit.search.distinct import Enumeration
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import Grammar, grammar
@@ -346,7 +346,9 @@ class _Search:
         self.size = self._n_resumed = 0  # whose functions are being fitted; functions that a file's state had
 
     def _new_problem(self) -> FitProblem:
-        return FitProblem(self._goal.X, self._goal.y, weights=self._goal.weights, **self._goal.settings)
+        return FitProblem(
+            self._goal.X, self._goal.y, weights=self._goal.weights, accuracy="screen", **self._goal.settings
+        )  # fmt: skip
 
     def fit(self, pop: Population) -> FitResult:
         return self._problem.fit(self._goal.over(pop), init="ones")
@@ -553,12 +555,10 @@ class _Search:
         """Loss and length of some functions, by parts; their parameters as they are written, and standard errors."""
         state, linked, function = self.state, self._goal.over(pop), function_length(pop)
         params = state.params[places][:, : pop.max_params]
-        fitted = BestFits(params, state.loss[places], state.times[places], np.zeros(params.shape, bool),
-                          self._fit_goal, 0)  # fmt: skip
-        every = _as_result(linked, fitted, np.arange(len(places)))
-        errors = every.standard_errors.copy()
+        every = finished_fits(self._goal, linked, params, state.loss[places], self._problem.on_gpu)
+        params, errors = every.params, every.standard_errors.copy()
         if not self._goal.describes:
-            parts = {"loss": fitted.loss, "parameters": np.full(len(pop), np.nan), "function": function}
+            parts = {"loss": every.loss, "parameters": np.full(len(pop), np.nan), "function": function}
             return parts, params, errors
         length = length_of(every)
         written, parameters, residuals = length.params.copy(), length.parameters.copy(), length.residuals.copy()

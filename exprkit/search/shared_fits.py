@@ -97,7 +97,7 @@ def _best_fits(
         if own is not None:
             _idle[worker].remove(own)
         X, y, weights = data
-        problem = FitProblem(X, y, weights=weights, **settings) if own is None else own[1]
+        problem = FitProblem(X, y, weights=weights, accuracy="screen", **settings) if own is None else own[1]
         try:
             found = best_fits(problem, population_of(tokens), names, *rest)
         except MemoryError as error:

@@ -147,7 +147,7 @@ def _fitted(
         part = sample.few(min(how.rows, len(sample)), seed)
         problem = FitProblem(
             part.X, part.y / scale, weights=part.w / part.w.mean(), max_iter=how.max_iter, backend="cpu",
-            dtype="float64", threads=threads, client=helpers(),
+            dtype="float64", accuracy="screen", threads=threads, client=helpers(),
         )  # fmt: skip
         found = problem.fit(pop, init=np.concatenate([params, _starts(roles, h, how.starts, seed)]))
         loss = np.where(_are_usual(found.params, roles, h), found.loss, np.nan)

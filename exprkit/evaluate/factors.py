@@ -1,0 +1,153 @@
+"""Orthogonal factors of Jacobians: R of J = QR, so that J'J = R'R, but with J's own condition and not its square.
+
+In: expressions, complete data, an objective, parameters.  Out: objectives and ``JacobianFactors``.
+
+    >>> import exprkit as ek, numpy as np
+    >>> from exprkit.backends.objective import Options
+    >>> from exprkit.evaluate.factors import Model, CountedPoints
+    >>> points = CountedPoints(np.arange(3.0)[:, None], np.zeros(3), np.ones(3))
+    >>> Model(ek.parse(["p1 * x1"]), points, Options()).factors(np.ones((1, 1))).norm.round(3)
+    array([[2.236]])
+
+With q the working weight of a point (``backends.objective``), J and r are those of sqrt(w q) f, so that J'r is half of
+the objective's gradient, whichever it is.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.backends import objective
+from exprkit.backends.objective import Options
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.population import Population
+from exprkit.runtime.progress import look
+
+NUMBERS = 1 << 21  # of a Jacobian in use at a time: 16 MiB, about what stays in cache
+SMALL = 1 << 23  # numbers of Jacobians that are factored without being asked
+BLOCK = 256  # rows that are brought to triangular form at a time
+Settings = tuple[str, str, int | None]  # backend, precision, threads
+
+
+class CountedPoints(NamedTuple):
+    """Data in float64; those of weight 0 are left out."""
+
+    X: np.ndarray
+    y: np.ndarray
+    w: np.ndarray
+
+
+class JacobianFactors(NamedTuple):
+    """R of [J r] for every expression: J'J = R'R and J'r = R'q."""
+
+    R: np.ndarray  # (m, P, P), of columns that are divided by ``norm``
+    q: np.ndarray  # (m, P)
+    rest: np.ndarray  # (m,): the norm of r outside of J's columns
+    norm: np.ndarray  # (m, P): of J's columns; 0 where one can not be reckoned with
+    size: np.ndarray  # (m,): the norm of f
+    finite: np.ndarray  # bool (m,): all derivatives are
+
+
+class Model:
+    """Objective and factors of expressions, block of rows by block of rows."""
+
+    def __init__(
+        self, pop: Population, points: CountedPoints, options: Options, settings: Settings = ("cpu", "ieee", None)
+    ) -> None:
+        rows = max(BLOCK, NUMBERS // ((pop.max_params + 1) * len(pop)))
+        backend, precision, threads = settings
+        self.kind, self.delta, self.width = options.kind, options.delta, pop.max_params
+        self.blocks = []
+        for first in range(0, len(points.y), rows):
+            X, y, w = (column[first : first + rows] for column in points)
+            ev = Evaluator(pop, np.ascontiguousarray(X), backend, precision, "float64", threads)
+            self.blocks.append((ev, y, w))
+
+    def loss(self, p: np.ndarray) -> np.ndarray:
+        """The objective of every expression; nan where it is not finite."""
+        look()
+        total = np.zeros(len(p))
+        for ev, y, w in self.blocks:
+            f = ev.evaluate(p[:, : self.width])
+            total += objective.loss_of(self.kind, f - y, f, y, self.delta, np) @ w
+        return np.where(np.isfinite(total), total, np.nan)
+
+    def factors(self, p: np.ndarray) -> JacobianFactors:
+        """Orthogonal factors at ``p``."""
+        m, P = p.shape
+        tops = []
+        size, total = np.zeros((m, P + 1)), np.zeros(m)
+        for ev, y, w in self.blocks:
+            f = ev.evaluate(p[:, : self.width])
+            r = f - y
+            A = np.zeros((m, len(y), P + 1))
+            A[:, :, : self.width] = ev.jacobian(p[:, : self.width])
+            A[:, :, P] = r
+            q = objective.weight_of(self.kind, r, f, self.delta, np)
+            root = np.sqrt(w) if q is None else np.sqrt(w * q)
+            if q is not None or len(np.unique(w)) > 1 or w[0] != 1:
+                still = A == 0
+                A *= root[..., None]
+                A[still] = 0  # what is infinitely sure of no change
+            total += np.sum((f * root) ** 2, axis=1)
+            tops.append(A)
+            np.maximum(size, np.abs(A).max(axis=1), out=size)
+        usable = np.isfinite(size) & (size > 0)
+        scale = np.where(usable, size, 1.0)
+        done = []
+        for A in tops:
+            A /= scale[:, None, :]
+            A.transpose(0, 2, 1)[~usable] = 0
+            done.append(_triangles(A))
+        R = _triangle(np.concatenate(done, axis=1)) if len(done) > 1 else _triangle(done[0])
+        length = np.linalg.norm(R[:, :, :P], axis=1)
+        safe = np.where(length > 0, length, 1.0)
+        return JacobianFactors(
+            R[:, :P, :P] / safe[:, None, :], R[:, :P, P] * scale[:, P, None], np.abs(R[:, P, P]) * scale[:, P],
+            length * scale[:, :P], np.sqrt(total),
+            np.asarray(np.isfinite(size).all(axis=1)),
+        )  # fmt: skip
+
+
+def triangles(
+    pop: Population, points: CountedPoints, options: Options, params: np.ndarray, threads: int | None
+) -> np.ndarray:  # fmt: skip
+    """R of every expression at ``params``, (n_exprs, max_params, max_params)."""
+    n, width = params.shape
+    R = np.zeros((n, width, width))
+    for part in parts_of(n, len(points.y), width):
+        some = pop[part]
+        P = some.max_params
+        with np.errstate(all="ignore"):
+            p = np.nan_to_num(params[part, :P], nan=0.0)
+            found = Model(some, points, options, ("cpu", "ieee", threads)).factors(p)
+            R[part, :P, :P] = found.R * found.norm[:, None, :]
+            R[part[~found.finite]] = np.nan
+    return R
+
+
+def parts_of(n_exprs: int, n_points: int, width: int) -> list[np.ndarray]:
+    """The numbers of expressions whose Jacobians are made at a time."""
+    at_once = max(1, NUMBERS // max(n_points * (width + 1), 1))
+    return [np.arange(first, min(first + at_once, n_exprs)) for first in range(0, n_exprs, at_once)]
+
+
+def _triangles(A: np.ndarray) -> np.ndarray:
+    """R factors of blocks of rows, one below the other: (m, n, P) to (m, fewer, P)."""
+    m, n, P = A.shape
+    while n > 2 * BLOCK and BLOCK > 2 * P:
+        whole = n // BLOCK * BLOCK
+        R = np.asarray(np.linalg.qr(A[:, :whole].reshape(m, -1, BLOCK, P), mode="r")).reshape(m, -1, P)
+        A = np.concatenate([R, A[:, whole:]], axis=1)
+        n = A.shape[1]
+    return A
+
+
+def _triangle(A: np.ndarray) -> np.ndarray:
+    """The R factor, (m, P, P)."""
+    m, n, P = A.shape
+    if n < P:
+        A = np.concatenate([A, np.zeros((m, P - n, P))], axis=1)
+    return np.asarray(np.linalg.qr(_triangles(A), mode="r"))

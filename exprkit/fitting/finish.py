@@ -1,0 +1,254 @@
+"""The last steps of fits: on the Jacobian itself, in float64, until the loss is stationary.
+
+In: expressions, complete data, an objective and parameters.  Out: parameters, losses, and whether they are a minimum.
+
+    >>> import exprkit as ek, numpy as np
+    >>> from exprkit.backends.objective import Options
+    >>> from exprkit.evaluate.factors import CountedPoints
+    >>> from exprkit.fitting.finish import finish
+    >>> x = 1e6 + np.arange(5.0)
+    >>> points = CountedPoints(x[:, None], 3 + 2 * (x - 1e6), np.ones(5))
+    >>> found = finish(ek.parse(["p1 + p2 * x1"]), points, Options(), np.ones((1, 2)))
+    >>> found.params[0].round(3).tolist(), bool(found.is_minimum[0])
+    ([-1999997.0, 2.0], True)
+
+The backends' fits step by normal equations, J'J, whose condition is the square of J's, and end where the loss no longer
+falls.  Of columns far from 0 for their spread that is anywhere.  Here a step is solved by orthogonal factors of J with
+columns of equal norm, in a trust region around the parameters, measured in the columns' largest norms (J. J. More, "The
+Levenberg-Marquardt algorithm", 1978): no unit of a parameter or a column counts.
+
+Parameters are at a minimum where the whole step (of Gauss and Newton) is short in units of the standard errors:
+the part of r that lies in J's columns is at most ``AIM`` of the residual deviation, or no more than rounding makes.
+A parameter at a bound that the loss pushes against is constant to the others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.backends import objective
+from exprkit.backends.objective import Fitted, Options
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.evaluate.factors import SMALL, CountedPoints, JacobianFactors, Model, Settings, parts_of
+from exprkit.expressions.population import Population
+from exprkit.fitting.likelihood import FitGoal, points_of
+
+AIM = 1e-7  # standard errors that a step may still have at a minimum: parameters to seven digits of their errors
+ENOUGH = 1e-3  # ... where no shorter one lowers the loss: it is lost in rounding
+EPS = float(np.finfo(np.float64).eps)
+RANK = 1e-14  # share of the largest singular value that is rounding, of columns of norm 1
+UNABLE = (objective.NO_PARAMETERS, objective.NO_WEIGHT, objective.INVALID, objective.NO_DERIVATIVE)
+GOOD, BAD, LEAST = 0.75, 0.25, 1e-4  # of the gain that was predicted: enlarge the region, narrow it, accept
+NEWTON = 12  # steps that find the damping of a radius
+STEPS, LEAST_STEPS = 1000, 20  # of an expression, by how many there are; MGH17 of NIST takes 750 from its first start
+SPAN, SLOW = 50, 1e-4  # steps in which the loss has to fall by that share: parameters that run away stop
+WORK = 1 << 25  # numbers of Jacobians that the steps of a population may take: some tenths of a second of a core
+SMALL_ON_GPU = 1 << 21  # what is finished by default where a GPU makes the fits
+
+
+class Finished(NamedTuple):
+    """What the steps came to."""
+
+    params: np.ndarray  # float64 (n_exprs, max_params)
+    loss: np.ndarray  # the objective; nan where it is not finite at the start
+    steps: np.ndarray  # int64 (n_exprs,)
+    is_minimum: np.ndarray  # bool (n_exprs,)
+
+
+def is_small(n_exprs: int, n_points: int, n_params: int, on_gpu: bool) -> bool:
+    """Whether the last steps of so many fits take little time."""
+    return n_exprs * n_points * (n_params + 1) <= (SMALL_ON_GPU if on_gpu else SMALL)
+
+
+def finished(
+    fitted: Fitted, ev: Evaluator, goal: FitGoal, options: Options, starts: np.ndarray, is_limited: bool
+) -> Fitted:  # fmt: skip
+    """Fits, finished; of few, those at no minimum then begin again at their first start, and the better one counts.
+
+    ``is_limited``: by ``options.max_iter`` steps altogether.
+    """
+    pop, points = ev.pop, points_of(ev.pop, goal)
+    settings = "numpy" if ev.backend == "numpy" else "cpu", ev.precision, ev.threads
+    able = np.isfinite(fitted.loss) & ~np.isin(fitted.status, UNABLE)
+    if is_limited:
+        able &= fitted.status != objective.MAX_ITER
+    which = np.flatnonzero(able)
+    if not len(which) or not len(points.y):
+        return fitted
+    size = len(which) * len(points.y) * (pop.max_params + 1)
+    steps = int(np.clip(WORK // size, LEAST_STEPS, STEPS))
+    some, width = pop[which], pop[which].max_params
+    own = options.of(which, width)._replace(max_iter=min(steps, options.max_iter) if is_limited else steps)
+    found = finish(some, points, own, fitted.params[which, :width], settings=settings)
+    again = np.flatnonzero(~found.is_minimum if steps > SPAN else [])
+    if len(again):
+        rest = some[again]
+        first = starts[0, which[again], : rest.max_params]
+        other = finish(rest, points, own.of(again, rest.max_params), first, far=True, settings=settings)
+        better = ~(found.loss[again] <= other.loss) & np.isfinite(other.loss)
+        for old, new in zip(found, other, strict=True):
+            rows = again[better]
+            if old.ndim == 1:
+                old[rows] = new[better]
+            else:
+                old[rows, : new.shape[1]] = new[better]
+    params, loss, status = fitted.params.copy(), fitted.loss.copy(), fitted.status.copy()
+    good = np.isfinite(found.loss)
+    params[which[good], :width], loss[which[good]] = found.params[good], found.loss[good]
+    old = status[which]
+    ended = np.where(np.isin(old, objective.CONVERGED), old, objective.FTOL)
+    failed = np.where((found.steps >= own.max_iter) | (old == objective.MAX_ITER), objective.MAX_ITER, objective.STUCK)
+    status[which] = np.where(old == objective.NO_SLOPE, old, np.where(found.is_minimum, ended, failed))
+    return Fitted(params, loss, fitted.iterations, status, fitted.evaluations + int(found.steps.sum()))
+
+
+def finish(
+    pop: Population, points: CountedPoints, options: Options, params: np.ndarray, *, far: bool = False,
+    settings: Settings = ("cpu", "ieee", None),
+) -> Finished:  # fmt: skip
+    """Step to the minimum from ``params``, (n_exprs, max_params).
+
+    ``far``: it may be far away, so that the first steps are no longer than the parameters themselves.
+    """
+    n, width = params.shape
+    found = Finished(params.copy(), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, bool))
+    for part in parts_of(n, len(points.y), width):
+        some = pop[part]
+        P = some.max_params
+        run = _Run(some, points, options.of(part, P), params[part, :P], far, settings)
+        with np.errstate(all="ignore"):
+            run.run()
+        found.params[part, :P] = np.where(np.arange(P) < some.n_params[:, None], run.p, np.nan)
+        found.loss[part], found.steps[part], found.is_minimum[part] = run.loss, run.steps, run.is_minimum
+    return found
+
+
+class _Run:
+    """Steps of expressions side by side; what is done leaves once it is as many as the others."""
+
+    def __init__(
+        self, pop: Population, points: CountedPoints, options: Options, params: np.ndarray, far: bool,
+        settings: Settings,
+    ) -> None:  # fmt: skip
+        m, P = params.shape
+        none = np.full((m, P), np.inf)
+        self.pop, self.points, self.options, self.settings, self.far = pop, points, options, settings, far
+        self.lower = -none if options.lower is None else options.lower
+        self.upper = none if options.upper is None else options.upper
+        self.p = np.clip(np.nan_to_num(params, nan=0.0), self.lower, self.upper)
+        self.loss, self.steps, self.is_minimum = np.full(m, np.nan), np.zeros(m, np.int64), np.zeros(m, bool)
+
+    def run(self) -> None:
+        which = np.flatnonzero(self.pop.valid & (self.pop.n_params > 0))
+        if not len(self.points.y) or not len(which):
+            return
+        state = _TrustRegions(self, which)
+        for k in range(1, 1 + min(STEPS, self.options.max_iter)):
+            state.step()
+            if k % SPAN == 0:
+                state.done |= ~(state.loss < (1 - SLOW) * state.before)
+                state.before = state.loss.copy()
+            if np.all(state.done):
+                break
+            if 2 * np.sum(state.done) >= len(state.done):
+                state.keep(self)
+        state.write(self)
+
+
+class _TrustRegions:
+    """Where the expressions that still step are, and what the next step is made of."""
+
+    def __init__(self, run: _Run, which: np.ndarray) -> None:
+        self.which, self.p = which, run.p[which]
+        self.lower, self.upper = run.lower[which], run.upper[which]
+        self.model = Model(run.pop[which], run.points, run.options, run.settings)
+        self.now, self.loss = self.model.factors(self.p), self.model.loss(self.p)
+        self.unit = self.now.norm.copy()
+        size = np.linalg.norm(self.unit * self.p, axis=1)
+        self.radius = np.where(size > 0, size, np.inf) if run.far else np.full(len(which), np.inf)
+        self.steps, self.is_minimum = np.zeros(len(which), np.int64), np.zeros(len(which), bool)
+        self.done, self.before = ~np.isfinite(self.loss), self.loss.copy()
+        self.n_points, self.aim = len(run.points.y), max(AIM, run.options.tol)
+
+    def step(self) -> None:
+        """One trial step of every expression."""
+        now, unit = self.now, np.where(self.unit > 0, self.unit, 1.0)
+        share = now.norm / unit
+        slope = np.einsum("mij,mi->mj", now.R, now.q)
+        held = ((self.p <= self.lower) & (slope > 0)) | ((self.p >= self.upper) & (slope < 0))
+        z, within, rank, is_whole = self._solved(now.R * share[:, None, :], held)
+        freedom = np.maximum(self.n_points - rank, 1)
+        deviation = (now.rest**2 + np.sum(now.q**2, axis=1)) / freedom
+        noise = (EPS * np.maximum(now.size, np.abs(self.p * now.norm).max(axis=1))) ** 2
+        near = within <= np.maximum(self.aim**2 * deviation, noise)
+        fresh = np.all(share > 0.5, axis=1) | np.all(now.norm == 0, axis=1)
+        for _ in range(self.p.shape[1]):
+            blocked = ((self.p <= self.lower) & (z < 0)) | ((self.p >= self.upper) & (z > 0))
+            if not np.any(blocked & ~held):
+                break
+            held |= blocked
+            z, *_ = self._solved(now.R * share[:, None, :], held)
+        trial = np.where(self.done[:, None], self.p, np.clip(self.p + z / unit, self.lower, self.upper))
+        d = (trial - self.p) * now.norm
+        predicted = -2 * np.sum(slope * d, axis=1) - np.sum(np.einsum("mij,mj->mi", now.R, d) ** 2, axis=1)
+        loss = self.model.loss(trial)
+        gain = self.loss - loss
+        accepted = ~self.done & (gain > LEAST * predicted) & (predicted > 0)
+        still = np.all(np.abs(trial - self.p) <= EPS * np.abs(self.p), axis=1)
+        lost = (predicted <= 4 * EPS * self.loss) | still
+        size = np.linalg.norm((trial - self.p) * unit, axis=1)
+        narrow, wide = ~(gain > BAD * predicted), (gain > GOOD * predicted) | (is_whole & accepted)
+        self.radius = np.where(narrow, BAD * size, np.where(wide, np.maximum(self.radius, 2 * size), self.radius))
+        self.steps += ~self.done
+        ended = ~self.done & ((near & fresh) | lost)
+        close = within <= np.maximum(ENOUGH**2 * deviation, 100 * noise)
+        self.is_minimum[ended] = ((near | close) & now.finite)[ended]
+        self.done |= ended
+        moved = accepted & ~self.done
+        if np.any(moved):
+            new = self.model.factors(np.where(moved[:, None], trial, self.p))
+            spoiled = moved & now.finite & ~new.finite  # where a derivative is not finite, there is no way on
+            self.radius[spoiled], moved = BAD * size[spoiled], moved & ~spoiled
+            self.now = JacobianFactors(*(np.where(moved.reshape(-1, *[1] * (a.ndim - 1)), a, b)
+                                  for a, b in zip(new, now, strict=True)))  # fmt: skip
+            self.unit = np.where(moved[:, None], np.maximum(new.norm, self.unit), self.unit)
+        better = moved | (ended & near & (gain >= 0))
+        self.p[better], self.loss[better] = trial[better], loss[better]
+        self.unit = np.where((near & ~fresh)[:, None], self.now.norm, self.unit)
+
+    def _solved(self, A: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The step in the region: (step times unit, square of r's part in J's columns, rank, whether it is whole)."""
+        q = self.now.q
+        A = np.where(held[:, None, :] | self.done[:, None, None], 0.0, A)
+        U, s, V = np.linalg.svd(A)
+        u = np.einsum("mij,mi->mj", U, q)
+        u[s <= RANK * s[:, :1]] = 0
+        s = np.where(s <= RANK * s[:, :1], 1.0, s)
+        w, damping = u / s, np.zeros(len(s))
+        length = np.linalg.norm(w, axis=1)
+        is_whole = length <= self.radius
+        for _ in range(NEWTON):
+            far = length > 1.1 * self.radius
+            if not np.any(far):
+                break
+            slope = np.sum(w * w / (s * s + damping[:, None]), axis=1)
+            damping = np.where(far, damping + (length / self.radius - 1) * length**2 / slope, damping)
+            w = u * s / (s * s + damping[:, None])
+            length = np.linalg.norm(w, axis=1)
+        return -np.einsum("mji,mj->mi", V, w), np.sum(u * u, axis=1), np.sum(u != 0, axis=1), is_whole
+
+    def keep(self, run: _Run) -> None:
+        """Leave those that are done behind."""
+        self.write(run)
+        left = ~self.done
+        self.which = self.which[left]
+        self.model = Model(run.pop[self.which], run.points, run.options, run.settings)
+        self.now = JacobianFactors(*(array[left] for array in self.now))
+        for name in ("p", "lower", "upper", "loss", "before", "unit", "radius", "steps", "is_minimum", "done"):
+            setattr(self, name, getattr(self, name)[left])
+
+    def write(self, run: _Run) -> None:
+        run.p[self.which], run.loss[self.which] = self.p, self.loss
+        run.steps[self.which], run.is_minimum[self.which] = self.steps, self.is_minimum

@@ -1,0 +1,205 @@
+"""Fits end at the minimum wherever columns lie, and say that they converged only there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import exprkit as ek
+from exprkit.backends import load
+from exprkit.backends.objective import Options
+from exprkit.evaluate.factors import CountedPoints, Model
+from exprkit.fitting.finish import finish
+
+T = np.linspace(-1.0, 1.0, 40)
+NOISE = 0.05 * np.random.default_rng(4).standard_normal(40)
+LINE = 3 + 2 * T + NOISE
+
+
+@pytest.fixture
+def fits(backend):
+    if not load(backend).differentiates:
+        pytest.skip(f"{backend} does not fit")
+    return backend
+
+
+def fit(text, x, y, **options):
+    return ek.fit(text, x.reshape(len(y), -1), y, **options)
+
+
+def least(y, degree, w=1.0):
+    """The least weighted sum of squares of a polynomial in T."""
+    root = np.sqrt(np.broadcast_to(w, y.shape))
+    Q, _ = np.linalg.qr(root[:, None] * np.stack([T**k for k in range(degree + 1)], 1))
+    r = root * y - Q @ (Q.T @ (root * y))
+    return r @ r
+
+
+# ── columns far from 0 ──
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("far", [0.0, 1e2, 1e4, 3e5])
+def test_a_line_far_from_0(fits, far, dtype):
+    x = far + T * (max(far, 1.0) ** 0.5 if dtype == "float32" else 1.0)
+    found = fit("p1 + p2 * x1", x, LINE, backend=fits, dtype=dtype)
+    assert found.loss[0] == pytest.approx(least(LINE, 1), rel=1e-6) and found.converged[0]
+    slope = np.polyfit(T, LINE, 1)[0] * T[0] / (x[0] - far)
+    assert found.params[0, 1] == pytest.approx(slope, rel=1e-5)
+
+
+@pytest.mark.parametrize("far", [1e6, 1e8, 1e9])
+def test_a_line_very_far_from_0(fits, far):
+    found = fit("p1 + p2 * x1", far + T, LINE, backend=fits, dtype="float64")
+    own = (far + T) - far  # what is left of T
+    slope, _ = np.polyfit(own, LINE, 1)
+    assert found.converged[0] and found.params[0, 1] == pytest.approx(slope, rel=1e-5)
+    assert found.loss[0] == pytest.approx(least(LINE, 1), rel=1e-4)
+    r = LINE - np.polyval(np.polyfit(own, LINE, 1), own)
+    error = np.sqrt(r @ r / 38 / np.sum((own - own.mean()) ** 2))
+    assert found.standard_errors[0, 1] == pytest.approx(error, rel=1e-4)
+
+
+@pytest.mark.parametrize(("degree", "far"), [(2, 1990.0), (3, 1990.0), (4, 400.0), (2, 3e4)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_polynomials_far_from_0(fits, degree, far, dtype):
+    y = np.cos(3 * T) + NOISE
+    x = far + 30 * np.round(T * 30) / 30
+    text = " + ".join(["p1", *(f"p{k + 1} * x1^{k}" for k in range(1, degree + 1))])
+    found = fit(text, x, y, backend=fits, dtype=dtype)
+    u = (x - far) / 30
+    r = np.polynomial.Polynomial.fit(u, y, degree)(u) - y
+    assert found.converged[0] and found.loss[0] == pytest.approx(r @ r, rel=1e-3)
+    assert np.isfinite(found.standard_errors).all()
+
+
+@pytest.mark.parametrize("options", [
+    {"weights": np.linspace(0.1, 3, 40)}, {"loss": "huber", "delta": 0.1}, {"loss": "gaussian"},
+    {"loss": "(f - y)^2 * 2"}, {"bounds": {"p2": (0, 2.5)}}, {"restarts": 5}, {"prior": {"p2": (2.0, 10.0)}},
+    {"method": "lbfgs"}, {"loss": "mae"}, {"link": "2 * f"}, {"precision": "fast"},
+])  # fmt: skip
+def test_whatever_is_fitted_does_not_depend_on_where_0_is(options):
+    """Beside the fit of the same columns around 0."""
+    near, away = (
+        fit("p1 + p2 * x1", T + far, LINE, dtype="float64", backend="cpu", **options) for far in (0.0, 1e6)
+    )
+    p = away.params[0]
+    assert away.loss[0] == pytest.approx(near.loss[0], rel=1e-4)
+    assert p[1] == pytest.approx(near.params[0, 1], rel=1e-3)
+    assert p[0] + 1e6 * p[1] == pytest.approx(near.params[0, 0], rel=1e-3)
+
+
+def test_counts_far_from_0():
+    y = np.random.default_rng(2).poisson(20 + 8 * T).astype(float)
+    near, away = (fit("p1 + p2 * x1", T + far, y, loss="poisson", dtype="float64", backend="cpu",
+                         init=[[20.0 - 8 * far, 8.0]]) for far in (0.0, 1e6))  # fmt: skip
+    assert away.loss[0] == pytest.approx(near.loss[0], rel=1e-8) and away.converged[0]
+    assert away.params[0, 1] == pytest.approx(near.params[0, 1], rel=1e-4)
+
+
+def test_a_period_in_julian_days():
+    x = 2459000.5 + np.linspace(0, 20, 60)
+    noise = 0.02 * np.random.default_rng(6).standard_normal(60)
+    y = 12 + 0.3 * np.sin(2 * np.pi * (x - 2459001.8) / 3.7) + noise
+    found = fit("p1 + p2 * sin(2 * pi * (x1 - p4) / p3)", x, y, init=[[12, 0.2, 3.69, 2459001.5]], backend="cpu")
+    assert found.converged[0] and found.loss[0] < noise @ noise
+
+
+def test_the_estimator_and_the_search_fit_as_exactly():
+    x, y = (1e6 + T)[:, None], LINE - 0.3 * T
+    model = ek.ExpressionRegressor(["p1 + p2 * x1"], backend="cpu").fit(x, y)
+    assert model.found_.loss[0] == pytest.approx(least(y, 1), rel=1e-6)
+    found = ek.exhaustive_search(x, y, max_nodes=5, operators=["+", "*"], restarts=8, backend="cpu", progress=False)
+    r = found.predict(x) - y
+    assert r @ r == pytest.approx(least(y, 1), rel=1e-4) and found.errors[0, 0] < 0.03
+
+
+# ── the word ──
+
+
+def nist(name):
+    """Problems of NIST's StRD (public domain): text, x, y, far start, certified parameters and errors."""
+    if name == "MGH17":
+        y = [0.844, 0.908, 0.932, 0.936, 0.925, 0.908, 0.881, 0.850, 0.818, 0.784, 0.751, 0.718, 0.685, 0.658, 0.628,
+             0.603, 0.580, 0.558, 0.538, 0.522, 0.506, 0.490, 0.478, 0.467, 0.457, 0.448, 0.438, 0.431, 0.424, 0.420,
+             0.414, 0.411, 0.406]  # fmt: skip
+        return ("p1 + p2 * exp(-x1 * p4) + p3 * exp(-x1 * p5)", 10.0 * np.arange(33), y, [50, 150, -100, 1, 2],
+                [0.37541005211, 1.9358469127, -1.4646871366, 0.01286753464, 0.022122699662],
+                [0.0020723153551, 0.22031669222, 0.22175707739, 0.00044861358114, 0.00089471996575])  # fmt: skip
+    if name == "MGH10":
+        y = [34780, 28610, 23650, 19630, 16370, 13720, 11540, 9744, 8261, 7030, 6005, 5147, 4427, 3820, 3307, 2872]
+        return ("p1 * exp(p2 / (x1 + p3))", 50 + 5.0 * np.arange(16), y, [2, 400000, 25000],
+                [0.005609636471, 6181.3463463, 345.22363462],
+                [0.00015687892471, 23.309021107, 0.78486103508])  # fmt: skip
+    y = [109, 149, 149, 191, 213, 224]
+    return ("p1 * (1 - exp(-p2 * x1))", np.array([1, 2, 3, 5, 7, 10.0]), y, [1, 1],
+            [213.80940889, 0.54723748542], [12.354515176, 0.10455993237])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["MGH17", "MGH10", "BoxBOD"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_certified_numbers_from_far_starts(name, dtype):
+    text, x, y, start, certified, errors = nist(name)
+    found = fit(text, x, np.array(y, float), init=[start], backend="cpu", dtype=dtype)
+    assert found.converged[0] and found.params[0] == pytest.approx(certified, rel=1e-6)
+    assert found.standard_errors[0] == pytest.approx(errors, rel=1e-4)
+
+
+def test_converged_is_said_of_minima_only():
+    """A fit that is cut off, or whose parameters run away, has not converged."""
+    x = np.linspace(1, 3, 30)
+    cut = fit("p1 + p2 * exp(p3 * x1)", x, np.exp(-x), init=[[5.0, 3.0, 2.0]], max_iter=2, backend="cpu")
+    assert not cut.converged[0]
+    away = fit("p1 * x1 / (p2 + x1)", x, 2 * x, dtype="float64", backend="cpu")  # better the larger both are
+    assert not away.converged[0] or away.loss[0] < 1e-18 * np.sum(x**2)
+
+
+def test_expressions_that_end_early_do_not_disturb_the_others():
+    """Those of few parameters are done long before: what is left is narrower."""
+    x = np.linspace(0, 10, 60)
+    y = 3 * np.exp(-x / 2) + 0.3 * np.exp(-x / 9) + 0.01 * np.sin(7 * x)
+    texts = [*["p1 * x1"] * 5, "p1 * exp(-p2 * x1) + p3 * exp(-p4 * x1)", "2", "3", *["p1 + p1 * x1"] * 5]
+    together = fit(ek.parse(texts), x, y, backend="cpu", dtype="float64")
+    alone = fit(texts[5], x, y, backend="cpu", dtype="float64")
+    assert together.loss[5] == pytest.approx(alone.loss[0], rel=1e-9) and together.converged[5]
+    assert together.params[-1, 0] == pytest.approx(np.sum((1 + x) * y) / np.sum((1 + x) ** 2), rel=1e-9)
+
+
+def test_large_populations_are_screened_unless_asked():
+    x = 1e6 + T
+    pop = ek.parse(["p1 + p2 * x1", "p1 * x1"])
+    screened = fit(pop, x, LINE, backend="cpu", dtype="float64", accuracy="screen")
+    final = fit(pop, x, LINE, backend="cpu", dtype="float64", accuracy="final")
+    assert final.loss[0] == pytest.approx(least(LINE, 1), rel=1e-6) and final.loss[0] < screened.loss[0]
+    with pytest.raises(ek.errors.ArgumentError, match="accuracy"):
+        fit(pop, x, LINE, accuracy="best")
+
+
+# ── the steps themselves ──
+
+
+def test_rows_in_blocks_give_the_same_factors(monkeypatch):
+    random = np.random.default_rng(1)
+    x, y, w = random.uniform(1, 2, (5000, 1)), random.standard_normal(5000), random.uniform(0, 2, 5000)
+    pop, p = ek.parse(["p1 * exp(p2 * x1)", "p1 + x1 * 0"]), np.array([[0.3, 0.2], [1.0, 0.0]])
+    whole = Model(pop, CountedPoints(x, y, w), Options()).factors(p)
+    monkeypatch.setattr("exprkit.evaluate.factors.NUMBERS", 3 * 2 * 700)
+    parts = Model(pop, CountedPoints(x, y, w), Options()).factors(p)
+    J = ek.Evaluator(pop, x, "numpy", dtype="float64").jacobian(p)
+    for found in (whole, parts):
+        full = found.R * found.norm[:, None, :]
+        gram = np.einsum("mki,mkj->mij", full, full)
+        assert gram == pytest.approx(np.einsum("mpi,p,mpj->mij", J, w, J), rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize("bounds", [(-5.0, 0.4), (0.2, 0.6)])
+def test_steps_keep_bounds(bounds):
+    optimize = pytest.importorskip("scipy.optimize")
+    x = 50 + T
+    A = np.stack([x**0, x, x**2], 1)
+    y = A @ [1.0, 0.5, 0.3] + NOISE
+    side = [np.full((1, 3), bound) for bound in bounds]
+    found = finish(ek.parse(["p1 + p2 * x1 + p3 * x1^2"]), CountedPoints(x[:, None], y, np.ones(40)),
+                   Options(max_iter=500, lower=side[0], upper=side[1]), np.full((1, 3), 0.3))  # fmt: skip
+    peer = optimize.lsq_linear(A, y, bounds, method="bvls", tol=1e-14)
+    assert found.loss[0] <= 2 * peer.cost * (1 + 1e-6) and found.is_minimum[0]
