@@ -46,7 +46,8 @@ def proportional_weights(sample: Sample, asked: bool = False) -> np.ndarray | No
     some = sample if len(sample) <= ROWS else sample.few(ROWS, 0)
     as_logs = [bool(column.min() > 0 and column.max() > WIDE * column.min()) for column in some.X.T]
     columns, v = _columns(some.X, as_logs), np.log(np.abs(some.y))
-    middle, size = columns.mean(axis=0), columns.std(axis=0)
+    with np.errstate(all="ignore"):
+        middle, size = columns.mean(axis=0), columns.std(axis=0)
     columns = (columns - middle) / np.where(size > 0, size, 1.0)
     terms = _best_terms(columns, v)
     numbers = np.linalg.lstsq(_values(columns, terms), v, rcond=None)[0]
@@ -95,6 +96,7 @@ def _grows(errors: np.ndarray, log_f: np.ndarray, sample: Sample) -> bool:
     with np.errstate(all="ignore"):
         of_y = np.abs(sample.y - np.sign(sample.y[0]) * np.exp(log_f))
         slope = np.polyfit(log_f, np.log(np.maximum(of_y, 1e-300)), 1)[0] if np.ptp(log_f) > 0 else 0.0
-    grows, falls = (np.corrcoef(ranks(some), ranks(log_f))[0, 1] * np.sqrt(n - 1) for some in (of_y, np.abs(errors)))
+        grows, falls = (np.corrcoef(ranks(some), ranks(log_f))[0, 1] * np.sqrt(n - 1)
+                        for some in (of_y, np.abs(errors)))  # fmt: skip
     is_noise = told(errors, nearest(sample.X)) < TOLD
     return bool(grows > GROWS and falls > FALLS and slope > FIRST_SLOPE and is_noise)
