@@ -8,7 +8,6 @@ In: X and y.  Out: ``SymbolicRegressor``, with a front of formulas from the shor
 ``polish``      formulas in their shortest form
 ``constants``   the numbers of formulas as parameters, and back; simpler ones
 ``pool``        distinct functions of the variables, told apart by their values
-``accident``    whether rows tell more than a formula that is exact at them
 ``links``       the forms in which two functions and two numbers make y, and their inverses
 ``join``        pairs of functions that make y exactly, a lookup each
 ``rests``       three functions that make y exactly, one of them taken off it

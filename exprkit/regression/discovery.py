@@ -45,8 +45,8 @@ stage                   what it does (``stages/``)
 
 Where y is negative everywhere, stages that undo operators of it are those of -y (``MIRRORED``).
 
-The search ends where a formula is y but for rounding, and no accident (``accident``): there is nothing to be gained by
-what is longer.
+The search ends where a formula is y but for rounding, and no accident (``rules/accident``): there is nothing to be
+gained by what is longer.
 """
 
 from __future__ import annotations

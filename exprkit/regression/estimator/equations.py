@@ -25,7 +25,6 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import function_length
 from exprkit.fitting.fitted_expression import latex_of, numbered
 from exprkit.fitting.fitted_expression import rounded as rounded_by
-from exprkit.regression.accident import Told
 from exprkit.regression.confirm import values_of
 from exprkit.regression.constants import as_constants, as_parameters, count, is_fraction
 from exprkit.regression.estimator.numbers import covariances
@@ -35,6 +34,7 @@ from exprkit.regression.nonlinear.growth import OF_A_NUMBER, OF_A_TOKEN
 from exprkit.regression.nonlinear.poles import have_poles
 from exprkit.regression.nonlinear.wild import wild_errors
 from exprkit.regression.polish import simplified
+from exprkit.regression.rules.accident import Told
 from exprkit.text import printer
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import defined, ops
 from exprkit.regression import constants, effort
-from exprkit.regression.accident import Told
 from exprkit.regression.confirm import values_of
 from exprkit.regression.front import Front
 from exprkit.regression.goal import Goal
@@ -39,6 +38,7 @@ from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of
 from exprkit.regression.polish import simplified
 from exprkit.regression.pool import Pool
+from exprkit.regression.rules.accident import Told
 from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.rules.spelling import Spelling
 from exprkit.regression.sample import Sample

@@ -3,7 +3,7 @@
 In: a ``Sample``, and a formula that is exact at its rows.  Out: whether the rows tell more bits than the formula takes.
 
     >>> import exprkit as ek, numpy as np
-    >>> from exprkit.regression.accident import Told
+    >>> from exprkit.regression.rules.accident import Told
     >>> from exprkit.regression.sample import Sample
     >>> X = np.arange(20.0)[:, None]
     >>> told, labels = Told(Sample(X, np.sqrt(X[:, 0]))), Told(Sample(X, X[:, 0] % 7 > 3))
