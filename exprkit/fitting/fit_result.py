@@ -137,7 +137,8 @@ class FitResult:
 
     def _moving_ones(self) -> dict[int, str]:
         """Of fits that explain nothing of y, and have parameters that do not change the values: those that do."""
-        flat = np.flatnonzero(self.converged & (self.r2 < EXPLAINED) & (self.pop.n_params > 1))[:MOST_IDLE]
+        enough = (self.pop.n_params > 1) & (self.pop.n_params < len(self.goal.y))
+        flat = np.flatnonzero(self.converged & (self.r2 < EXPLAINED) & enough)[:MOST_IDLE]
         if self._composed is not None or self.kind not in ("squares", "gaussian") or not len(flat):
             return {}
         y = self.goal.y.astype(np.float64)
@@ -148,8 +149,8 @@ class FitResult:
             moves = np.sqrt(np.diagonal(J, axis1=1, axis2=2)) * np.maximum(1, np.abs(p))
             idle = moves < IDLE * np.sqrt(np.sum((y if self.goal.w is None else self.goal.w * y) ** 2))
         names = np.array(self._names)
-        return {i: " and ".join(names[: len(own)][~own]) or "none" for i, row in zip(flat.tolist(), idle, strict=True)
-                if (own := row[: self.pop.n_params[i]]).any()}  # fmt: skip
+        return {i: " and ".join(names[: len(own)][~own]) for i, row in zip(flat.tolist(), idle, strict=True)
+                if (own := row[: self.pop.n_params[i]]).any() and not own.all()}  # fmt: skip
 
     @property
     def _names(self) -> list[str]:

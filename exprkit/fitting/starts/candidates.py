@@ -320,7 +320,7 @@ class _CandidateDraw:
     def places(self, V: np.ndarray, code: int, place: int) -> np.ndarray:
         """Where a sum, or what is compared, may turn: values of V."""
         rng, count = self.rng, self.count
-        low, high = np.nanmin(V, axis=1), np.nanmax(V, axis=1)
+        low, high = np.fmin.reduce(V, axis=1), np.fmax.reduce(V, axis=1)
         width = high - low
         found, how = self.at_rows(V), rng.random(count)
         outside = np.where(rng.random(count) < 0.5, low - width * 10 ** rng.uniform(-2, 1, count),
@@ -341,14 +341,14 @@ class _CandidateDraw:
         found, how = self.rates(S) / multiplied, rng.random(count)
         at = 1 / self.at_rows(S)
         found = np.where(how < 0.25, at, found)
-        ratio = self.width_of_y / np.nanstd(S, axis=1) * 10 ** rng.uniform(-1, 1, count)
+        ratio = self.width_of_y / _width(S) * 10 ** rng.uniform(-1, 1, count)
         return np.where(how > 0.9, ratio * rng.choice([1.0, -1.0], count), found)
 
     def rates(self, S: np.ndarray) -> np.ndarray:
         """Factors that make S as wide, or as large, as an operator's usual operands; three of four are positive."""
         rng, count = self.rng, self.count
-        size = np.where(rng.random(count) < 0.7, np.nanmax(S, axis=1) - np.nanmin(S, axis=1),
-                        np.nanmax(np.abs(S), axis=1))  # fmt: skip
+        size = np.where(rng.random(count) < 0.7, _width(S),
+                        np.fmax.reduce(np.abs(S), axis=1))  # fmt: skip
         return rng.choice([1.0, 1.0, 1.0, -1.0], count) * 10 ** rng.uniform(*DECADES, count) / size
 
     def powers(self, V: np.ndarray) -> np.ndarray:
@@ -362,7 +362,7 @@ class _CandidateDraw:
     def turns(self, S: np.ndarray) -> np.ndarray:
         """Angles per unit of S that y turns by, or half, twice, a third as many."""
         rng, count = self.rng, self.count
-        wide = 2 * np.pi * 10 ** rng.uniform(-1, 1.5, count) / (np.nanmax(S, axis=1) - np.nanmin(S, axis=1))
+        wide = 2 * np.pi * 10 ** rng.uniform(-1, 1.5, count) / _width(S)
         moved = S - S[:, :1]
         column = self.column_like(moved[0]) if np.allclose(moved, moved[:1], rtol=1e-6, atol=0) else None
         peaks = np.zeros(0) if column is None else turns_of(column, self.looks)
@@ -381,6 +381,11 @@ class _CandidateDraw:
             if factor and np.allclose(own * factor, moved, rtol=1e-6, atol=1e-9 * abs(moved[far])):
                 return self.sample.X[:, k] * factor
         return None
+
+
+def _width(S: np.ndarray) -> np.ndarray:
+    """From the least to the largest number of every row, of those that are numbers."""
+    return np.asarray(np.fmax.reduce(S, axis=1) - np.fmin.reduce(S, axis=1))
 
 
 def _inverse(value: Callable[[np.ndarray], np.ndarray], wanted: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
-from exprkit.fitting.starts.candidates import Sides, Skeleton, StartSample, draw, some_rows
+from exprkit.fitting.starts.candidates import MOST_ROWS, Sides, Skeleton, StartSample, draw, some_rows
 from exprkit.programs.linearity import dependence
 
 MOST_EXPRESSIONS = 32  # of a population that gets such starts: they take some 20 ms each
@@ -36,7 +36,7 @@ CROSSED, ROUNDS, PARENTS = 512, 3, 48  # candidates made of the better ones, how
 COMPARED_ON, FITTED_ON = 192, 1024  # rows
 FITTED = 24  # candidates that are fitted
 FITTED_STEPS = 60  # of each of those fits
-GIVEN = 3  # starts of each expression
+GIVEN = 3  # starts of each expression, of very many rows the best one
 
 
 class StartMaker(NamedTuple):
@@ -65,7 +65,9 @@ class StartMaker(NamedTuple):
             starts = np.array(starts)
             starts[-drawn:] = np.where(np.isnan(more), starts[-drawn:], more)
         found = data_starts(pop, sample, options, self.threads, looks) if looking else None
-        return starts if found is None else np.concatenate([starts[:1], found, starts[1:]])
+        if found is None:
+            return starts
+        return np.concatenate([starts[:1], found[: 1 if len(y) > MOST_ROWS else GIVEN], starts[1:]])
 
 
 def data_starts(
