@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,35 @@ def noisy(name: str) -> tuple[str, np.ndarray, np.ndarray, np.ndarray]:
     text, x, true = MODELS[name]
     f = ek.Evaluator(ek.parse(text), x[:, None], "numpy", dtype="float64").evaluate(np.array([true]))[0]
     return text, x[:, None], f + 0.02 * f.std() * np.random.default_rng(0).standard_normal(len(f)), np.array([true])
+
+
+@pytest.mark.parametrize("text", [
+    "p1 * sin(p2 * x1 - p3 * x2 + p4)", "p1 * sin(p2 * x1) * cos(p3 * x2) + p4",
+    "p1 + p4 * sin(2 * pi * (x1 / p2 + x2 / p3))",
+])  # fmt: skip
+def test_waves_of_two_columns_and_uneven_steps(text):
+    random = np.random.default_rng(2)
+    x, true = random.uniform(0, 10, (300, 2)), np.array([[2.0, 1.3, 2.9, 1.0]])
+    f = ek.Evaluator(ek.parse(text), x, "numpy", dtype="float64").evaluate(true)[0]
+    y = f + 0.02 * f.std() * random.standard_normal(len(f))
+    best = ek.fit(text, x, y, init=true, backend="cpu", dtype="float64")
+    assert ek.fit(text, x, y, backend="cpu", dtype="float64").loss[0] <= 1.001 * best.loss[0]
+
+
+def test_an_expression_has_the_same_starts_beside_others():
+    text, x, y, _ = noisy("two peaks")
+    both = [text], ["p1 * sin(p2 * x1)", text]
+    alone, beside = (ek.fit(texts, x, y, backend="cpu", dtype="float64") for texts in both)
+    assert np.array_equal(alone.params[0], beside.params[1])
+
+
+@pytest.mark.parametrize("x", [np.full(20, np.inf), np.ones(20), np.zeros(20), np.arange(20.0) * 1e300])
+def test_columns_that_tell_nothing_make_neither_warnings_nor_errors(x):
+    texts = ["p1 * sin(p2 * x1) + log(p3 * x1)", "p1^p2 * x1", "x1^p1 + p2 / (x1 - p3)", "p1^x1",
+             "atan2(p1, x1) + mod(x1, p2)"]  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ek.fit(texts, x[:, None], np.arange(20.0), backend="cpu", dtype="float64")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -46,6 +46,8 @@ MOST_TOKENS, MOST_PARAMS = 300, 24  # of an expression whose parameters are draw
 MOST_ROWS = 16384  # that are looked at
 DRAWN_ON, TURNED_ON = 48, 1024  # of them that parameters are drawn by, and that a periodogram is made of
 FREQUENCIES = 4096  # of a periodogram, four of them to a turn over the column's width
+BLOCK = 64  # of them, whose sums are made by one product of matrices
+WAVES = 80  # halves of a turn over the width of either of two columns
 EVEN = 0.01  # share by which the steps of an even column differ
 PEAKS = 8  # of a periodogram, and of y over a column
 POINTS = np.linspace(-3, 3, 7)  # where an operator is looked at
@@ -200,7 +202,9 @@ class Skeleton(NamedTuple):
             if (code, place) in _curved():
                 return code, place, factor
             row, others = _row(code), [o for o in self.operands(up) if o != t]
-            if all(self.is_constant(other) for other in others):
+            if re.fullmatch(r"-?\d+", row.derivative[place]):  # a sum, whatever else is in it
+                factor *= float(row.derivative[place])
+            elif all(self.is_constant(other) for other in others):
                 known = [self.value(other, np.zeros((1, 1)), None) for other in others]
                 at = [row.numpy(*known[:place], np.full((1, 1), number), *known[place:]) for number in (0.0, 1.0)]
                 factor *= float((at[1] - at[0]).item()) or 1.0
@@ -237,6 +241,7 @@ class _CandidateDraw:
         self.rows = np.concatenate([self.telling, rows])  # the telling ones first
         self.X = sample.X[self.rows]
         self.width_of_y = float(np.ptp(looks)) or 1.0
+        self.waves, self.is_wave = self.drawn_waves(), rng.random(count) < 0.5
         self.p = np.full((count, tree.n_params), np.nan)
         self.p[:, tree.linear] = 1.0
 
@@ -254,6 +259,20 @@ class _CandidateDraw:
         left = np.isnan(self.p)
         self.p[left] = self.any_size(left.shape)[left]
         return self.p
+
+    def drawn_waves(self) -> dict[int, np.ndarray]:
+        """Of two columns that periodic operators are given: how fast y turns along each, (count,)."""
+        tree, inside = self.tree, set[int]()
+        for t in np.flatnonzero(tree.kinds == OPERATOR).tolist():
+            if int(tree.values[t]) in _periodic():
+                part = tree.below(t)
+                inside |= set(tree.values[part][tree.kinds[part] == VARIABLE].astype(int).tolist())
+        pair = sorted(inside)
+        found = waves_of(self.sample.X[:, pair], self.looks) if len(pair) == 2 else np.zeros((0, 2))
+        if not len(found):
+            return {}
+        drawn = found[np.minimum(self.rng.geometric(0.5, self.count) - 1, len(found) - 1)]
+        return dict(zip(pair, drawn.T, strict=True))
 
     def given(self, j: int) -> np.ndarray:
         return self.p[:, j : j + 1]
@@ -337,7 +356,8 @@ class _CandidateDraw:
         rng, count = self.rng, self.count
         if code in _periodic():
             found = self.turns(S) / multiplied
-            return np.where(rng.random(count) < 0.2, self.rates(S) / multiplied, found)
+            spared = self.is_wave & bool(self.waves)
+            return np.where(~spared & (rng.random(count) < 0.2), self.rates(S) / multiplied, found)
         found, how = self.rates(S) / multiplied, rng.random(count)
         at = 1 / self.at_rows(S)
         found = np.where(how < 0.25, at, found)
@@ -364,22 +384,26 @@ class _CandidateDraw:
         rng, count = self.rng, self.count
         wide = 2 * np.pi * 10 ** rng.uniform(-1, 1.5, count) / _width(S)
         moved = S - S[:, :1]
-        column = self.column_like(moved[0]) if np.allclose(moved, moved[:1], rtol=1e-6, atol=0) else None
-        peaks = np.zeros(0) if column is None else turns_of(column, self.looks)
+        like = self.column_like(moved[0]) if np.allclose(moved, moved[:1], rtol=1e-6, atol=0) else None
+        if like is None:
+            return wide
+        k, factor = like
+        peaks = turns_of(self.sample.X[:, k] * factor, self.looks)
         if not len(peaks):
             return wide
         chosen = peaks[np.minimum(rng.geometric(0.35, count) - 1, len(peaks) - 1)]
         chosen = chosen * rng.choice([1.0, 0.5, 2.0, 1 / 3], count, p=[0.64, 0.2, 0.08, 0.08])
-        return np.where(rng.random(count) < 0.75, chosen, wide)
+        found = np.where(rng.random(count) < 0.75, chosen, wide)
+        return np.where(self.is_wave, self.waves[k] / factor, found) if k in self.waves else found
 
-    def column_like(self, moved: np.ndarray) -> np.ndarray | None:
-        """All rows of a column that differs between the rows here as ``moved`` does, from its factor."""
+    def column_like(self, moved: np.ndarray) -> tuple[int, float] | None:
+        """The column, and its factor, that differs between the rows here as ``moved`` does."""
         for k in range(self.X.shape[1]):
             own = self.X[:, k] - self.X[0, k]
             far = int(np.argmax(np.abs(own)))
             factor = moved[far] / own[far] if own[far] else 0.0
             if factor and np.allclose(own * factor, moved, rtol=1e-6, atol=1e-9 * abs(moved[far])):
-                return self.sample.X[:, k] * factor
+                return k, factor
         return None
 
 
@@ -451,11 +475,29 @@ def turns_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     is_even = np.ptp(steps) < EVEN * steps.mean()  # faster ones are the same as slower ones then
     turns = np.arange(1, min(FREQUENCIES, 2 * len(steps) + 2 if is_even else FREQUENCIES) + 1) / 4  # over the width
     power = np.zeros(len(turns))
+    coarse, fine = (np.exp(0.5j * np.pi * np.arange(0, FREQUENCIES + 1, step)[: 1 + last // step, None] * t)
+                    for step, last in ((BLOCK, len(turns)), (1, BLOCK - 1)))  # fmt: skip
     for left in (y - y.mean(), y - line @ np.linalg.lstsq(line, y, rcond=None)[0]):
-        angle = 2 * np.pi * turns[:, None] * t
-        own = (np.cos(angle) @ left) ** 2 + (np.sin(angle) @ left) ** 2
+        own = (np.abs((coarse * left) @ fine.T) ** 2).ravel()[1 : len(turns) + 1]
         power = np.maximum(power, own / max(float(left @ left), np.finfo(float).tiny))
     inner = np.r_[True, power[1:] >= power[:-1]] & np.r_[power[:-1] >= power[1:], True]
     peaks = np.flatnonzero(inner)
     peaks = peaks[np.argsort(-power[peaks], kind="stable")][:PEAKS]
     return 2 * np.pi * turns[peaks] / width
+
+
+def waves_of(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The same along two columns at once, (n, 2): the second may turn against the first."""
+    rows = some_rows(len(y), TURNED_ON, np.random.Generator(np.random.PCG64(len(y))))
+    width = np.ptp(X[rows], axis=0)
+    if not (np.isfinite(width) & (width > 0)).all():
+        return np.zeros((0, 2))
+    t, left = (X[rows] - X[rows].min(axis=0)) / width, y[rows] - y[rows].mean()
+    turns = np.arange(WAVES + 1) / 2, np.arange(-WAVES, WAVES + 1) / 2
+    first, second = (np.exp(2j * np.pi * turns[k][:, None] * t[:, k]) for k in range(2))
+    power, found = np.abs((first * left) @ second.T), list[list[float]]()
+    for _ in range(PEAKS):
+        a, b = np.unravel_index(int(power.argmax()), power.shape)
+        found.append([turns[0][a], turns[1][b]])
+        power[max(a - 2, 0) : a + 3, max(b - 2, 0) : b + 3] = 0.0
+    return 2 * np.pi * np.array(found) / width

@@ -10,7 +10,7 @@ In: expressions and their data.  Out: a few starts of each, the best of many.
 
 The candidates are compared on some rows, with the parameters that the expression is linear in solved (G. H. Golub,
 V. Pereyra, SIAM J. Numer. Anal. 10, 1973), then the better ones among each other and crossed; fits on some more rows
-from the best of them, and from others, leave the few that are given.
+from the best of both that differ leave the few that are given.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ CANDIDATES = 1024  # drawn of each expression
 CROSSED, ROUNDS, PARENTS = 512, 3, 48  # candidates made of the better ones, how often, and of how many
 COMPARED_ON, FITTED_ON = 192, 1024  # rows
 FITTED = 24  # candidates that are fitted
+ALIKE = 0.1  # of numbers: their difference, as a share of the sum of their sizes, at most
 FITTED_STEPS = 60  # of each of those fits
 GIVEN = 3  # starts of each expression, of very many rows the best one
 
@@ -122,10 +123,10 @@ def _compared(
     one: Population, tree: Skeleton, p: np.ndarray, sample: StartSample, bounds: Sides, kind: int, threads: int | None,
     rng: np.random.Generator,
 ) -> np.ndarray:  # fmt: skip
-    """The best candidates, and others that are worse."""
+    """The best candidates that differ, of those that were drawn and of those that were made of them."""
     sample = sample.of(some_rows(len(sample.y), COMPARED_ON, rng))
     ev = Evaluator(one, sample.X, "cpu", dtype="float64", threads=threads)
-    p, score = _solved(ev, tree, p, sample, kind)
+    drawn = p, score = _solved(ev, tree, p, sample, kind)
     free = np.flatnonzero(~tree.linear)
     for _ in range(ROUNDS):
         order = np.argsort(score, kind="stable")
@@ -141,17 +142,20 @@ def _compared(
         new[:, free] = new[:, free] * move + shift * rng.uniform(-0.5, 0.5, (CROSSED, 1))
         new, new_score = _solved(ev, tree, bounds.within(new, rng), sample, kind)
         p, score = np.concatenate([p, new]), np.concatenate([score, new_score])
+    chosen = _apart(p, score, free, FITTED // 2, p[:0])
+    return bounds.within(_apart(*drawn, free, FITTED, chosen), rng)
+
+
+def _apart(p: np.ndarray, score: np.ndarray, free: np.ndarray, most: int, chosen: np.ndarray) -> np.ndarray:
+    """The chosen ones, and up to so many in all of the best of others that are not like one of them."""
     order = np.argsort(score, kind="stable")[: int(np.isfinite(score).sum())]
-    if not len(order):
-        return p[:0]
-    apart, last = list[int](), -np.inf  # of equal ones the first
-    for i in order.tolist():
-        if score[i] > last * (1 + 1e-9) or last < 0:
-            apart.append(i)
-            last = score[i]
-    best, half = np.array(apart), FITTED // 2
-    ranks = np.r_[np.arange(half), np.geomspace(half, len(best), half).astype(int)]
-    return bounds.within(p[best[np.unique(np.minimum(ranks, len(best) - 1))]], rng)
+    for own in p[order]:
+        if len(chosen) == most:
+            break
+        size = np.abs(chosen[:, free]) + np.abs(own[free]) + np.finfo(float).tiny
+        if not len(chosen) or (np.abs(chosen[:, free] - own[free]) / size).max(axis=1).min() > ALIKE:
+            chosen = np.append(chosen, own[None], axis=0)
+    return chosen
 
 
 def _solved(
