@@ -124,6 +124,17 @@ def test_signs_stand_where_they_are_short(text, tidy):
     assert str(with_signs_inside(simplified(ek.parse([text])[0]))) == tidy
 
 
+@pytest.mark.parametrize("text", ["15 / (1.1 / x1 + 1.2)", "12.3 / (0.8 / x1 + 1)"])
+def test_a_number_that_others_are_in_units_of_is_1(text):
+    X, y = table()
+    front = front_of([text], X, y)
+    numbers, errors = front.numbers[0].tolist(), front.errors[0]
+    assert 1.0 in numbers and errors[numbers.index(1.0)] == 0 and np.isfinite(errors).all()
+    free = ek.fit("p1 * x1 / (x1 + p2)", X, y, dtype="float64", backend="cpu", tol=1e-14)
+    assert front.entries[0].loss == pytest.approx(free.loss[0] / len(y), rel=1e-6)
+    assert "1.0" not in front.short(0)
+
+
 def test_formulas_that_differ_by_rounding_alone_are_one():
     X, y = table()
     front = front_of(["3.3 * x1", "3.3 * x1 + 1e-12", "0.99999999 * (3.3 * x1 + 1e-9 * sin(x1))"], X, y)

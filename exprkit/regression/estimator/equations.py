@@ -124,7 +124,8 @@ class DescribedFront:
         _, numbers, errors = self.parts(i)
         if self.exact[i] and precision is None:
             return [printer.number_text(number) for number in numbers]
-        return [rounded_by(number, error, precision or (None if error > 0 else SHOWN))
+        return [printer.number_text(number) if error == 0
+                else rounded_by(number, error, precision or (None if error > 0 else SHOWN))
                 for number, error in zip(numbers, errors, strict=True)]  # fmt: skip
 
     def listing(self, chosen: int) -> str:

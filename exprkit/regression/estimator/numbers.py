@@ -88,6 +88,8 @@ def _least(search: FormulaSearch, formulas: list[Expression]) -> list[Expression
 
 def _fitted(search: FormulaSearch, formulas: list[Expression], held: Any) -> list[Expression]:
     """Formulas fitted at all rows, begun at their numbers, but for those that are held."""
+    if not formulas:
+        return []
     pop, starts = constants.as_parameters(parse(formulas), held)
     if not pop.max_params:
         return formulas
@@ -107,7 +109,7 @@ def _fit(goal: Goal, pop: Population, starts: np.ndarray, threads: int | None, s
 
 
 def _needed(search: FormulaSearch, formula: Expression) -> Expression:
-    """The formula without numbers that others can stand for, as a in a * (b * f + c), if that makes it shorter."""
+    """The formula without numbers that others can stand for, as a in a * (b * f + c); or with 1 for such a one."""
     sample = search.sample
     for _ in range(ROUNDS):
         pop, params = constants.as_parameters(parse([formula]))
@@ -117,18 +119,25 @@ def _needed(search: FormulaSearch, formula: Expression) -> Expression:
         places = np.flatnonzero(undetermined(pop, params, some.X))
         made = [constants.as_constants(pop, np.where(np.arange(params.size) == j, value, params))[0]
                 for j in places for value in INSTEAD]  # fmt: skip
-        made = [other for one in made if (other := search.spelled(simplified(one))).n_tokens < formula.n_tokens]
-        if not made:
-            return formula
-        shorter = search.allowed(_fitted(search, made, None))
-        both = values_of([formula, *shorter], sample.X, search.settings.threads)
+        made = [other for one in made if (other := simplified(one)).n_tokens <= formula.n_tokens]
+        shorter = [one for one in made if one.n_tokens < formula.n_tokens]
+        as_long = [one for one in made if one.n_tokens == formula.n_tokens]
+        fitted = search.allowed([*_fitted(search, shorter, None), *_fitted(search, as_long, _is_unit)])
+        both = values_of([formula, *fitted], sample.X, search.settings.threads)
         losses = search.goal.losses(both)
         most = max(losses[0] * (1 + NO_WORSE), search.front.floor)
-        good = [k for k in range(len(shorter)) if losses[k + 1] <= most]
+        good = [k for k in range(len(fitted)) if losses[k + 1] <= most]
         if not good:
             return formula
-        formula = shorter[min(good, key=lambda k: (shorter[k].n_tokens, losses[k + 1]))]
+        before = formula.n_tokens
+        formula = fitted[min(good, key=lambda k: (fitted[k].n_tokens, losses[k + 1]))]
+        if formula.n_tokens == before:  # one of its numbers is 1 now, which the others are in units of
+            return formula
     return formula
+
+
+def _is_unit(number: float) -> bool:
+    return abs(number) == 1
 
 
 def undetermined(pop: Population, params: np.ndarray, X: np.ndarray) -> np.ndarray:
@@ -150,10 +159,20 @@ def undetermined(pop: Population, params: np.ndarray, X: np.ndarray) -> np.ndarr
 def covariances(goal: Goal, pop: Population, params: np.ndarray, threads: int | None = None) -> np.ndarray:
     """Of every formula's numbers, (n, most, most), as ``ek.fit`` has them for the same rows and loss.
 
-    nan where there are as many numbers as rows, where a loss has none, and beyond the last number.
+    nan where there are as many numbers as rows, where a loss has none, and beyond the last number; 0 for a 1 that the
+    others are in units of.
     """
     if not pop.max_params:
         return np.empty((len(pop), 0, 0))
     every = Goal(goal.loss, goal.sample.unmerged())
-    found = every.problem(backend="cpu", dtype="float64", threads=threads, max_iter=1).fit(pop, init=params)
-    return np.where((pop.n_params < len(every.sample))[:, None, None], found.covariance, np.nan)
+    problem = every.problem(backend="cpu", dtype="float64", threads=threads, max_iter=1)
+    found = problem.fit(pop, init=params).covariance.copy()
+    for i, n in enumerate(pop.n_params.tolist()):
+        units = np.abs(params[i, :n]) == 1
+        if units.any() and np.isnan(np.diagonal(found[i])[:n]).any():
+            formula = constants.as_constants(pop[i : i + 1], params[i : i + 1, :n])
+            others = constants.as_parameters(formula, _is_unit)
+            found[i, :n, :n] = 0.0
+            free = np.flatnonzero(~units)
+            found[i][np.ix_(free, free)] = problem.fit(others[0], init=others[1]).covariance[0]
+    return np.where((pop.n_params < len(every.sample))[:, None, None], found, np.nan)
