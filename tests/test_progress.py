@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from contextlib import redirect_stderr
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -74,16 +75,18 @@ def test_every_feature_is_compiled_ahead(monkeypatch, capsys):
     assert "the loops of every feature are compiled" in out and "2/2" in err
 
 
-def test_long_compiling_is_told_once(monkeypatch):
-    monkeypatch.setattr(jit, "_first_compiled", [])
-    with redirect_stderr(io.StringIO()) as told:
-        jit._tell_of_compiling()
-        jit._tell_of_compiling()
-        assert told.getvalue() == ""
-        jit._first_compiled[0] -= 2 * jit.PATIENCE
-        jit._tell_of_compiling()
-        jit._tell_of_compiling()
-    assert told.getvalue().count("exprkit compiles its loops") == 1 == told.getvalue().count("\n")
+def test_long_compiling_is_told_with_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(jit, "_begun", [])
+    monkeypatch.setattr(jit, "_told", [])
+    counts = []
+    with redirect_stderr(io.StringIO()) as told, jit.compiling_watched(counts.append):
+        for now, n_lines in ((0, 0), (0.5, 0), (1.5, 1), (5, 1), (12, 2), (15, 2), (100, 2), (100.5, 2), (102, 3)):
+            monkeypatch.setattr(jit, "time", SimpleNamespace(perf_counter=lambda now=now: now))
+            jit._tell_of_compiling()
+            assert told.getvalue().count("\n") == n_lines, now
+    first, second, third = told.getvalue().splitlines()
+    assert first.startswith("exprkit compiles the loops of this feature, once for this machine") and third == first
+    assert second == "exprkit has compiled 5 loops in 12 s" and counts == [1, 2, 3, 4, 5, 6, 1, 2, 3]
 
 
 INTERRUPTED = """

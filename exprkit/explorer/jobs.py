@@ -158,7 +158,7 @@ class ProgressBar(widgets.HBox):
             self._say(f"{self._what}: {done:,} of {total:,}{unit}")
             return True
 
-        def compiling(loops: int = 0) -> None:
+        def compiling(loops: int) -> None:
             if not shown:  # in its midst, what has been done is told
                 self._say(f"{self._what}: {COMPILING}; {number_of(loops, 'loop')} so far")
 

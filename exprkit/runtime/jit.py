@@ -51,7 +51,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
 import re
 import sys
@@ -74,7 +73,9 @@ from exprkit.runtime import disk_cache
 from exprkit.runtime.borrowed import argument_type
 
 PATIENCE = 1.0  # seconds of compiling that nothing is said of
-COMPILING = "exprkit compiles its loops for this machine, once, which may take a minute"
+EVERY = 10.0  # seconds between two lines that say how far it is
+REST = 60.0  # seconds without a new loop, after which what is compiled belongs to another feature
+COMPILING = "exprkit compiles the loops of this feature, once for this machine, which may take a minute"
 ROOT = Path(__file__).parents[2]  # the folder that ``exprkit`` lies in
 
 disk_cache.free_at_fork(global_compiler_lock)
@@ -137,13 +138,14 @@ def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> Compiled
 inline = compiled(forceinline=True)  # decorator: part of those that call it, by LLVM
 
 
-_first_compiled: list[float] = []  # when this process began to compile loops; inf once it has been told
-_watchers: list[Callable[[], None]] = []  # called when a loop has to be compiled
+_begun: list[float] = []  # when this process began to compile each loop of what is in use
+_told: list[float] = []  # when it said so
+_watchers: list[Callable[[int], None]] = []  # called when a loop has to be compiled
 
 
 @contextlib.contextmanager
-def compiling_watched(watcher: Callable[[], None]) -> Iterator[None]:
-    """A context in which a function is called whenever a loop has to be compiled, by any thread."""
+def compiling_watched(watcher: Callable[[int], None]) -> Iterator[None]:
+    """A context in which a function of their number is called whenever a loop has to be compiled, by any thread."""
     _watchers.append(watcher)
     try:
         yield
@@ -152,14 +154,21 @@ def compiling_watched(watcher: Callable[[], None]) -> Iterator[None]:
 
 
 def _tell_of_compiling() -> None:
-    """One line on stderr where many loops have to be compiled, as at a first use; a single one is not worth it."""
+    """A line on stderr where many loops have to be compiled, as at a first use, and one every ten seconds after it.
+
+    A single loop is not worth it.
+    """
+    now = time.perf_counter()
+    if _begun and now - _begun[-1] > REST:
+        _begun.clear()
+        _told.clear()
+    _begun.append(now)
     for watcher in tuple(_watchers):
-        watcher()
-    if not _first_compiled:
-        _first_compiled.append(time.perf_counter())
-    elif time.perf_counter() - _first_compiled[0] > PATIENCE and not math.isinf(_first_compiled[0]):
-        _first_compiled[0] = math.inf
-        print(f"{COMPILING}; they are kept in {folder()}", file=sys.stderr, flush=True)
+        watcher(len(_begun))
+    if now - (_told[-1] if _told else _begun[0]) > (EVERY if _told else PATIENCE):
+        far = f"exprkit has compiled {len(_begun):,} loops in {now - _begun[0]:.0f} s"
+        print(far if _told else f"{COMPILING}; they are kept in {folder()}", file=sys.stderr, flush=True)
+        _told.append(now)
 
 
 @functools.cache
