@@ -47,6 +47,8 @@ KINDS = {
     "squares": SQUARES, "gaussian": SQUARES, "mae": ABSOLUTE, "huber": HUBER, "poisson": POISSON, "sum": SUM,
 }  # by what a fit's loss is called
 
+FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y: far below what noise does to a median
+
 REASON_NAMES = (
     "FTOL", "XTOL", "GTOL", "MAX_ITER", "STUCK", "NOT_FINITE", "NO_PARAMETERS", "NO_WEIGHT", "INVALID", "NO_DERIVATIVE",
     "FLAT", "NO_SLOPE",
@@ -183,3 +185,11 @@ def joined(some: list[Fitted], width: int) -> Fitted:
     params = [np.pad(one.params, ((0, 0), (0, width - one.params.shape[1])), constant_values=np.nan) for one in some]
     loss, iterations, status = (np.concatenate([one[k] for one in some]) for k in (1, 2, 3))
     return Fitted(np.concatenate(params), loss, iterations, status, sum(one.evaluations for one in some))
+
+
+def floor_of(y: np.ndarray, w: np.ndarray | None) -> float:
+    """Errors smaller than this weigh as if they were as large ("mae"): a millionth of the spread of y."""
+    counted = np.asarray(y if w is None else y[w > 0], np.float64)
+    counted = counted[np.isfinite(counted)]
+    spread = float(np.mean(np.abs(counted - np.median(counted)))) if len(counted) else 0.0
+    return FLOOR * (spread or float(np.max(np.abs(counted), initial=0.0)) or 1.0)

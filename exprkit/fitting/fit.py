@@ -73,7 +73,6 @@ MOST_STEPS = 2**31 - 1  # that fit into 32 bits
 MOST_RESTARTS = 1_000_000
 ROUNDING = 32.0  # last places of y that the errors of an exact fit may be, so that two of them are the same
 LARGEST = sys.float_info.max
-FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y: far below what noise does to a median
 
 
 
@@ -179,9 +178,9 @@ def fit(
     seed : int
         Seed of all random numbers: the same seed gives the same starts.
     backend, precision, dtype, threads, devices, client, **options
-        As for ``Evaluator``.  float32 computes values in float32 and sums in float64; an expression is fitted in
-        float64 instead if its loss overflows at every start, if all its derivatives vanish, or if one of them is not
-        finite at the end.
+        As for ``Evaluator``.  float32 (of screened fits) computes values in float32 and sums in float64; an expression
+        is fitted in float64 instead if its loss overflows at every start, if all its derivatives vanish, or if one of
+        them is not finite at the end.
 
     Returns
     -------
@@ -448,7 +447,7 @@ class FitProblem:
         base, (target, w) = made.made if isinstance(made, Penalty) else made, data
         X = inputs.with_columns(ev.X, base.columns, ev.dtype)
         kind, delta = (base.kind, base.delta) if self._own.loss else (KINDS[self._own.named], self._delta)
-        delta = _floor(base.target, base.weights) if kind == objective.ABSOLUTE else delta or 1.0
+        delta = objective.floor_of(base.target, base.weights) if kind == objective.ABSOLUTE else delta or 1.0
         options = Options(kind, delta, self._steps, self._tol, self._tol, *bounds)
         starts = drawing.of(starts, base.of(ev.pop), X, base.target, base.weights, options, target)
         found, host = problem.fit(made.of(ev.pop), init=starts, progress=progress), inputs.on_host
@@ -556,7 +555,7 @@ class _FitTarget(NamedTuple):
         goal = FitGoal(loss, delta, *(None if one is None else inputs.on_host(one) for one in (ev.X, y, w)))
         if named:
             _check_target(y, w, loss)
-        scale = _floor(y, w) if named and KINDS[loss] == objective.ABSOLUTE else delta
+        scale = objective.floor_of(goal.y, goal.w) if named and KINDS[loss] == objective.ABSOLUTE else delta
         total = float(len(y) if goal.w is None else goal.w.sum(dtype=np.float64))
         return cls(y, w, scale, total, goal, float(spread_of(goal.y, goal.w)))
 
@@ -608,14 +607,6 @@ def _check_target(y: Any, w: Any, loss: str) -> None:
         raise DataError(f"y is infinite in {share}: drop those rows, or give them weight 0")
     if loss == "poisson" and bool(np.any(inputs.on_host(y < 0) & counts)):
         raise DataError("loss='poisson' needs counts: y must not be negative")
-
-
-def _floor(y: np.ndarray, w: np.ndarray | None) -> float:
-    """Errors smaller than this weigh as if they were as large ("mae"): a millionth of the spread of y."""
-    counted = np.asarray(inputs.on_host(y if w is None else y[w > 0]), np.float64)
-    counted = counted[np.isfinite(counted)]
-    spread = float(np.mean(np.abs(counted - np.median(counted)))) if len(counted) else 0.0
-    return FLOOR * (spread or float(np.max(np.abs(counted), initial=0.0)) or 1.0)
 
 
 # ── results ──────────────────────────────────────────────────────────────────────────

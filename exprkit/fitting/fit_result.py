@@ -63,7 +63,8 @@ class FitResult:
                          Huber's loss ("huber"), the negative log-likelihood ("gaussian", "poisson")
     ``iterations``       int32 (n_exprs,): iterations from the best start
     ``status``           uint8 (n_exprs,): why the fit ended, a number of ``objective.REASONS``
-    ``converged``        bool (n_exprs,)
+    ``converged``        bool (n_exprs,): the parameters are at a minimum, by a step that is short in units of the
+                         standard errors; of screened fits (``accuracy``) only that the loss no longer fell
     ``reason``           the same in words, a list, with the parameters that ended at a bound, and the columns of X
                          that are infinite where the loss is not finite
     ``at_bound``         bool (n_exprs, max_params): the parameter ended at one of its finite bounds, so that its
