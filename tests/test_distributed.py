@@ -802,7 +802,7 @@ def test_operators_of_ones_own_go_to_workers_as_formulas_and_functions_are_refus
     X = np.linspace(0.5, 2, 40)[:, None]
     pop = ek.parse(["p1 * travels(x1) + p2", "travels(travels(x1)) * p1", "p1 + x1"] * 3)
     alone, shared = (ek.fit(pop, X, X[:, 0] ** 2, dtype="float64", **to) for to in ({}, {"client": cluster}))
-    assert np.array_equal(alone.params, shared.params) and shared.pop == pop
+    assert np.array_equal(alone.params, shared.params, equal_nan=True) and shared.pop == pop
     monkeypatch.setattr(shared_fits, "LEAST", 1)
     search = functools.partial(ek.exhaustive_search, X, X[:, 0] ** 2 / (1 + X[:, 0]), max_nodes=3, progress=False)
     assert search(operators=["travels", "add"], client=cluster).texts()[0] == "travels(x1)"
