@@ -312,10 +312,11 @@ def test_a_new_population_waits_twice(there):
 FITTED = [ek.parse(texts, errors="mask") for texts in (
     ["p1 + x1", "p1 * x1 + x2", "x1"], ["oops(", "p1 - x2"], ["x1 * x2 + p1", "x2", "p1", "(p1 + x1) * x2"], ["x1"],
 )]  # fmt: skip
+SCREENED = {"backend": "cuda", "max_iter": 3, "accuracy": "screen"}
 
 
 def test_fits_of_a_new_population_wait_for_its_programs_and_for_the_results(there):
-    problem = ek.FitProblem(X, Y, backend="cuda", max_iter=3)
+    problem = ek.FitProblem(X, Y, **SCREENED)
     for pop in FITTED * 2:
         problem.fit(pop)
     made = calls(lambda: problem.fit(FITTED[2]))
@@ -325,9 +326,9 @@ def test_fits_of_a_new_population_wait_for_its_programs_and_for_the_results(ther
 
 
 def test_fits_are_those_of_a_problem_that_had_no_other_population(there):
-    problem = ek.FitProblem(X, Y, backend="cuda", max_iter=3)
+    problem = ek.FitProblem(X, Y, **SCREENED)
     for pop in [*FITTED, FITTED[0], FITTED[0], FITTED[2]]:
-        found, alone = problem.fit(pop), ek.FitProblem(X, Y, backend="cuda", max_iter=3).fit(pop)
+        found, alone = problem.fit(pop), ek.FitProblem(X, Y, **SCREENED).fit(pop)
         for name in ("params", "loss", "status", "iterations"):
             np.testing.assert_array_equal(getattr(found, name), getattr(alone, name))
 
@@ -359,13 +360,13 @@ def test_programs_of_float64_are_there_before_the_device_fits(there, monkeypatch
         monkeypatch.setattr(*task, noted)
     for number, before in (("0.5", ["__call__"]), ("0.1", ["__call__", "__call__"])):  # no float32 is 0.1
         made.clear()
-        ek.FitProblem(X, Y, backend="cuda", max_iter=3).fit(ek.parse([f"p1 + {number} * x1"]))
+        ek.FitProblem(X, Y, **SCREENED).fit(ek.parse([f"p1 + {number} * x1"]))
         assert [name for name, _ in made] == [*before, "_launch_all", "_launch_all"]
         assert [dtype for name, dtype in made if name == "_launch_all"] == ["float32", "float64"]
 
 
 def test_what_fits_ask_of_tokens_is_known_before_anybody_waits_for_programs(there, monkeypatch):
-    problem, pop, known = ek.FitProblem(X, Y, backend="cuda", max_iter=3), ek.parse(["p1 + 0.1 * x1", "p1 * p2"]), []
+    problem, pop, known = ek.FitProblem(X, Y, **SCREENED), ek.parse(["p1 + 0.1 * x1", "p1 * p2"]), []
     problem.fit(FITTED[0])
     make_all = CountingSequence.__call__
 
@@ -384,7 +385,7 @@ def test_fits_that_float32_spoils_begin_anew_from_all_starts_however_many_go_at_
     found = []
     for most in (derivatives.WORK_BYTES, 1):
         monkeypatch.setattr(derivatives, "WORK_BYTES", most)
-        fitted = ek.FitProblem(X, Y, backend="cuda", max_iter=5).fit(pop, init=starts)
+        fitted = ek.FitProblem(X, Y, backend="cuda", max_iter=5, accuracy="screen").fit(pop, init=starts)
         found.append([fitted.params, fitted.loss, fitted.status, fitted.iterations])
         assert fitted.n_evaluations
     for one, other in zip(*found, strict=True):

@@ -193,7 +193,7 @@ class Derivatives:
             "verdicts": self.known.addresses["verdicts"],
             "tol": float(tol), "gtol": float(options.gtol), "delta": float(options.delta),
             "max_iter": int(options.max_iter), "limits": self._bounds(options.limits),
-            "patience": int(options.patience), "nothing": options.nothing, "lower": self._bounds(options.lower),
+            "patience": int(options.patience), "nothing": float(options.nothing), "lower": self._bounds(options.lower),
             "upper": self._bounds(options.upper), **self._goal(y, weights),
         }  # fmt: skip
 
