@@ -129,10 +129,10 @@ def _plain(notebook: Path) -> Callable[[dict[str, Any]], Any]:
 
 
 def _compile(options: argparse.Namespace) -> int:
+    from exprkit import warm_up
     from exprkit.runtime import jit
-    from exprkit.study import ahead
 
-    ahead.compile_all()
+    warm_up.compile_all()
     print(f"the loops of every feature are compiled, and kept in {jit.folder()}")
     return 0
 

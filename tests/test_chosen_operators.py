@@ -13,7 +13,7 @@ from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
 from exprkit.regression import discovery
 from exprkit.regression.estimator.chosen_operators import chosen_operators
-from exprkit.regression.rules.spelling import Spelling
+from exprkit.regression.rules.spelling import ChosenOperators
 from exprkit.regression.stages import sums
 from exprkit.regression.sums.inside import is_logarithm
 from exprkit.text.tokens import OPERATOR
@@ -60,7 +60,7 @@ SPELLED = {
 
 @pytest.mark.parametrize("chosen", SPELLED)
 def test_a_formula_is_written_with_chosen_operators_and_stays_the_same_function(chosen):
-    spelling = Spelling(row.code for row in rows(chosen.split()))
+    spelling = ChosenOperators(row.code for row in rows(chosen.split()))
     for text, expected in SPELLED[chosen].items():
         given = ek.parse([text])[0]
         spelled = spelling.of(given)

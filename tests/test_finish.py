@@ -8,8 +8,8 @@ import pytest
 import exprkit as ek
 from exprkit.backends import load
 from exprkit.backends.objective import Options
-from exprkit.evaluate.factors import CountedPoints, Model
-from exprkit.fitting.finish import finish
+from exprkit.fitting.finishing.factors import CountedPoints, Model
+from exprkit.fitting.finishing.finish import finish
 
 T = np.linspace(-1.0, 1.0, 40)
 NOISE = 0.05 * np.random.default_rng(4).standard_normal(40)
@@ -183,7 +183,7 @@ def test_rows_in_blocks_give_the_same_factors(monkeypatch):
     x, y, w = random.uniform(1, 2, (5000, 1)), random.standard_normal(5000), random.uniform(0, 2, 5000)
     pop, p = ek.parse(["p1 * exp(p2 * x1)", "p1 + x1 * 0"]), np.array([[0.3, 0.2], [1.0, 0.0]])
     whole = Model(pop, CountedPoints(x, y, w), Options()).factors(p)
-    monkeypatch.setattr("exprkit.evaluate.factors.NUMBERS", 3 * 2 * 700)
+    monkeypatch.setattr("exprkit.fitting.finishing.factors.NUMBERS", 3 * 2 * 700)
     parts = Model(pop, CountedPoints(x, y, w), Options()).factors(p)
     J = ek.Evaluator(pop, x, "numpy", dtype="float64").jacobian(p)
     for found in (whole, parts):

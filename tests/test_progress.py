@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit import warm_up
 from exprkit.__main__ import main
 from exprkit.errors import ArgumentError
 from exprkit.runtime import jit
 from exprkit.runtime.progress import parts
-from exprkit.study import ahead
 
 POINTS = ek.data.rough_pipe()
 POP = ek.generate.exhaustive(5)
@@ -69,7 +69,7 @@ def test_parts_grow_until_they_take_long_enough():
 
 def test_every_feature_is_compiled_ahead(monkeypatch, capsys):
     used = []
-    monkeypatch.setattr(ahead, "FEATURES", {"a": lambda: used.append("a"), "b": lambda: used.append("b")})
+    monkeypatch.setattr(warm_up, "FEATURES", {"a": lambda: used.append("a"), "b": lambda: used.append("b")})
     assert main(["compile"]) == 0 and used == ["a", "b"]
     out, err = capsys.readouterr()
     assert "the loops of every feature are compiled" in out and "2/2" in err

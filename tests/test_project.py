@@ -32,12 +32,15 @@ LAYERS = [
     "backends", "backends.reference", "backends.gpu", "backends.cases", "backends.device_programs", "backends.cpu",
     "backends.interpreter", "backends.transpiler",
     "backends.cost_model", "distributed", "evaluate", "fitting", "search", "regression", "regression.estimator",
-    "saved", "study", "explorer", "__main__",
+    "saved", "study", "explorer", "warm_up", "__main__",
 ]  # fmt: skip
 TOP = "exprkit"  # the package itself, which every user imports and no module of its own
 
-# The names of LLVM's instructions, which happen to be names of operators as well
-LLVM = {"simd_values.py": {"add", "sub", "mul"}, "intrinsics.py": {"add"}}
+# LLVM's instructions, words of Matplotlib and pandas and a title, which happen to be names of operators as well
+OTHER_WORDS = {
+    "simd_values.py": {"add", "sub", "mul"}, "intrinsics.py": {"add"}, "drawings.py": {"log"}, "plots.py": {"min"},
+    "figures.py": {"min", "max"}, "data.py": {"log10"},
+}  # fmt: skip
 
 
 def module_name(path):
@@ -144,9 +147,9 @@ def strings(path):
 def test_no_operator_is_named_outside_the_table(source):
     if source.name == "ops.py":
         return
-    allowed = LLVM.get(source.name, set())
+    allowed = OTHER_WORDS.get(source.name, set())
     for text in strings(source):
-        called = set(re.findall(r"([A-Za-z_]\w*)\(", text)) & set(ops.BY_SPELLING)  # as in "exp2(b * log2(a))"
+        called = set(re.findall(r"([A-Za-z_]\w*)\(", text)) & set(ops.BY_SPELLING) - allowed  # "exp2(b * log2(a))"
         assert text not in ops.BY_NAME or text in allowed, f"{text!r} belongs in ops.py"
         assert not called, f"{text!r} uses {called}: it belongs in ops.py"
 

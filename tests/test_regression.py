@@ -261,7 +261,7 @@ def test_guesses_are_begun_with():
     ("wrong", "message"),
     [
         ({"niterations": -1}, "niterations must be a whole number >= 0, not -1"),
-        ({"elementwise_loss": "square"}, "elementwise_loss must be one of 'squares', 'mae', 'huber' or a text"),
+        ({"elementwise_loss": "square"}, "elementwise_loss must be one of 'squares', 'mae', 'huber', 'poisson'"),
         ({"unary_operators": ["+"]}, "unary_operators: 'add' takes 2 operands"),
         ({"unary_operators": ["sine"]}, "did you mean 'sin'"),
         ({"timeout_in_seconds": 0}, "timeout_in_seconds must be None or a positive number, not 0"),

@@ -11,7 +11,7 @@ In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description len
 ``groups``              parameters with a value for each category
 ``ranking``             what fits are ranked by, and which of many predict the same
 ``plot``                expressions beside the data
-``finish``              the last steps, by orthogonal factors of the Jacobian
+``finishing``           the last steps, by orthogonal factors of the Jacobian
 ``first_order``         Adam and L-BFGS, over any backend's gradients
 ``likelihood``          negative log-likelihoods and covariances
 ``observed``            covariances by a loss's curvature, and robust ones

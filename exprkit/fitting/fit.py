@@ -50,7 +50,7 @@ from exprkit.evaluate.losses import spread as spread_of
 from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
-from exprkit.fitting.finish import finished, is_small
+from exprkit.fitting.finishing.finish import finished, is_small
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_log_likelihood, sums_of_squares
@@ -161,8 +161,8 @@ def fit(
     accuracy : {"auto", "screen", "final"}
         "final": fits are made in float64 whatever ``dtype`` is and finished on the host by orthogonal factors of the
         Jacobian, so that columns may lie far from 0 for their spread; ``converged`` says that the parameters are at a
-        minimum (``fitting.finish``).  "screen": as the backend leaves them, for large populations; ``converged`` says
-        that the loss no longer fell.  "auto": "final" where that takes little time (up to some thousand expressions).
+        minimum (``fitting.finishing``).  "screen": as the backend leaves them, for large populations; ``converged``
+        says that the loss no longer fell.  "auto": "final" where that takes little time (some thousand expressions).
     restarts : int
         Number of further starts, drawn from the standard normal distribution; of up to 1000 expressions half of them
         by what the data show.  The best fit is returned; of those whose losses are the same (to a millionth, or to the

@@ -38,8 +38,8 @@ from exprkit.backends import objective as objectives
 from exprkit.backends.objective import Options
 from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.evaluate.factors import SMALL, CountedPoints, triangles
 from exprkit.expressions.population import Population
+from exprkit.fitting.finishing.factors import SMALL, CountedPoints, triangles
 from exprkit.programs.linearity import dependence
 
 LIKELIHOODS = ("gaussian", "poisson")

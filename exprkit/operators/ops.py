@@ -606,15 +606,11 @@ PAIR_OF = BY_NAME["pair_of"].code
 # those that a derivative is put together with, and simplified by
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
 # whose families of functions the search knows rules for, and that a loss of the user's own is recognised by
-POWABS, SQR, CUBE, ABS, SQRT, SQRTABS, EXP, LOG, LOG2, LOGABS, COSH = (
-    BY_NAME[name].code
-    for name in ("powabs", "sqr", "cube", "abs", "sqrt", "sqrtabs", "exp", "log", "log2", "logabs", "cosh")
-)
+POWABS, SQR, CUBE, ABS, SQRT, SQRTABS, EXP, LOG, LOG2, LOGABS, COSH = (BY_NAME[name].code for name in (
+    "powabs", "sqr", "cube", "abs", "sqrt", "sqrtabs", "exp", "log", "log2", "logabs", "cosh"))  # fmt: skip
 LARGEST = BY_NAME["max"].name  # also what the largest error is asked for by
 CHOOSE = BY_NAME["cond"].code  # takes an operand or 0
-GREATER, LESS, GREATEREQUAL, LESSEQUAL = (
-    BY_NAME[name].code for name in ("greater", "less", "greaterequal", "lessequal")
-)
+GREATER, LESS, GREATEREQUAL, LESSEQUAL = (BY_NAME[name].code for name in ("greater", "less", "greaterequal", "lessequal"))
 STRONG_MUL, STRONG_DIV = (BY_NAME[BY_CODE[code].rewrite.in_derivative or ""].code for code in (MUL, DIV))
 BY_METHOD = {row.method: row for row in OPERATORS if row.method}  # by the special method of Python's
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
@@ -647,3 +643,6 @@ SETS: dict[str, tuple[str, ...]] = {
     "search": ("add", "sub", "mul", "div", "sqr", "sqrt", "exp", "log", "sin", "cos", "tanh"),
 }
 OUTERMOST = "asin", "acos", "atan"  # may stand around a whole formula that is searched for: angles
+INVERSES = (  # of functions of x1 that no operator undoes; of the logarithm and root of a size x1 is its square
+    ("x1 ^ 3", "cbrt(x1)"), ("cbrt(x1)", "x1 ^ 3"), ("1 / x1 ^ 3", "cbrt(1 / x1)"), ("0.5 * log(x1)", "exp(2 * x1)"),
+    ("sqrt(sqrt(x1))", "x1 ^ 4"), ("1 / sqrt(sqrt(x1))", "x1 ^ -4"))  # fmt: skip

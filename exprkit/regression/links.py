@@ -14,7 +14,7 @@ takes several numbers to one (``sin``), its inverse is one of them, and only dat
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,24 +31,20 @@ _AT = np.array([0.11, 0.37, 0.52, 0.83])  # where inverses are recognised; every
 
 
 class Undone(NamedTuple):
-    """What no operator of a search undoes, and is easily undone; ``name`` is its text over x1.
-
-    Of a logarithm of a size and the like x1 is the square, which has no sign.
-    """
+    """A function that no operator of a search undoes, and its inverse, as texts over x1."""
 
     name: str
-    undoing: Callable[[np.ndarray], np.ndarray]
+    inverse: str
 
     def numpy(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(parse([self.name])[0](x[:, None]))
 
+    def undoing(self, y: np.ndarray) -> np.ndarray:
+        return np.asarray(parse([self.inverse])[0](y[:, None]))
 
-UNDONE = (
-    Undone("x1 ^ 3", np.cbrt), Undone("cbrt(x1)", lambda y: y**3), Undone("1 / x1 ^ 3", lambda y: np.cbrt(1 / y)),
-    Undone("0.5 * log(x1)", lambda y: np.exp(2 * y)), Undone("sqrt(sqrt(x1))", lambda y: y**4),
-    Undone("1 / sqrt(sqrt(x1))", lambda y: y**-4.0),
-)  # fmt: skip
-INVERSE = Undone("1 / x1", np.reciprocal)
+
+UNDONE = tuple(Undone(*texts) for texts in ops.INVERSES)
+INVERSE = Undone("1 / x1", "1 / x1")
 
 
 class Form(NamedTuple):

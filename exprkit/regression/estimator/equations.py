@@ -388,8 +388,8 @@ def python_text(formula: Expression, library: str) -> str:
 
 def draw_front(ax: Any, sizes: Sequence[int], losses: Sequence[float]) -> None:
     """Loss over size on Matplotlib's axes."""
-    from matplotlib.ticker import MaxNLocator
-
+    with brought_by("notebooks"):
+        from matplotlib.ticker import MaxNLocator
     drawn = [max(loss, LEAST_DRAWN) for loss in losses]
     ax.step(sizes, drawn, where="post", color="0.6", lw=1)
     ax.plot(sizes, drawn, "o", ms=4)

@@ -13,10 +13,15 @@ In: formulas with numbers, the ``Sample``.  Out: which of them have a pole, or a
 
 Formulas are looked at on lines between rows next to each other.  Where an operand comes to 0 there at which its
 operator is infinite, as a denominator or the argument of a logarithm, the formula is looked at right beside that place:
-the sine over its argument is no pole.
+the sine over its argument is no pole.  Where variables alone come to 0, as in x1 / x4 or 1 / (x2 - x3) of columns with
+both signs, it is the data's zero and not one that a number placed between rows: that is none either.
 """
 
 from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +40,7 @@ ZOOMS = 40  # each to half of what is left of it
 PLACES = 64  # at which an operand may come to 0, the nearest to it
 BESIDE = 1e-9  # share of a step that is right beside such a place
 ZERO = 1e-6  # share of an operand's usual size that is 0
+OUTSIDE = (-1.5, 0.5, 1.5)  # where operators may be no number: roots, logarithms, powers, inverse functions
 FAR_OFF = 1.0  # of the range of y beside it
 
 
@@ -45,8 +51,9 @@ def have_poles(formulas: list[Expression], sample: Sample) -> np.ndarray:
     some = sample if len(sample) <= ROWS else sample.few(ROWS, 0)
     first, second = _neighbours(some.X)
     found = ~np.isfinite(values_of(formulas, _between(first, second, np.linspace(0, 1, STEPS + 1)))).all(axis=1)
+    found &= [bool(_placed(tree_of(formula), OUTSIDE, np.isnan)) for formula in formulas]
     for i in np.flatnonzero(~found).tolist():
-        operands = list(dict.fromkeys(map(expression_of, _dividing(tree_of(formulas[i])))))
+        operands = list(dict.fromkeys(map(expression_of, _placed(tree_of(formulas[i]), (0.0,), np.isinf))))
         found[i] = any(_is_pole(formulas[i], operand, first, second, some.y) for operand in operands)
     return found
 
@@ -71,19 +78,35 @@ def _between(first: np.ndarray, second: np.ndarray, t: np.ndarray) -> np.ndarray
     return rows
 
 
-def _dividing(tree: Tree) -> list[Tree]:
-    """Operands that make their operator infinite where they are 0."""
+def _placed(tree: Tree, values: tuple[float, ...], is_bad: Callable[[Any], Any]) -> list[Tree]:
+    """Operands, not of variables alone, whose operator is infinite, or no number, at one of these values."""
     if tree[0] != OPERATOR:
         return []
     row, operands = defined.known(tree[1]), tree[2:]
     usual = [np.float64(operand[1] if operand[0] == CONSTANT else 1.5) for operand in operands]
-    found = [inner for operand in operands for inner in _dividing(operand)]
+    placed = [inner for operand in operands for inner in _placed(operand, values, is_bad)]
     for k, operand in enumerate(operands):
-        if operand[0] in (OPERATOR, VARIABLE):
+        if operand[0] == OPERATOR and not _is_of_variables(operand):
             with np.errstate(all="ignore"):
-                at_0 = row.numpy(*usual[:k], np.float64(0.0), *usual[k + 1 :])
-            found += [operand] * bool(np.isinf(at_0))
-    return found
+                results = [row.numpy(*usual[:k], np.float64(value), *usual[k + 1 :]) for value in values]
+            placed += [operand] * bool(np.any(is_bad(results)))
+    return placed
+
+
+def _is_of_variables(tree: Tree) -> bool:
+    """Whether it has no number, and no function of one operand but such as squares, roots and signs."""
+    if tree[0] != OPERATOR:
+        return bool(tree[0] == VARIABLE)
+    return (len(tree) > 3 or _is_power(tree[1])) and all(map(_is_of_variables, tree[2:]))
+
+
+@functools.cache
+def _is_power(code: int) -> bool:
+    """Whether an operator of one operand is 0 at 0, and at 2 a the same share of what it is at a."""
+    at = np.array([0.3, 1.1, 7.9])
+    with np.errstate(all="ignore"):
+        first, second, at_0 = map(defined.known(code).numpy, (at, 2 * at, np.zeros(1)))
+        return bool(at_0[0] == 0 and np.allclose(second / first, second[0] / first[0], rtol=1e-9, atol=0))
 
 
 def _is_pole(

@@ -5,8 +5,8 @@ terms of those operators; None where there is no such way.
 
     >>> import exprkit as ek
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.rules.spelling import Spelling
-    >>> spelling = Spelling(row.code for row in rows(["+", "*", "exp"]))
+    >>> from exprkit.regression.rules.spelling import ChosenOperators
+    >>> spelling = ChosenOperators(row.code for row in rows(["+", "*", "exp"]))
     >>> texts = "x1 - 3 * x2", "sqr(x1) / 4", "x1 / exp(2 * x2)", "x1 / x2", "sqrt(x1)"
     >>> [str(spelling.of(formula) or "none") for formula in ek.parse(texts)]
     ['x1 + -3 * x2', '0.25 * (x1 * x1)', 'x1 * exp(-2 * x2)', 'none', 'none']
@@ -38,7 +38,7 @@ def _folded(two: Callable[[Tree | None, Tree | None], Tree | None], a: Tree, n: 
     return found
 
 
-class Spelling:
+class ChosenOperators:
     """What formulas are written with: ``codes`` of operators."""
 
     def __init__(self, codes: Iterable[int]) -> None:

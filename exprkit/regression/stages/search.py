@@ -40,7 +40,7 @@ from exprkit.regression.polish import simplified
 from exprkit.regression.pool import Pool
 from exprkit.regression.rules.accident import Told
 from exprkit.regression.rules.pooled import RuledPool
-from exprkit.regression.rules.spelling import Spelling
+from exprkit.regression.rules.spelling import ChosenOperators
 from exprkit.regression.sample import Sample
 from exprkit.regression.settings import SearchSettings
 from exprkit.regression.simpler import Simpler
@@ -307,9 +307,9 @@ class FormulaSearch:
         return values
 
 
-def _spelling(settings: SearchSettings) -> Spelling | None:
+def _spelling(settings: SearchSettings) -> ChosenOperators | None:
     """What formulas may be written with; a minus may stand before one where one may be between two."""
     if settings.beside is None:
         return None
     codes = {row.code for row in (*settings.operators, *settings.outermost)}.union(settings.beside)
-    return Spelling(codes | {ops.NEG} if ops.SUB in codes else codes)
+    return ChosenOperators(codes | {ops.NEG} if ops.SUB in codes else codes)

@@ -1,6 +1,6 @@
 """``python -m exprkit compile``: every feature used once on few data, so that its loops are compiled and kept on disk.
 
-    >>> from exprkit.study.ahead import FEATURES
+    >>> from exprkit.warm_up import FEATURES
     >>> list(FEATURES)
     ['evaluation', 'fits', 'losses', 'generators', 'exhaustive search', 'search']
 """
@@ -36,7 +36,7 @@ def _fits() -> None:
 
 def _losses() -> None:
     pop, points = _few()
-    for loss in ("gaussian", "poisson", "mae", "huber", "logcosh(f - y)", "huber(log(f) - log(y), 0.2)"):
+    for loss in ("gaussian", "poisson", "mae", "huber", "logcosh(f - y)", "huber(f - y, 0.2)"):
         ek.fit(pop[:20], points.X, np.abs(points.y), loss=loss)
 
 

@@ -4,7 +4,7 @@ In: expressions, complete data, an objective, parameters.  Out: objectives and `
 
     >>> import exprkit as ek, numpy as np
     >>> from exprkit.backends.objective import Options
-    >>> from exprkit.evaluate.factors import Model, CountedPoints
+    >>> from exprkit.fitting.finishing.factors import Model, CountedPoints
     >>> points = CountedPoints(np.arange(3.0)[:, None], np.zeros(3), np.ones(3))
     >>> Model(ek.parse(["p1 * x1"]), points, Options()).factors(np.ones((1, 1))).norm.round(3)
     array([[2.236]])
@@ -117,6 +117,8 @@ def triangles(
     """R of every expression at ``params``, (n_exprs, max_params, max_params)."""
     n, width = params.shape
     R = np.zeros((n, width, width))
+    if not len(points.y):
+        return R
     for part in parts_of(n, len(points.y), width):
         some = pop[part]
         P = some.max_params

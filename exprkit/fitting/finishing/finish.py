@@ -4,8 +4,8 @@ In: expressions, complete data, an objective and parameters.  Out: parameters, l
 
     >>> import exprkit as ek, numpy as np
     >>> from exprkit.backends.objective import Options
-    >>> from exprkit.evaluate.factors import CountedPoints
-    >>> from exprkit.fitting.finish import finish
+    >>> from exprkit.fitting.finishing.factors import CountedPoints
+    >>> from exprkit.fitting.finishing.finish import finish
     >>> x = 1e6 + np.arange(5.0)
     >>> points = CountedPoints(x[:, None], 3 + 2 * (x - 1e6), np.ones(5))
     >>> found = finish(ek.parse(["p1 + p2 * x1"]), points, Options(), np.ones((1, 2)))
@@ -31,8 +31,8 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.backends.objective import Fitted, Options
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.evaluate.factors import SMALL, CountedPoints, JacobianFactors, Model, Settings, parts_of
 from exprkit.expressions.population import Population
+from exprkit.fitting.finishing.factors import SMALL, CountedPoints, JacobianFactors, Model, Settings, parts_of
 from exprkit.fitting.likelihood import FitGoal, points_of
 
 AIM = 1e-7  # standard errors that a step may still have at a minimum: parameters to seven digits of their errors

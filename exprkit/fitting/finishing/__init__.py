@@ -1,0 +1,9 @@
+"""The last steps of fits of few expressions: in float64, by orthogonal factors of the Jacobian.
+
+In: expressions, complete data, an objective and parameters.  Out: parameters at a minimum, and whether they are.
+
+===========  ==================================================================
+``factors``  orthogonal factors of Jacobians, for these steps and covariances
+``finish``   the steps
+===========  ==================================================================
+"""
