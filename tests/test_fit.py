@@ -335,7 +335,7 @@ def test_weights(fits):
     "bounds", [(0.0, 0.9), (None, 0.9), {"p1": (None, 0.9), "p2": (0, 0.9)}, (0.0, np.full(2, 0.9))]
 )
 def test_bounds_hold(fits, bounds):
-    found = fit(["p1 * x1 / (p2 + x1)", "p1 + p2 * x1"], bounds=bounds, backend=fits)
+    found = fit(["p1 * x1 / (p2 + x1)", "p1 + p2 * x1"], bounds=bounds, init="ones", backend=fits)
     assert np.all(found.params <= 0.9) and found.params[0, 0] == 0.9
     free = np.linspace(0.0, 0.9, 400)  # the best on a grid with p1 at its bound
     losses = [np.sum((0.9 * X[:, 0] / (p + X[:, 0]) - Y) ** 2) for p in free]

@@ -246,7 +246,7 @@ def test_a_population_on_the_device_is_fitted_there_as_on_the_host(there, method
         double = ek.FitProblem(X, Y, **(settings | {"dtype": "float64"})).fit(pop[[151]], restarts=1, seed=3)
         assert np.isfinite(double.loss[0]) and ours.loss[151] == double.loss[0]  # float32 has no exp(120)
         once = host.fit(pop)
-        assert (once.n_evaluations < ours.n_evaluations) and not (ours.loss > once.loss).any()
+        assert (once.n_evaluations < ours.n_evaluations) and not (ours.loss > once.loss * (1 + 1e-6)).any()
         assert np.isfinite(once.loss[151])
     else:
         start, limits = np.ones((len(pop), pop.max_params)), np.full(len(pop), 20.0)

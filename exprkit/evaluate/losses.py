@@ -150,7 +150,7 @@ def correlation_and_slope(ev: Any, sets: Any, y: Any, w: Any) -> tuple[Any, Any]
         slope = (d_both - centred.rest / centred.total * d_first) / root - 0.5 * found / varies * d_varies
         found = found[..., 0]
         for k, which in _hardly_varying(found, (first, second, both)):
-            for part, inner, rows, own, by_value in _around_own_means(ev, sets[k], which, y, w):
+            for part, inner, rows, own, by_value in _around_own_means(ev, sets[k], which, y, w, 1 + ev.pop.max_params):
                 J = inputs.on_host(inner.jacobian(sets[k][part, : inner.pop.max_params]))[:, rows].astype(np.float64)
                 found[k, part] = own
                 slope[k, part, : inner.pop.max_params] = np.einsum("in,inj->ij", by_value, J - J[:, :1])
@@ -165,10 +165,11 @@ def _hardly_varying(found: np.ndarray, sums: Sequence[np.ndarray]) -> Iterator[t
 
 
 def _around_own_means(
-    ev: Any, params: Any, which: np.ndarray, y: Any, w: Any
+    ev: Any, params: Any, which: np.ndarray, y: Any, w: Any, width: int = 1
 ) -> Iterator[tuple[np.ndarray, Any, np.ndarray, np.ndarray, np.ndarray]]:
-    """Correlations of values with their means taken out first, a few expressions at a time; nan of constant values.
+    """Correlations of values with their means taken out first, some expressions at a time; nan of constant values.
 
+    ``width``: numbers at every point, of an expression.
     Gives these expressions, their evaluator, the rows that count, the correlations and their derivatives by values.
     """
     own_w = np.ones(ev.n_points) if w is None else inputs.on_host(w).astype(np.float64)
@@ -176,7 +177,7 @@ def _around_own_means(
     own_w, target = own_w[rows] / own_w[rows].sum(), inputs.on_host(y).astype(np.float64)[rows]
     target, everything = target - own_w @ target, on_host_population(ev.pop)
     deviation = np.sqrt(own_w @ target**2)
-    at_once = max(1, min(FEW, AT_ONCE // max(ev.n_points, 1)))
+    at_once = max(1, AT_ONCE // (max(ev.n_points, 1) * width))
     for begin in range(0, len(which), at_once):
         part = which[begin : begin + at_once]
         inner = ev.with_population(everything[part])
@@ -195,8 +196,8 @@ WITH_SLOPES: dict[str, Callable[..., Any]] = {"largest": largest_and_slope, "cor
 NO_SUMS = tuple(kind for kind, (summed, _) in LOSSES.items() if summed in MEASURES)
 # variance as a share of the mean square about y's mean, below which means are taken out first: of the digits of sums
 # as many are lost as it has zeros
-HARDLY = {"float32": 1e-2, "float64": 1e-6}
-AT_ONCE = 1 << 20  # values of expressions that hardly vary
+HARDLY = {"float32": 1e-3, "float64": 1e-6}
+AT_ONCE = 1 << 22  # numbers of expressions that hardly vary
 FEW = 64  # expressions whose derivatives are made at the points of their largest errors, all at all of these
 
 
