@@ -93,7 +93,7 @@ def test_a_table_of_any_kind_has_names(made):
     ("X", "message"),
     [
         ({"a": [1.0, 2.0], "b": [3.0]}, "the columns of X have different lengths: a 2, b 1"),
-        ("table.csv", "X must be an array (n_rows, n_vars) or a table, not 'table.csv'"),
+        ("table.csv", "table.csv could not be read: No such file or directory"),
         (None, "X must be an array (n_rows, n_vars) or a table, not None"),
         (iter([[1.0, 2.0]]), "X must be an array (n_rows, n_vars) or a table, not <list_iterator"),
     ],
@@ -178,7 +178,7 @@ def test_weights_that_count_no_rows_do_not_say_how_much_is_known(share):
 
 def test_names_that_become_one_are_told_apart():
     X = pd.DataFrame(np.random.default_rng(0).uniform(1, 2, (20, 3)), columns=["sin", "sin_", "a\n"])
-    assert small(guesses=["sin__ / (sin_ + a_)"], niterations=0).fit(X, X["sin_"] / X["sin"]).predict(X).shape == (20,)
+    assert small(guesses=["sin_ / (`sin` + a_)"], niterations=0).fit(X, X["sin_"] / X["sin"]).predict(X).shape == (20,)
 
 
 def test_an_argument_of_fit_is_sent_there():

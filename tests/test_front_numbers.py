@@ -181,6 +181,12 @@ def test_poles_of_several_variables_are_seen():
     assert have_poles(formulas, Sample(X, X[:, 0])).tolist() == [True, False, False, False]
 
 
+def test_zeros_of_columns_with_both_signs_are_no_poles():
+    X = np.random.default_rng(0).uniform(-3, 3, (80, 2))
+    formulas = list(ek.parse(["x1 / x2", "sqrt(x1 * x2)", "1 / sqr(x1 * x2)", "1e-6 / (x2 - 0.37)", "1e-6 / sin(x1)"]))
+    assert have_poles(formulas, Sample(X, X[:, 0])).tolist() == [False, False, False, True, True]
+
+
 # ── noise that grows, and what turns too fast ──
 
 

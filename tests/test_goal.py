@@ -70,7 +70,7 @@ def test_a_loss_that_is_least_nowhere_aims_at_where_it_no_longer_counts():
         ("(f - y", Y, "never closed"),
         ("loss(f, y) = (f - y)^2", Y, 'write what is taken of f and y alone, as "(f - y)^2"'),
         ("HuberLoss(1.0)", Y, "did you mean 'huber'?"),
-        (lambda f, y: f - y, Y, "'squares', 'mae', 'huber' or a text over f, y and w as"),
+        (lambda f, y: f - y, Y, "'poisson', 'gaussian' or a text over f, y and w as"),
     ],
 )
 def test_a_loss_that_makes_no_sense_is_told_before_anything_begins(loss, y, message):

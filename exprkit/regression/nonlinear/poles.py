@@ -13,8 +13,8 @@ In: formulas with numbers, the ``Sample``.  Out: which of them have a pole, or a
 
 Formulas are looked at on lines between rows next to each other.  Where an operand comes to 0 there at which its
 operator is infinite, as a denominator or the argument of a logarithm, the formula is looked at right beside that place:
-the sine over its argument is no pole.  Where variables alone come to 0, as in x1 / x4 or 1 / (x2 - x3) of columns with
-both signs, it is the data's zero and not one that a number placed between rows: that is none either.
+the sine over its argument is no pole.  Where a variable itself comes to 0, as in x1 / x4 of a column with both signs,
+that is a zero of the data: no pole either.
 """
 
 from __future__ import annotations
@@ -94,19 +94,20 @@ def _placed(tree: Tree, values: tuple[float, ...], is_bad: Callable[[Any], Any])
 
 
 def _is_of_variables(tree: Tree) -> bool:
-    """Whether it has no number, and no function of one operand but such as squares, roots and signs."""
+    """Whether it is variables, their products, quotients and powers alone."""
     if tree[0] != OPERATOR:
         return bool(tree[0] == VARIABLE)
-    return (len(tree) > 3 or _is_power(tree[1])) and all(map(_is_of_variables, tree[2:]))
+    return _is_product(tree[1], len(tree) - 2) and all(map(_is_of_variables, tree[2:]))
 
 
 @functools.cache
-def _is_power(code: int) -> bool:
-    """Whether an operator of one operand is 0 at 0, and at 2 a the same share of what it is at a."""
-    at = np.array([0.3, 1.1, 7.9])
+def _is_product(code: int, n_operands: int) -> bool:
+    """Whether with twice any of its operands an operator is the same share of what it was."""
+    at, row = np.array([[0.3, 1.1, 7.9], [0.7, 2.3, 0.9], [1.3, 0.2, 3.1]])[:n_operands], defined.known(code)
     with np.errstate(all="ignore"):
-        first, second, at_0 = map(defined.known(code).numpy, (at, 2 * at, np.zeros(1)))
-        return bool(at_0[0] == 0 and np.allclose(second / first, second[0] / first[0], rtol=1e-9, atol=0))
+        first = row.numpy(*at)
+        shares = [row.numpy(*(at * (1 + (np.arange(n_operands) == k))[:, None])) / first for k in range(n_operands)]
+        return all(np.allclose(share, share[0], rtol=1e-9, atol=0) for share in shares)
 
 
 def _is_pole(
