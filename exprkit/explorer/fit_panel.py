@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Sequence
-from threading import Event
+from threading import Event, RLock
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,7 @@ class FitPanel(widgets.HBox):
         self._constant = np.nan  # the loss of the best constant, by the loss of the last fit
         self._subject: Subject | None = None
         self._grids: dict[int, tuple[float, float, float]] = {}  # ends and step that a slider had before
+        self._drawing = RLock()  # held while the expression changes or is drawn: jobs draw as well
         self._drawn: Any = None  # what ``plot`` is of: data, variable, axes
         self._drawn_at: Any = None  # the evaluator at its places, and of what
         self.sliders, self.numbers = widgets.VBox(), widgets.VBox()
@@ -107,6 +108,10 @@ class FitPanel(widgets.HBox):
 
         With None what has been set stays while the text grows over the same data, if it has values somewhere.
         """
+        with self._drawing:
+            self._show(subject, params)
+
+    def _show(self, subject: Subject, params: Numbers | None) -> None:
         before, n_params = self._subject, subject.expression.n_params
         if params is None and before is not None and self._is_set and _grows(before, subject):
             params = self.params
@@ -127,6 +132,10 @@ class FitPanel(widgets.HBox):
 
     def draw(self) -> None:
         """Draw for the parameters as they are."""
+        with self._drawing:
+            self._draw()
+
+    def _draw(self) -> None:
         subject = self._subject
         if subject is None:
             return
