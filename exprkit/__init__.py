@@ -17,7 +17,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from exprkit import expressions
 from exprkit.backends import backends as backends  # at once: later the name would stand for the package
+from exprkit.version import __version__ as __version__
 
 if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit import data as data
@@ -51,8 +53,6 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.search.search_result import SearchResult as SearchResult
     from exprkit.study import bench as bench
     from exprkit.study.sweep import sweep as sweep
-
-__version__ = "0.1.0"
 
 _HOME = {
     "CompiledBytecode": "evaluate.compile_bytecode",
@@ -99,6 +99,9 @@ def __getattr__(name: str) -> Any:
         if defined.spelled(name):
             return importlib.import_module(f"{__name__}.expressions.expression").function(name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+expressions.evaluator = lambda *given, **named: __getattr__("Evaluator")(*given, **named)
 
 
 def __dir__() -> list[str]:

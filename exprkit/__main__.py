@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from exprkit import __version__
+    from exprkit.version import __version__
 
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser("python -m exprkit", description="exprkit's studies.", epilog=EXAMPLES,

@@ -36,6 +36,7 @@ from exprkit.backends import NAMES, Status, known, status
 from exprkit.distributed.threads import places_of, thread_of
 from exprkit.errors import ArgumentError, BackendError, brief, brought_by, number_of, whole_number
 from exprkit.runtime import machine
+from exprkit.version import __version__
 
 MOST_DEVICES = 1024
 SECONDS_TO_CONNECT = 10.0
@@ -309,10 +310,8 @@ def quiet() -> Iterator[None]:
 
 def facts() -> WorkerFacts:
     """Of this process."""
-    import exprkit
-
     python = ".".join(platform.python_version_tuple()[:2])
-    versions = {"exprkit": exprkit.__version__, "python": python, "distributed": _version("distributed")}
+    versions = {"exprkit": __version__, "python": python, "distributed": _version("distributed")}
     return WorkerFacts(versions, platform.node(), machine.cores(), {name: status(name) for name in NAMES})
 
 

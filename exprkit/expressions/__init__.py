@@ -14,3 +14,8 @@ In: what a user gives, or an alphabet.  Out: ``Population`` (postfix tokens in f
 ``differentiate``       derivatives as expressions
 ======================  ==================================================================
 """
+
+from collections.abc import Callable
+from typing import Any
+
+evaluator: Callable[..., Any]  # ``ek.Evaluator``, which stands above expressions: the package sets it

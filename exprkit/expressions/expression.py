@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exprkit import expressions
 from exprkit.errors import ArgumentError, OperandError, PopulationError, checks_keywords, checks_methods
 from exprkit.numbers import as_numbers
 from exprkit.operators import defined, ops
@@ -179,9 +180,7 @@ class Expression:
         DataError
             If ``X`` or ``params`` does not fit.
         """
-        import exprkit  # whose Evaluator stands above expressions
-
-        evaluator = exprkit.Evaluator(self, X, "cpu", dtype="float64")
+        evaluator = expressions.evaluator(self, X, "cpu", dtype="float64")
         if params is not None:
             params = as_numbers("params", params)
             padded = params.ndim == 1 and len(params) > self.n_params and np.isnan(params[self.n_params :]).all()
