@@ -63,6 +63,19 @@ def backend(request):
     return request.param
 
 
+@pytest.fixture(scope="module")
+def random_state(request):
+    """The state of a module's generator ``RANDOM`` after its import, None without one."""
+    return request.module.RANDOM.bit_generator.state if hasattr(request.module, "RANDOM") else None
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers(request, random_state):
+    """What a test draws from its module's ``RANDOM`` does not depend on which tests ran before it."""
+    if random_state is not None:
+        request.module.RANDOM.bit_generator.state = random_state
+
+
 TABLES = (
     ops.BY_NAME, ops.BY_CODE, ops.BY_SPELLING, ops.IN_VALUES, defined._FUNCTIONS, defined._BY_NAME, defined._BY_CODE,
 )  # fmt: skip

@@ -26,11 +26,11 @@ from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="kernels need a C++ compiler")
-RNG = np.random.default_rng(0)
-X, W = RNG.uniform(0.5, 2, (150, 2)), RNG.uniform(0.5, 1, 150)
+RANDOM = np.random.default_rng(0)
+X, W = RANDOM.uniform(0.5, 2, (150, 2)), RANDOM.uniform(0.5, 1, 150)
 Y = X[:, 0] * X[:, 1]
 POP = generate.random(40, n_tokens=(3, 15), n_vars=2, n_params=2, seed=3) + ek.parse(["oops("], errors="mask")
-PARAMS = RNG.uniform(0.5, 2, (len(POP), POP.max_params))
+PARAMS = RANDOM.uniform(0.5, 2, (len(POP), POP.max_params))
 LAUNCHES = {"make_immediates": 1, "interpret": 1, "add_segments": 1}
 
 

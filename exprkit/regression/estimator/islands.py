@@ -25,9 +25,10 @@ from typing import Any
 
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
-from exprkit.distributed.tasks import TokenSlice, on_device
+from exprkit.distributed.tasks import TokenSlice, on_device, population_of, slice_of
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.regression.discovery import Discovery
 from exprkit.regression.sample import Sample
@@ -51,18 +52,19 @@ def evolve(
     words["operators"], words["coarseness"] = [row.name for row in settings.operators], sample.coarseness
     for first in range(0, settings.niterations, EPOCH):
         generations = min(EPOCH, settings.niterations - first)
-        front = TokenSlice.of(found := parse([entry.expression for entry in search.front.entries()]), 0, len(found))
+        formulas = parse([entry.expression for entry in search.front.entries()])
+        front = slice_of(formulas, 0, len(formulas), travels=not workers.devices)
 
         def island(cut: Cut, place: str | None) -> tuple[Any, ...]:
             seed = settings.seed + 7919 * (first * n + cut[0])  # noqa: B023  it is called before the next round
             own = {**words, "niterations": generations, "seed": seed}  # noqa: B023
-            return _island, on_gpu, data.at(place), own, front  # noqa: B023
+            return _island, on_gpu, data.at(place), own, front, not workers.devices  # noqa: B023
 
         try:
             cuts = [(k, k + 1) for k in range(n)]
             for _, (tokens, n_evals) in collect(workers, "island", cuts, island, on_device=on_gpu):
                 search.budget.count(n_evals)
-                search.offer(tokens.population())
+                search.offer(population_of(tokens))
             search.stage = f"generation {first + generations}"
             shown(search)
             search.budget.check()
@@ -74,22 +76,22 @@ def evolve(
 
 
 def _island(
-    on_gpu: bool, data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice
-) -> tuple[TokenSlice, int]:  # fmt: skip
+    on_gpu: bool, data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice | Population, travels: bool
+) -> tuple[TokenSlice | Population, int]:  # fmt: skip
     """On a worker: some generations; the front, and how many functions were tried."""
     with on_device(on_gpu):
-        return _bred(data, words, front)
+        formulas, n_evals = _bred(data, words, population_of(front))
+    return slice_of(formulas, 0, len(formulas), travels), n_evals
 
 
-def _bred(data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice) -> tuple[TokenSlice, int]:
+def _bred(data: tuple[Any, ...], words: dict[str, Any], front: Population) -> tuple[Population, int]:
     words = dict(words)
     sample = Sample.of_arrays(data, words.pop("columns"))
     sample.coarseness = words.pop("coarseness")
     operators = tuple(filter(None, map(defined.spelled, words["operators"])))
     budget = Budget()
     search = Discovery(sample, SearchSettings(**{**words, "operators": operators, "threads": 1}), budget)
-    search.offer(front.population())
+    search.offer(front)
     with contextlib.suppress(Ended):
         search.evolve()
-    found = parse([entry.expression for entry in search.front.entries()])
-    return TokenSlice.of(found, 0, len(found)), budget.n_evals
+    return parse([entry.expression for entry in search.front.entries()]), budget.n_evals
