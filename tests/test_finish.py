@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -173,6 +175,36 @@ def test_large_populations_are_screened_unless_asked():
     assert final.loss[0] == pytest.approx(least(LINE, 1), rel=1e-6) and final.loss[0] < screened.loss[0]
     with pytest.raises(ek.errors.ArgumentError, match="accuracy"):
         fit(pop, x, LINE, accuracy="best")
+
+
+@pytest.mark.parametrize("name", ["MGH17", "MGH10"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_stall_in_a_large_population_has_not_converged(name, dtype, tmp_path):
+    """Beside expressions that are at their minimum, whatever is done with the result before it is asked."""
+    text, x, y, start, certified, _ = nist(name)
+    pop, width = ek.parse([text] * 60 + ["p1 + p2 * x1"] * 40), len(start)
+    init = np.zeros((100, width))
+    init[:60], init[:40] = start, certified
+    found = fit(pop, x, np.array(y, float), init=init, backend="cpu", dtype=dtype, accuracy="screen", max_iter=2000)
+    at_minimum = found.loss < 1.001 * np.repeat([found.loss[:60].min(), found.loss[60:].min()], [60, 40])
+    assert not (found.converged & ~at_minimum).any() and found.converged[60:].all()
+    assert found.converged[:40].all() or dtype == "float32"
+    found.__dict__.pop("status")
+    found.save(tmp_path / "fit.npz")
+    for other in (found[40:], pickle.loads(pickle.dumps(found))[40:], ek.load(tmp_path / "fit.npz")[40:]):
+        assert other.converged.tolist() == found.converged[40:].tolist() and other.reason == found.reason[40:]
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"loss": "huber", "delta": 0.1}, {"loss": "gaussian"}, {"loss": "poisson"}, {"link": "2 * f"},
+    {"dtype": "float32"}, {"bounds": (0.1, 2.5)}, {"weights": 1 + T**2},
+])  # fmt: skip
+def test_screened_fits_that_are_at_a_minimum_have_converged(options):
+    """Those of bounds and of numbers that others can stand for among them."""
+    texts = ["p1 + p2 * x1", "p1 * exp(p2 * x1)", "p1 + x1 / (p2 + x1)", "p1 * p2 + x1 * p3", "p1 * x1^p2"]
+    found = fit(ek.parse(texts), T + 3, np.round(LINE + 4), **{"backend": "cpu", "dtype": "float64"} | options,
+                accuracy="screen", init=np.array([1.0, 0.5, 0.5]) * np.ones((5, 1)))  # fmt: skip
+    assert found.converged.all(), found.reason
 
 
 # ── the steps themselves ──

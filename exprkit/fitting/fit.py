@@ -75,7 +75,6 @@ ROUNDING = 32.0  # last places of y that the errors of an exact fit may be, so t
 LARGEST = sys.float_info.max
 
 
-
 def fit(
     pop: Any,
     X: Any,
@@ -160,9 +159,8 @@ def fit(
         steps of as many standard errors, or of 1e-7.
     accuracy : {"auto", "screen", "final"}
         "final": fits are made in float64 whatever ``dtype`` is and finished on the host by orthogonal factors of the
-        Jacobian, so that columns may lie far from 0 for their spread; ``converged`` says that the parameters are at a
-        minimum (``fitting.finishing``).  "screen": as the backend leaves them, for large populations; ``converged``
-        says that the loss no longer fell.  "auto": "final" where that takes little time (some thousand expressions).
+        Jacobian, so that columns may lie far from 0 for their spread (``fitting.finishing``).  "screen": as the backend
+        leaves them, for large populations.  "auto": "final" where that takes little time (some thousand expressions).
     restarts : int
         Number of further starts, drawn from the standard normal distribution; of up to 1000 expressions half of them
         by what the data show.  The best fit is returned; of those whose losses are the same (to a millionth, or to the
@@ -321,9 +319,9 @@ class FitProblem:
         starts = drawing.of(starts, ev.pop, ev.X, target.y, target.w, options)
         fitted = self._in_parts(ev, starts, target, options, progress)
         if is_final and options.kind != objective.SUM:
-            is_limited = self._max_iter is not None
-            fitted = finished(fitted, ev, target.goal, options, inputs.on_host(starts), is_limited)
-        return _result(ev, fitted, target, target.goal._replace(lower=lower, upper=upper), begin, self.method)
+            fitted = finished(fitted, ev, target.goal, options, inputs.on_host(starts), self._max_iter is not None)
+        goal, is_screened = target.goal._replace(lower=lower, upper=upper), not is_final and self._loss != SUM
+        return _result(ev, fitted, target, goal, begin, self.method, is_screened)
 
     def fitted(
         self, pop: Population | DevicePopulation, init: Any, *, limits: Any = None, patience: int = 0
@@ -612,7 +610,9 @@ def _check_target(y: Any, w: Any, loss: str) -> None:
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
-def _result(ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, begin: float, method: str) -> FitResult:
+def _result(
+    ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, begin: float, method: str, is_screened: bool
+) -> FitResult:  # fmt: skip
     """The result in words and numbers."""
     squares = KINDS[goal.loss] == objective.SQUARES
     sse = fitted.loss if squares else inputs.on_host(sums_of_squares(ev, fitted.params, target.y, target.w))
@@ -622,6 +622,7 @@ def _result(ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, be
     return FitResult(
         on_host(ev.pop), fitted.params, value, fitted.iterations, fitted.status, r2,
         fitted.evaluations, time.perf_counter() - begin, at_bound(fitted.params, goal, ev.dtype), goal, ev, method,
+        is_screened=is_screened,
     )  # fmt: skip
 
 

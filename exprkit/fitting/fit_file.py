@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends import objective
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
 from exprkit.expressions.population_file import shaped
+from exprkit.fitting.finishing.stationarity import REASONS
 from exprkit.fitting.likelihood import FitGoal
 from exprkit.runtime import files
 
@@ -51,11 +51,12 @@ def fields(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     n, width = len(pop), pop.max_params
     part = population_file.part(arrays, "fit", FORMAT)
     found: dict[str, Any] = {name: shaped(part[name], "fiu", n) for name in ARRAYS[1:5]}
+    found["ended"] = found.pop("status")
+    if n and int(found["ended"].max()) >= len(REASONS):
+        raise ValueError("unknown status")
     found["index"] = shaped(part["index"], "iu", n)
     found["params"] = shaped(part["params"], "f", n, width)
     found["at_bound"] = shaped(part["at_bound"], "b", n, width)
-    if n and int(found["status"].max()) >= len(objective.REASONS):
-        raise ValueError("unknown status")
     columns = population_file.of_part(arrays, "columns")
     return found | {
         "pop": pop,

@@ -24,14 +24,16 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from exprkit.backends import objective
+from exprkit.backends.objective import Options
 from exprkit.errors import brought_by, checks_keywords, checks_methods, number_of, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.inputs import infinite_columns
 from exprkit.evaluate.tables import used_columns
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
+from exprkit.fitting.finishing.stationarity import FALLING, REASONS, is_stationary
 from exprkit.fitting.fitted_expression import FittedExpression
-from exprkit.fitting.likelihood import FitGoal, covariance
+from exprkit.fitting.likelihood import FitGoal, covariance, points_of
 from exprkit.fitting.observed import curvature_covariance, robust_covariance
 from exprkit.fitting.plot import Curve, beside_data, used_by
 from exprkit.fitting.starts.given import parameter_names
@@ -64,7 +66,8 @@ class FitResult:
     ``iterations``       int32 (n_exprs,): iterations from the best start
     ``status``           uint8 (n_exprs,): why the fit ended, a number of ``objective.REASONS``
     ``converged``        bool (n_exprs,): the parameters are at a minimum, by a step that is short in units of the
-                         standard errors; of screened fits (``accuracy``) only that the loss no longer fell
+                         standard errors; of screened fits (``accuracy``) up to a tenth of one, and tested when it, or
+                         why a fit ended, is first asked for
     ``reason``           the same in words, a list, with the parameters that ended at a bound, and the columns of X
                          that are infinite where the loss is not finite
     ``at_bound``         bool (n_exprs, max_params): the parameter ended at one of its finite bounds, so that its
@@ -98,7 +101,7 @@ class FitResult:
     params: np.ndarray
     loss: np.ndarray
     iterations: np.ndarray
-    status: np.ndarray
+    ended: np.ndarray = field(repr=False)  # uint8 (n_exprs,): ``status`` as the backend left it
     r2: np.ndarray
     n_evaluations: int
     seconds: float
@@ -109,6 +112,7 @@ class FitResult:
     _composed: FitResult | None = field(default=None, repr=False)  # of what a loss of the user's own was fitted as
     index: Any = None
     columns: dict[str, np.ndarray] = field(default_factory=dict)
+    is_screened: bool = False  # nobody has looked whether the parameters are at a minimum
 
     def __post_init__(self) -> None:
         self.index = np.arange(len(self.pop)) if self.index is None else self.index
@@ -117,13 +121,31 @@ class FitResult:
     def kind(self) -> str:
         return self.goal.loss
 
+    @functools.cached_property
+    def status(self) -> np.ndarray:
+        if self._composed is not None:
+            return self._composed.status
+        status = self.ended.copy()
+        settled = np.flatnonzero(np.isin(status, objective.CONVERGED) if self.is_screened else [])
+        if len(settled):
+            goal, sides = self.goal, (self.goal.lower, self.goal.upper)
+            kind = objective.KINDS[goal.loss]
+            delta = objective.floor_of(goal.y, goal.w) if kind == objective.ABSOLUTE else goal.delta
+            some, options = self.pop[settled], Options(kind, delta, lower=sides[0], upper=sides[1])
+            params = self.params[settled, : some.max_params]
+            is_short = is_stationary(
+                some, points_of(some, goal), options.of(settled, some.max_params), params, np.finfo(goal.y.dtype).eps
+            )
+            status[settled[~is_short]] = FALLING
+        return status
+
     @property
     def converged(self) -> np.ndarray:
         return np.isin(self.status, objective.CONVERGED)
 
     @property
     def reason(self) -> list[str]:
-        words = [objective.REASONS[status] for status in self.status.tolist()]
+        words = [REASONS[status] for status in self.status.tolist()]
         lost = np.flatnonzero(self.status == objective.NOT_FINITE).tolist()
         infinite = infinite_columns(self.goal.X, self.goal.w, self.pop) if lost else {}
         for i in lost if infinite else ():
@@ -132,7 +154,7 @@ class FitResult:
             words[i] += f"; no better than a constant, no parameter but {moving} matters there: try init or restarts"
         for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
             names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
-            head = objective.REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
+            head = REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
             words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
         return words
 
@@ -229,14 +251,16 @@ class FitResult:
         width = pop.max_params
         lower, upper = (None if side is None else side[order, :width] for side in (self.goal.lower, self.goal.upper))
         part = FitResult(
-            pop, self.params[order, :width], self.loss[order], self.iterations[order], self.status[order],
+            pop, self.params[order, :width], self.loss[order], self.iterations[order], self.ended[order],
             self.r2[order], self.n_evaluations, self.seconds, self.at_bound[order, :width],
             self.goal._replace(lower=lower, upper=upper), None, self.method,
             None if self._composed is None else self._composed[order], self.index[order],
-            {name: column[order] for name, column in self.columns.items()},
+            {name: column[order] for name, column in self.columns.items()}, self.is_screened,
         )  # fmt: skip
         if "covariance" in self.__dict__:
             part.__dict__["covariance"] = self.covariance[order, :width, :width]
+        if "status" in self.__dict__:
+            part.__dict__["status"] = self.status[order]
         return part
 
     # ── predictions ──
@@ -362,7 +386,6 @@ class FitResult:
     def __repr__(self) -> str:
         least = np.nanmin(self.loss, initial=np.inf)
         loss = f"least {self.kind} {least:.6g}, " if np.isfinite(least) else ""
-        return (
-            f"<FitResult: {number_of(len(self), 'expression')}, {int(self.converged.sum()):,} converged, "
-            f"{loss}{self.seconds:.3g} s>"
-        )
+        is_known = not self.is_screened or "status" in self.__dict__
+        ended = f"{int(self.converged.sum()):,} converged, " if is_known else ""
+        return f"<FitResult: {number_of(len(self), 'expression')}, {ended}{loss}{self.seconds:.3g} s>"

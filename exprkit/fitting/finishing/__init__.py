@@ -2,8 +2,9 @@
 
 In: expressions, complete data, an objective and parameters.  Out: parameters at a minimum, and whether they are.
 
-===========  ==================================================================
-``factors``  orthogonal factors of Jacobians, for these steps and covariances
-``finish``   the steps
-===========  ==================================================================
+================  ==================================================================
+``factors``       orthogonal factors of Jacobians, for these steps and covariances
+``stationarity``  whether a step is short in units of the standard errors
+``finish``        the steps
+================  ==================================================================
 """

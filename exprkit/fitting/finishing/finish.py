@@ -33,12 +33,11 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting.finishing.factors import SMALL, CountedPoints, JacobianFactors, Model, Settings, parts_of
+from exprkit.fitting.finishing.stationarity import EPS, FEW_DIGITS, projected, pushed, tolerances
 from exprkit.fitting.likelihood import FitGoal, points_of
 
 AIM = 1e-7  # standard errors that a step may still have at a minimum: parameters to seven digits of their errors
 ENOUGH = 1e-3  # ... where no shorter one lowers the loss: it is lost in rounding
-EPS = float(np.finfo(np.float64).eps)
-RANK = 1e-14  # share of the largest singular value that is rounding, of columns of norm 1
 UNABLE = (objective.NO_PARAMETERS, objective.NO_WEIGHT, objective.INVALID, objective.NO_DERIVATIVE)
 GOOD, BAD, LEAST = 0.75, 0.25, 1e-4  # of the gain that was predicted: enlarge the region, narrow it, accept
 NEWTON = 12  # steps that find the damping of a radius
@@ -176,12 +175,9 @@ class _TrustRegions:
         """One trial step of every expression."""
         now, unit = self.now, np.where(self.unit > 0, self.unit, 1.0)
         share = now.norm / unit
-        slope = np.einsum("mij,mi->mj", now.R, now.q)
-        held = ((self.p <= self.lower) & (slope > 0)) | ((self.p >= self.upper) & (slope < 0))
+        held = pushed(now, self.p, self.lower, self.upper)
         z, within, rank, is_whole = self._solved(now.R * share[:, None, :], held)
-        freedom = np.maximum(self.n_points - rank, 1)
-        deviation = (now.rest**2 + np.sum(now.q**2, axis=1)) / freedom
-        noise = (EPS * np.maximum(now.size, np.abs(self.p * now.norm).max(axis=1))) ** 2
+        deviation, noise = tolerances(now, self.p, self.n_points, rank)
         near = within <= np.maximum(self.aim**2 * deviation, noise)
         fresh = np.all(share > 0.5, axis=1) | np.all(now.norm == 0, axis=1)
         for _ in range(self.p.shape[1]):
@@ -192,7 +188,8 @@ class _TrustRegions:
             z, *_ = self._solved(now.R * share[:, None, :], held)
         trial = np.where(self.done[:, None], self.p, np.clip(self.p + z / unit, self.lower, self.upper))
         d = (trial - self.p) * now.norm
-        predicted = -2 * np.sum(slope * d, axis=1) - np.sum(np.einsum("mij,mj->mi", now.R, d) ** 2, axis=1)
+        change = np.einsum("mij,mj->mi", now.R, d)
+        predicted = -np.sum((2 * now.q + change) * change, axis=1)
         loss = self.model.loss(trial)
         gain = self.loss - loss
         accepted = ~self.done & (gain > LEAST * predicted) & (predicted > 0)
@@ -203,7 +200,7 @@ class _TrustRegions:
         self.radius = np.where(narrow, BAD * size, np.where(wide, np.maximum(self.radius, 2 * size), self.radius))
         self.steps += ~self.done
         ended = ~self.done & ((near & fresh) | lost)
-        close = within <= np.maximum(ENOUGH**2 * deviation, 100 * noise)
+        close = within <= np.maximum(ENOUGH**2 * deviation, FEW_DIGITS**2 * noise)
         self.is_minimum[ended] = ((near | close) & now.finite)[ended]
         self.done |= ended
         moved = accepted & ~self.done
@@ -220,12 +217,7 @@ class _TrustRegions:
 
     def _solved(self, A: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, ...]:
         """The step in the region: (step times unit, square of r's part in J's columns, rank, whether it is whole)."""
-        q = self.now.q
-        A = np.where(held[:, None, :] | self.done[:, None, None], 0.0, A)
-        U, s, V = np.linalg.svd(A)
-        u = np.einsum("mij,mi->mj", U, q)
-        u[s <= RANK * s[:, :1]] = 0
-        s = np.where(s <= RANK * s[:, :1], 1.0, s)
+        u, s, V, rank = projected(self.now, np.where(held[:, None, :] | self.done[:, None, None], 0.0, A))
         w, damping = u / s, np.zeros(len(s))
         length = np.linalg.norm(w, axis=1)
         is_whole = length <= self.radius
@@ -237,7 +229,7 @@ class _TrustRegions:
             damping = np.where(far, damping + (length / self.radius - 1) * length**2 / slope, damping)
             w = u * s / (s * s + damping[:, None])
             length = np.linalg.norm(w, axis=1)
-        return -np.einsum("mji,mj->mi", V, w), np.sum(u * u, axis=1), np.sum(u != 0, axis=1), is_whole
+        return -np.einsum("mji,mj->mi", V, w), np.sum(u * u, axis=1), rank, is_whole
 
     def keep(self, run: _Run) -> None:
         """Leave those that are done behind."""
