@@ -1,11 +1,4 @@
-"""``load``: reads any file that exprkit writes, of populations, fits, exhaustive searches or fitted regressors.
-
->>> import exprkit as ek, tempfile, pathlib
->>> path = pathlib.Path(tempfile.mkdtemp()) / "population.npz"
->>> ek.parse(["x1 + 1"]).save(path)
->>> ek.load(path).texts()
-['x1 + 1']
-"""
+"""``load``: reads any file that exprkit writes, of populations, fits, exhaustive searches or fitted regressors."""
 
 from __future__ import annotations
 
@@ -44,6 +37,14 @@ def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult 
         If it cannot be read.
     MissingError
         If it holds a regressor and scikit-learn is not installed.
+
+    Examples
+    --------
+    >>> import exprkit as ek, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "population.npz"
+    >>> ek.parse(["x1 + 1"]).save(path)
+    >>> ek.load(path).texts()
+    ['x1 + 1']
     """
     with population_file.opened(path, "file of exprkit's") as arrays:
         if "model.format" in arrays:

@@ -19,6 +19,7 @@ from exprkit.backends.gpu import device as gpu
 from exprkit.operators import defined, ops
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn to files, on machines without a screen
+os.environ.setdefault("CUDA_CACHE_DISABLE", "1")  # kernels are compiled with what a test asks for, also a second time
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")  # else jupyter_core warns, and a warning is an error
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # what a shell starts in the background does not hear Ctrl-C

@@ -78,11 +78,8 @@ def test_a_changed_array_is_told(tmp_path, kind):
                 continue
             others = {one: other for one, other in (arrays | {name: changed}).items() if other is not None}
             np.savez(damaged, **others)
-            if name == "checksums" and changed is None and kind not in ("state", "checkpoint"):
-                assert repr(read(damaged)) == repr(read(path))
-            elif name != "checksums" or changed is not None:
-                with pytest.raises(FileError, match=r"damaged\.npz' (is not|is the|cannot)"):
-                    read(damaged)
+            with pytest.raises(FileError, match=r"damaged\.npz' (is not|is the|cannot)"):
+                read(damaged)
 
 
 def test_a_part_of_a_file_and_what_has_come_into_it(tmp_path):

@@ -324,6 +324,18 @@ def test_docstrings_name_every_parameter():
         assert not [one for one in parameters if not re.search(rf"\b{one}\b", text)], name
 
 
+NEEDS_MORE = {"CompiledPtx", "compile_ptx", "sweep"}  # packages that are not always there, and a notebook's minutes
+
+
+def test_everything_public_shows_an_example_that_runs():
+    for name in ek.__all__:
+        thing = getattr(ek, name)
+        text = inspect.getdoc(thing)
+        examples = doctest.DocTestParser().get_examples(text)
+        assert inspect.ismodule(thing) or "\nExamples\n--------\n" in text, name
+        assert [one for one in examples if name in NEEDS_MORE or not one.options.get(doctest.SKIP)], name
+
+
 WITHOUT_EXTRAS = """
 import sys
 class Missing:

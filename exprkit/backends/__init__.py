@@ -1,10 +1,6 @@
 """The list of backends, and which of them can run on this machine.
 
 A backend is a module that ``MODULES`` names, with a ``BACKEND``: ``contract`` says what that is.
-
-    >>> import exprkit as ek
-    >>> ek.backends()["numpy"].available
-    True
 """
 
 from __future__ import annotations
@@ -56,7 +52,14 @@ def known(name: str) -> Backend:
 
 
 def backends() -> dict[str, Status]:
-    """Every backend with whether it can run here and, if not, why and what mends it."""
+    """Every backend with whether it can run here and, if not, why and what mends it.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> ek.backends()["numpy"].available
+    True
+    """
     return {name: status(name) for name in NAMES}
 
 

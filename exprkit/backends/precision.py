@@ -1,10 +1,6 @@
 """``Precision``: the values of ``precision=``, "ieee", "fast" or each compiler setting by itself.
 
 The settings are those of a GPU compiler.
-
-    >>> import exprkit as ek
-    >>> ek.Precision("fast", flush_subnormals=False).approximate_division
-    True
 """
 
 from __future__ import annotations
@@ -43,6 +39,12 @@ class Precision:
         GPU architecture, such as ``"sm_90"``; by default that of the device.
     line_info : bool
         Keep source lines for profilers.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> ek.Precision("fast", flush_subnormals=False).approximate_division
+    True
     """
 
     operators: str = "ieee"

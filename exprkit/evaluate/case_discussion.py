@@ -1,11 +1,6 @@
 """``exprkit.cases``: which kernel variant runs on which GPU for which workload, and why.
 
 In: a population, or sizes, or nothing; the task.  Out: ``Cases``.
-
-    >>> import exprkit as ek
-    >>> found = ek.cases(ek.parse(["p1 * x1^2 + exp(-x2)", "sqrt(x1) / x2"]), "square", precision="fast")
-    >>> found.at(device="sm_86", n_points=10_860).case
-    <Case: 4 points a thread, 128 threads a block, columns in shared memory; 11 constraints>
 """
 
 from __future__ import annotations
@@ -77,6 +72,13 @@ def cases(
     -----
     The method is that of "Comprehensive Optimization of Parametric Kernels for Graphics Processing Units" (Chen,
     Moreno Maza, Paudel, Xie).  The same discussion chooses what runs: ``Evaluator.explain`` shows its path.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> found = ek.cases(ek.parse(["p1 * x1^2 + exp(-x2)", "sqrt(x1) / x2"]), "square", precision="fast")
+    >>> found.at(device="sm_86", n_points=10_860).case
+    <Case: 4 points a thread, 128 threads a block, columns in shared memory; 11 constraints>
     """
     task, backend = one_of("task", task, TASKS), one_of("backend", backend, ("cuda", "ptx"))
     settings = settings_of(precision)

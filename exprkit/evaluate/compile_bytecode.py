@@ -1,13 +1,6 @@
 """``exprkit.compile_bytecode``: a population's GPU bytecode and kernel source as text, without a GPU.
 
 In: a population and the data.  Out: three-address programs, bytecode and the CUDA C of its cases.
-
-    >>> import exprkit as ek
-    >>> bytecode = ek.compile_bytecode(ek.parse("x1 + x2 * p1"))
-    >>> print(bytecode.listing(0))  # c0: the column x1
-    word  action      places      case  the accumulator acc becomes
-       0  ...  acc = c1; acc = acc * p1
-       1  ...  acc = acc + c0, the result
 """
 
 from __future__ import annotations
@@ -33,7 +26,16 @@ CASE = re.compile(r"^ *((?:case \d+: ?)+)(.*)$", re.MULTILINE)
 
 
 class CompiledBytecode:
-    """A population as the ``"cuda"`` backend runs it.  Made by ``compile_bytecode``; all methods give text."""
+    """A population as the ``"cuda"`` backend runs it.  Made by ``compile_bytecode``; all methods give text.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> print(ek.compile_bytecode(ek.parse("p1 * x1")).program(0))
+    out = mul u0, c0
+    <BLANKLINE>
+    c0: x1
+    """
 
     def __init__(self, pop: Population, X: Any, precision: str, dtype: Any) -> None:
         self.pop, self._precision, self._dtype = pop, precision, dtype
@@ -89,6 +91,15 @@ def compile_bytecode(
     ------
     BackendError
         For an operator of your own without CUDA text.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> bytecode = ek.compile_bytecode(ek.parse("x1 + x2 * p1"))
+    >>> print(bytecode.listing(0))  # c0: the column x1
+    word  action      places      case  the accumulator acc becomes
+       0  ...  acc = c1; acc = acc * p1
+       1  ...  acc = acc + c0, the result
     """
     pop = on_host(inputs.population(pop))
     check_has_texts(pop, "cuda")

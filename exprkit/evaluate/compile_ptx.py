@@ -1,11 +1,6 @@
 """``exprkit.compile_ptx``: a population as PTX and machine code, without a GPU.
 
 In: a population and an architecture.  Out: PTX, machine code and what each kernel needs.
-
-    >>> import exprkit as ek
-    >>> made = ek.compile_ptx(ek.parse(["x1 + p1", "x1 * x2"]), arch="sm_90")  # doctest: +SKIP
-    >>> len(made.cubins), made.registers.max() < 64                            # doctest: +SKIP
-    (1, True)
 """
 
 from __future__ import annotations
@@ -48,6 +43,11 @@ class CompiledPtx:
         Of a thread: registers, and bytes that did not fit into them.
     structure : int32 array, (n_exprs,)
         Which structure each expression has; ``n_structures`` is how many were compiled.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> print(ek.compile_ptx("x1 + p1").ptx(0))  # doctest: +SKIP
     """
 
     def __init__(self, pop: Population, parts: list[Transpiled], task: str, settings: Precision, arch: str) -> None:
@@ -122,6 +122,13 @@ def compile_ptx(
         If a package is missing; says which.  For an operator of your own without CUDA text.
     ArgumentError, DataError
         If a choice does not exist.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> made = ek.compile_ptx(ek.parse(["x1 + p1", "x1 * x2"]), arch="sm_90")  # doctest: +SKIP
+    >>> len(made.cubins), made.registers.max() < 64                            # doctest: +SKIP
+    (1, True)
     """
     pop = on_host(inputs.population(pop))
     check_has_texts(pop, "ptx")

@@ -14,12 +14,6 @@ argument     goes through            and comes to the engine as
 ===========  ======================  ===============================================================
 
 Arrays on the backend's device stay there, and results go back as the kind of array that ``X`` was.
-
-    >>> import exprkit as ek, numpy as np
-    >>> ev = ek.Evaluator(ek.parse(["x1 + p1", "x1 * x2"]), np.ones((3, 2)))
-    >>> ev.evaluate(params=[[2.0], []])
-    array([[3., 3., 3.],
-           [1., 1., 1.]], dtype=float32)
 """
 
 from __future__ import annotations
@@ -89,10 +83,9 @@ class Evaluator:
         ``"auto"`` (the fastest available one by the estimates of ``explain``; losses may use another backend than
         values, whose matrix has to be copied to the host) or a name from ``backends()``.
     precision : {"ieee", "fast"} or Precision
-        ``"ieee"``: every operator to the tolerance of its row in ``ops``, special values
-        included.  ``"fast"``: cheaper powers, with nan for a negative base unless the
-        exponent is a constant whole number; on a GPU, approximate functions as well.  A
-        ``Precision`` chooses each setting of a GPU's compiler.
+        ``"ieee"``: every operator to the tolerance of its row in ``ops``, special values included.  ``"fast"``: cheaper
+        powers, with nan for a negative base unless the exponent is a constant whole number; on a GPU, approximate
+        functions as well.  A ``Precision`` chooses each setting of a GPU's compiler.
     dtype : {"float32", "float64"}
         Type of the data, the parameters, the arithmetic and the results.  Data that float32 cannot represent
         (time stamps that become equal, numbers beyond its range) is an error.
@@ -124,6 +117,13 @@ class Evaluator:
         If the backend cannot run here; the message says why, and what to install.
     ArgumentError
         If the backend has no such option.
+
+    Examples
+    --------
+    >>> import exprkit as ek, numpy as np
+    >>> ev = ek.Evaluator(ek.parse(["x1 + p1", "x1 * x2"]), np.ones((3, 2)))
+    >>> ev.evaluate(params=[[2.0], []]).tolist()
+    [[3.0, 3.0, 3.0], [1.0, 1.0, 1.0]]
     """
 
     def __init__(

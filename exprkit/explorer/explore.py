@@ -2,11 +2,6 @@
 
 Puts the panels together.  Handlers only put jobs into a queue; what is shown first is made at once, so that a
 notebook shows it without a click.
-
-    >>> import exprkit as ek
-    >>> explorer = ek.explore("p1 + p2 / x2")
-    >>> explorer.expression, explorer.params.tolist()
-    (<Expression: p1 + p2 / x2>, [1.0, 1.0])
 """
 
 from __future__ import annotations
@@ -73,6 +68,13 @@ def explore(
         If the backend can't run here.
     MissingError
         If ipywidgets is not installed.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> explorer = ek.explore("p1 + p2 / x2")
+    >>> explorer.expression, explorer.params.tolist()
+    (<Expression: p1 + p2 / x2>, [1.0, 1.0])
     """
     if isinstance(expression, ek.Population):
         raise ArgumentError("explore shows one expression; give a population as population=")

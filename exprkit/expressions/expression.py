@@ -1,11 +1,5 @@
 """``Expression``: one expression of a population, to look at, to build by operators and to export.
 
-    >>> import exprkit as ek
-    >>> x1, x2 = ek.variables(2)
-    >>> p1, = ek.parameters(1)
-    >>> print(p1 * x1**2 + ek.exp(-x2))
-    p1 * x1 ^ 2 + exp(-x2)
-
 An Expression is a view of its tokens, which cannot be changed.  Operators of Python,
 NumPy's functions and the table's functions (``ek.exp``) on Expressions and numbers make
 new ones; ``ek.parse`` takes lists of them.
@@ -60,6 +54,14 @@ class Expression:
         as in ``population``; no tokens for an expression that could not be read
     variables, parameters : tuple of str or None
         names; None for ``x1, x2, …`` and ``p1, p2, …``
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> x1, x2 = ek.variables(2)
+    >>> p1, = ek.parameters(1)
+    >>> print(p1 * x1**2 + ek.exp(-x2))
+    p1 * x1 ^ 2 + exp(-x2)
     """
 
     __slots__ = ("kinds", "parameters", "values", "variables")
@@ -266,12 +268,26 @@ def variables(*names: int | str | Iterable[str]) -> tuple[Expression, ...]:
     ------
     ParseError
         for a name that is not an identifier, is already in use, or is given twice.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> r, t = ek.variables(["r", "t"])
+    >>> print(ek.sqrt(r) + 2 * t)
+    sqrt(r) + 2 * t
     """
     return _leaves(VARIABLE, names)
 
 
 def parameters(*names: int | str | Iterable[str]) -> tuple[Expression, ...]:
-    """Parameters to build expressions with, by number or ``names``: ``parameters(1)``, ``parameters("a", "b")``."""
+    """Parameters to build expressions with, by number or ``names``: ``parameters(1)``, ``parameters("a", "b")``.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> [str(p) for p in ek.parameters(2)]
+    ['p1', 'p2']
+    """
     return _leaves(PARAMETER, names)
 
 

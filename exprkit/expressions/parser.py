@@ -2,10 +2,6 @@
 
 ``reader`` reads the texts; what is not text is read here.
 
-    >>> import exprkit as ek
-    >>> ek.parse(["x1^2 + p1", "exp(-x2)"]).texts()
-    ['x1 ^ 2 + p1', 'exp(-x2)']
-
 =======================  ==============================================================
 ``-x1^2``                ``-(x1^2)``; ``^`` and ``**`` are the same
 ``2^-x1^2``              ``2^(-(x1^2))``; powers group from the right
@@ -76,6 +72,12 @@ def parse(
     -----
     Limits, each with its own message: 65,535 tokens per expression, 1,000,000 nested parentheses, 16 MiB of
     text an expression, 1,000 digits a number, ``x65535`` and ``p65535``.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> ek.parse(["x1^2 + p1", "exp(-x2)"]).texts()
+    ['x1 ^ 2 + p1', 'exp(-x2)']
     """
     one_of("errors", errors, ("raise", "mask"))
     batch = _read(source)

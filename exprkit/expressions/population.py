@@ -12,11 +12,6 @@ array          dtype     shape       what it holds
 ``n_params``   int32     n_exprs     parameters of each expression: its largest index + 1
 ``valid``      bool      n_exprs     False: could not be read; has no tokens, gives nan
 =============  ========  ==========  ==================================================
-
-    >>> import exprkit as ek
-    >>> pop = ek.parse(["x1 + 2.5", "p1 * x2"])
-    >>> len(pop), pop.n_vars, pop.n_params.tolist()
-    (2, 2, [0, 1])
 """
 
 from __future__ import annotations
@@ -100,6 +95,13 @@ class Population:
     ------
     PopulationError
         for arrays that are no population; the message shows the listing with the bad token marked.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> pop = ek.parse(["x1 + 2.5", "p1 * x2"])
+    >>> len(pop), pop.n_vars, pop.n_params.tolist()
+    (2, 2, [0, 1])
     """
 
     shares = False  # equal parts of an expression are to be computed once: of what ``expanded`` has written out

@@ -19,7 +19,7 @@ array            dtype    what it holds
                           text, LaTeX and domain; missing where there are none
 ``PART.format``  int64    format of a further part: "fit", "found", "model", "search"
 ``PART.NAME``             its arrays; ``Population.load`` does without
-``checksums``    str      of every array, as JSON; without it they are taken as they are
+``checksums``    str      of every array, as JSON; without it nothing is read
 ===============  =======  ======================================================
 """
 

@@ -2,13 +2,6 @@
 
 In: a ``FitResult``.  Out: nats by expression.  Ranks expressions by what they explain against what they cost.
 
-    >>> import exprkit as ek, numpy as np
-    >>> x = np.linspace(0, 1, 20)[:, None]
-    >>> pop = ek.parse(["p1 + p2 * x1", "p1 + p2 * x1 + p3 * x1^2"])
-    >>> noise = 0.01 * np.random.default_rng(0).standard_normal(20)
-    >>> int(np.argmin(ek.description_length(ek.fit(pop, x, 1 + x[:, 0] + noise, loss="gaussian")).total))
-    0
-
 The sum of three terms (D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic
 Regression", arXiv 2211.11461, equation 6):
 
@@ -90,6 +83,15 @@ def description_length(result: Any, progress: Progress = False) -> DescriptionLe
     ------
     ArgumentError
         For a fit of another loss: it has no likelihood.
+
+    Examples
+    --------
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> pop = ek.parse(["p1 + p2 * x1", "p1 + p2 * x1 + p3 * x1^2"])
+    >>> noise = 0.01 * np.random.default_rng(0).standard_normal(20)
+    >>> int(np.argmin(ek.description_length(ek.fit(pop, x, 1 + x[:, 0] + noise, loss="gaussian")).total))
+    0
     """
     if not isinstance(getattr(result, "goal", None), FitGoal):
         raise ArgumentError(f"description_length takes what ek.fit gives, not {type(result).__name__}")

@@ -1,16 +1,6 @@
 """``FitResult``: parameters, losses and errors of every fitted expression, and what can be made of them.
 
 ``fit`` makes it.  A number selects one expression with its numbers, everything else a part of the result.
-
-    >>> import exprkit as ek, numpy as np
-    >>> x = np.linspace(0, 1, 20)[:, None]
-    >>> found = ek.fit(ek.parse(["p1 * exp(p2 * x1)", "p1 + p2 * x1", "p2 * x1 + p1"]), x, 3 * np.exp(-x[:, 0]))
-    >>> print(found.rank("bic")[0].latex(digits=3))
-    3.00 \\cdot e^{-1.00 \\cdot x_{1}}
-    >>> found.predict([[0.0], [2.0]], 0).round(3)
-    array([3.   , 0.406])
-    >>> len(found.fold())
-    2
 """
 
 from __future__ import annotations
@@ -95,6 +85,18 @@ class FitResult:
 
     ``found[i]`` is a ``FittedExpression``; ``found[2:5]``, ``found[found.r2 > 0.9]`` and ``found[[3, 1]]`` are
     FitResults of these expressions.
+
+    Examples
+    --------
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> found = ek.fit(ek.parse(["p1 * exp(p2 * x1)", "p1 + p2 * x1", "p2 * x1 + p1"]), x, 3 * np.exp(-x[:, 0]))
+    >>> print(found.rank("bic")[0].latex(digits=3))
+    3.00 \\cdot e^{-1.00 \\cdot x_{1}}
+    >>> found.predict([[0.0], [2.0]], 0).round(3)
+    array([3.   , 0.406])
+    >>> len(found.fold())
+    2
     """
 
     pop: Population

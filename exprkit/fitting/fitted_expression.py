@@ -2,15 +2,6 @@
 
 ``FitResult`` gives it by number, ``found[i]``.
 
-    >>> import exprkit as ek, numpy as np
-    >>> x = np.linspace(0, 1, 20)[:, None]
-    >>> noise = 0.01 * np.random.default_rng(0).standard_normal(20)
-    >>> one = ek.fit("p1 + p2 * x1", x, 3 - 2 * x[:, 0] + noise)[0]
-    >>> one.latex()
-    '3.0008 - 2.0053 \\\\cdot x_{1}'
-    >>> one([[2.0]]).round(2)
-    array([-1.01])
-
 A number is rounded where its standard error has its second digit, so that rounding changes nothing that the data
 say; without a standard error (at a bound, say) it has three digits.  A term that is lost in rounding at every data
 point, as ``- 2.2e-268 * x2``, is not written.
@@ -58,6 +49,17 @@ class FittedExpression:
     at_bound : bool array, shape (n_params,)
     standard_errors : float64 array, shape (n_params,)
         nan where the data do not determine a parameter, or it is at a bound
+
+    Examples
+    --------
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0, 1, 20)[:, None]
+    >>> noise = 0.01 * np.random.default_rng(0).standard_normal(20)
+    >>> one = ek.fit("p1 + p2 * x1", x, 3 - 2 * x[:, 0] + noise)[0]
+    >>> one.latex()
+    '3.0008 - 2.0053 \\\\cdot x_{1}'
+    >>> one([[2.0]]).round(2)
+    array([-1.01])
     """
 
     def __init__(self, result: Any) -> None:

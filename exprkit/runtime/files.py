@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import secrets
+import time
 import zipfile
 import zlib
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -28,6 +29,7 @@ from exprkit.errors import ArgumentError, DamagedFileError, FileError, NoSuchFil
 
 REMEDY = {"written": "; nothing half-written is left: make room there, or name another folder"}
 CHECKSUMS = "checksums"  # the array that holds those of all others, as JSON
+IN_USE = 2.0 if os.name == "nt" else 0.0  # seconds in which Windows may let go of a file that somebody reads
 MOST = 100  # times its size that a file may hold; others compress populations to a twentieth
 
 
@@ -56,10 +58,22 @@ def write(path: Path, fill: Callable[[Path], Any]) -> Path:
             fill(beside)
             with open(beside, "rb+") as file:
                 os.fsync(file.fileno())
-            os.replace(beside, path)
+            _replace(beside, path)
         finally:
             beside.unlink(missing_ok=True)
     return path
+
+
+def _replace(new: Path, path: Path) -> None:
+    """Put a file in the place of another, which Windows refuses for as long as anybody has that open."""
+    end = time.monotonic() + IN_USE
+    while True:
+        try:
+            return os.replace(new, path)
+        except PermissionError:
+            if time.monotonic() >= end:
+                raise
+            time.sleep(IN_USE / 40)
 
 
 def write_text(path: Path, text: str) -> Path:
@@ -130,9 +144,9 @@ def read_arrays(
 
 
 def check(arrays: dict[str, np.ndarray], wanted: Container[str] | None = None) -> dict[str, np.ndarray]:
-    """The arrays without their checksums; ValueError for those that are not as they were written."""
-    if CHECKSUMS not in arrays:  # as other programs write them
-        return arrays
+    """The arrays without their checksums; ValueError for those that are not as they were written, or have none."""
+    if CHECKSUMS not in arrays:
+        raise ValueError("it has no checksums")
     sums = json.loads(str(arrays[CHECKSUMS]))
     arrays = {name: array for name, array in arrays.items() if name != CHECKSUMS}
     for name in sorted({name for name in sums if wanted is None or name in wanted} ^ set(arrays)):

@@ -2,12 +2,6 @@
 
 In: X and y.  Out: a ``SearchResult``.
 
-    >>> import exprkit as ek, numpy as np
-    >>> x = np.linspace(0.5, 3, 30)
-    >>> found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), max_nodes=3, progress=False)
-    >>> found.texts()[0], int(found.loss.argmin())
-    ('p1 / x1', 0)
-
 How, plainly::
 
     for each size:
@@ -66,9 +60,6 @@ SAMPLE = 256  # random expressions, beside those of every number of parameters w
 DESCRIBED = 1 << 10  # functions that are described at a time
 MAX_ITER = 100
 RESTARTS = 511
-COMPARED = 25e6  # trees that a thread tells apart a second (measured: data/results/distinct_functions.md)
-LONGEST, SOON = 86_400.0, 60.0  # seconds that this may take without a limit of time; and what is proposed instead
-YEAR = 365.25 * 86_400.0
 CONFIRM = 2  # sets of points at which functions are compared once more
 
 
@@ -172,6 +163,14 @@ def exhaustive_search(
     ----------
     D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE Transactions on Evolutionary
     Computation 28 (2024).
+
+    Examples
+    --------
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0.5, 3, 30)
+    >>> found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), max_nodes=3, progress=False)
+    >>> found.texts()[0], int(found.loss.argmin())
+    ('p1 / x1', 0)
     """
     numbers = {"restarts": (restarts, 0), "keep": (keep, 1), "seed": (seed, 0), "chunk": (chunk, 1)}
     _check_numbers(numbers, {"timeout": timeout, "max_memory": max_memory})
@@ -184,7 +183,7 @@ def exhaustive_search(
     data = _data(X, y, weights, sigma)
     basis = grammar(max_nodes, operators, data.X.shape[1], n_params)
     if timeout is None and max_memory is None:
-        _check_size(basis, threads)
+        basis.refuse_endless(threads or machine.cores())
     goal = SearchGoal.of(
         data.X, data.y, data.weights, loss=loss, link=link, columns=columns, rank=rank, delta=delta, max_iter=MAX_ITER,
         backend=backend, precision=precision, dtype=dtype, threads=threads,
@@ -203,26 +202,6 @@ def exhaustive_search(
             shown.stopped = str(error) or "it was interrupted"
         kept.keep(search.arrays, now=True)
         return search.result(shown)
-
-
-def _check_size(basis: Grammar, threads: int | None) -> None:
-    """An error for a search that nobody would live to see the end of."""
-    trees = np.cumsum([float(basis.count(size)) for size in range(1, basis.max_nodes + 1)])
-    seconds = trees / (COMPARED * (threads or machine.cores()))
-    if seconds[-1] <= LONGEST:
-        return
-    fewer = max(int(np.searchsorted(seconds, SOON, side="right")), 1)
-    raise ArgumentError(
-        f"up to max_nodes={basis.max_nodes} there are some {trees[-1]:.1g} expressions: comparing them would take at "
-        f"least {_duration(seconds[-1])} here, before any is fitted; max_nodes={fewer} are {trees[fewer - 1]:.1g}, "
-        f"{_duration(seconds[fewer - 1])}. With timeout= (in seconds) or max_memory= the search goes as far as it gets"
-    )
-
-
-def _duration(seconds: float) -> str:
-    if seconds >= YEAR:
-        return f"{seconds / YEAR:.1g} years"
-    return f"{seconds / 86_400:.1f} days" if seconds > LONGEST else f"{max(round(seconds), 1)} s"
 
 
 @dataclass(frozen=True)

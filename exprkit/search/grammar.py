@@ -27,6 +27,9 @@ from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
 MOST_NODES = 40  # more have more trees than can be counted in 64 bits
 MOST_SYMBOLS = 62  # variables, a parameter and operators, a bit each
 MOST_PARAMETERS = 6
+COMPARED = 25e6  # trees that a thread tells apart a second (measured: data/results/distinct_functions.md)
+DAY, YEAR = 86_400.0, 365.25 * 86_400.0  # seconds; comparing may take a day where nothing limits the time
+SOON = 60.0  # seconds: what is proposed instead
 
 
 class Block(NamedTuple):
@@ -67,6 +70,20 @@ class Grammar:
             else:
                 found += [Block(row, *split) for split in splits(size, row)]
         return found
+
+    def refuse_endless(self, threads: int) -> None:
+        """ArgumentError where comparing all trees would take more than a day on so many threads."""
+        trees = np.cumsum([float(self.count(size)) for size in range(1, self.max_nodes + 1)])
+        seconds = trees / (COMPARED * threads)
+        if seconds[-1] <= DAY:
+            return
+        fewer = max(int(np.searchsorted(seconds, SOON, side="right")), 1)
+        raise ArgumentError(
+            f"up to max_nodes={self.max_nodes} there are some {trees[-1]:.1g} expressions: comparing them would take "
+            f"at least {_duration(seconds[-1])} here, before any is fitted; max_nodes={fewer} are "
+            f"{trees[fewer - 1]:.1g}, {_duration(seconds[fewer - 1])}. With timeout= (in seconds) or max_memory= the "
+            "search goes as far as it gets"
+        )
 
     @functools.cached_property
     def _counts(self) -> list[int]:
@@ -124,3 +141,10 @@ def grammar(max_nodes: int, operators: Operators = "esr", n_vars: int = 1, n_par
     if n_vars + n_params == 0:
         raise ArgumentError("there is neither a variable nor a parameter")
     return Grammar(max_nodes, rows, n_vars, n_params)
+
+
+def _duration(seconds: float) -> str:
+    """As "3 s", "2.5 days" and "4e+02 years"."""
+    if seconds >= YEAR:
+        return f"{seconds / YEAR:.1g} years"
+    return f"{seconds / DAY:.1f} days" if seconds > DAY else f"{max(round(seconds), 1)} s"

@@ -1,13 +1,4 @@
-"""``SearchResult``: the functions by description length, the Pareto front, and figures.
-
->>> import exprkit as ek, numpy as np
->>> x = np.linspace(0.5, 3, 30)
->>> found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), max_nodes=3, progress=False)
->>> found.equations[["text", "size", "forms"]].head(2)
-          text  size  forms
-    0  p1 / x1     3      1
-    1  p1 - x1     3      1
-"""
+"""``SearchResult``: the functions by description length, the Pareto front, and figures."""
 
 from __future__ import annotations
 
@@ -72,6 +63,16 @@ class SearchResult:
     =================  ==============================================================================
 
     ``found[i]`` is function i, link and all, with its numbers: a ``FittedExpression``.
+
+    Examples
+    --------
+    >>> import exprkit as ek, numpy as np
+    >>> x = np.linspace(0.5, 3, 30)
+    >>> found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), max_nodes=3, progress=False)
+    >>> found.equations[["text", "size", "forms"]].head(2)
+              text  size  forms
+        0  p1 / x1     3      1
+        1  p1 - x1     3      1
     """
 
     pop: Population

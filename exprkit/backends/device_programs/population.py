@@ -3,12 +3,6 @@
 In: arrays on the device, of CuPy or anything with DLPack.  Out: a ``DevicePopulation``, checked there by the lines that
 check a ``Population``; the tokens never come to the host.  What works on the device is imported when it is used:
 every evaluator imports this module, and most never see a GPU.
-
-    >>> import exprkit as ek
-    >>> from exprkit.backends.gpu import device
-    >>> pop = None if device.missing() else ek.DevicePopulation.of(ek.parse(["x1 + 2.5", "p1 * x2"]))
-    >>> pop and (len(pop), pop.n_vars, pop.max_params) or (2, 2, 1)
-    (2, 2, 1)
 """
 
 from __future__ import annotations
@@ -64,6 +58,14 @@ class DevicePopulation:
         for arrays that are no population; the message is ``Population``'s and names the first bad expression.
     BackendError
         if there is no GPU to use.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> from exprkit.backends.gpu import device
+    >>> pop = None if device.missing() else ek.DevicePopulation.of(ek.parse(["x1 + 2.5", "p1 * x2"]))
+    >>> pop and (len(pop), pop.n_vars, pop.max_params) or (2, 2, 1)
+    (2, 2, 1)
     """
 
     def __init__(

@@ -1,12 +1,6 @@
 """``exprkit.breed``: children of a population, for a search of one's own.
 
 In: expressions, and how good each is.  Out: as many new ones.
-
-    >>> import exprkit as ek
-    >>> pop = ek.generate.random(200, n_vars=2, n_params=2, seed=0)
-    >>> children = ek.breed(pop, pop.n_tokens, seed=1)  # the shorter, the better
-    >>> len(children), children.longest <= 30
-    (200, True)
 """
 
 from __future__ import annotations
@@ -64,6 +58,14 @@ def breed(
     ------
     ArgumentError, DataError
         For arguments that do not fit, and where there are no parents.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> pop = ek.generate.random(200, n_vars=2, n_params=2, seed=0)
+    >>> children = ek.breed(pop, pop.n_tokens, seed=1)  # the shorter, the better
+    >>> len(children), children.longest <= 30
+    (200, True)
     """
     losses = np.asarray(loss, np.float64)
     if losses.shape != (len(pop),):
