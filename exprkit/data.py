@@ -12,6 +12,7 @@ Beside the pipeline: gives the ``X`` and ``y`` that an ``Evaluator`` takes.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,6 +57,8 @@ PIPES = (
     (252.0, 4.21, 5.99),
     (507.0, 4.11, 5.99),
 )
+DATE = re.compile(r"\d{4}-\d{2}")  # how a date begins
+DAY = 86_400.0  # seconds
 NAMELESS = "Unnamed: "  # what pandas calls a column without a name
 MOST_MISSING = 0.2  # of a column's values, for which rows are left out
 FRICTION = "log10(100 f)"  # the target of both data sets of pipes
@@ -226,7 +229,7 @@ def nikuradse() -> Dataset:
 
 def from_table(
     table: Any, target: str | None = None, unusable: str = "raise", missing: str = "raise",
-    columns: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None, dates: str = "raise",
 ) -> Dataset:  # fmt: skip
     """Data points from a table: the target's column, and all others as variables.
 
@@ -244,6 +247,9 @@ def from_table(
         count as unusable.
     columns : list of str, optional
         Names of the columns that are variables, in this order; by default all but the target\'s.
+    dates : {"raise", "elapsed"}
+        Columns of dates or times (of texts: as ISO 8601 writes them) are unusable, or become the time since their
+        first: days, or seconds if they are all within two days.
 
     Raises
     ------
@@ -258,6 +264,7 @@ def from_table(
 
     one_of("unusable", unusable, ("raise", "drop"))
     one_of("missing", missing, ("raise", "drop"))
+    one_of("dates", dates, ("raise", "elapsed"))
     name = Path(table).stem if isinstance(table, (str, Path)) else "table"
     table, read_out = _frame(table, pd)
     table = table.set_axis(names := list(map(column_name, table.columns)), axis=1)
@@ -272,6 +279,11 @@ def from_table(
         raise DataError(f"the columns must be a target and others, each once: {brief(target)} of {', '.join(names)}")
     if columns is not None:
         table = _chosen(table, target, columns)
+    since = _elapsed(table.drop(columns=target), pd) if dates == "elapsed" else {}
+    for column, (renamed, times, _) in since.items():
+        table.isetitem(list(table.columns).index(column), times)
+        table = table.rename(columns={column: renamed})
+    read_out += [f"the first of {old!r}, {first}: {new!r} counts from it" for old, (new, _, first) in since.items()]
     may_lack = missing == "drop"
     y = _numbers(table.iloc[:, list(map(str, table.columns)).index(target)], target, float(may_lack))
     numbers, left_out = _variables(table, target, unusable, MOST_MISSING * may_lack)
@@ -285,6 +297,21 @@ def from_table(
     if not kept.all():
         left_out.append(f"{np.sum(~kept):,} of {len(y):,} rows, which lack a value")
     return Dataset(X[kept], y[kept], tuple(numbers), name, tuple(left_out), target)
+
+
+def _elapsed(table: Any, pd: Any) -> dict[str, tuple[str, Any, Any]]:
+    """Of columns of dates: a name with the unit, the time since the first, and that."""
+    elapsed = {}
+    for name, column in table.items():
+        if column.dtype.kind != "M" and not all(isinstance(one, str) and DATE.match(one) for one in column.dropna()):
+            continue
+        times = pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
+        if times.isna().all() or (times.isna() & column.notna()).any():
+            continue
+        seconds = (times - times.min()).dt.total_seconds()
+        unit, length = ("d", DAY) if seconds.max() > 2 * DAY else ("s", 1.0)
+        elapsed[name] = f"{name} ({unit})", seconds / length, column.loc[times.idxmin()]
+    return elapsed
 
 
 def _chosen(table: Any, target: str, columns: Sequence[str]) -> Any:
@@ -341,7 +368,7 @@ def _numbers(column: Any, name: str, most: float) -> np.ndarray:
         values = as_numbers(f"column {name!r}", column).astype(np.float64)
     except DataError as error:
         line, word = next(((line, one) for line, one in column.items() if isinstance(one, str)), (None, ""))
-        if column.index.name != csv_files.LINE or line is None or all(isinstance(one, str) for one in column):
+        if column.index.name != csv_files.LINE or line is None or all(isinstance(one, str) for one in column.dropna()):
             raise
         raise DataError(f"column {name!r} must hold real numbers, not {brief(word)} (line {line})") from error
     lacking = int(np.isnan(values).sum())

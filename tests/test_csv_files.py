@@ -10,6 +10,7 @@ import pytest
 
 import exprkit as ek
 from exprkit.errors import DataError
+from exprkit.explorer.sources import uploaded
 
 GOOD = {  # bytes: variables, X, y, what is left out
     "Latin-1": ("T°,y\n1,2\n2,3\n".encode("latin-1"), ["T°"], [[1], [2]], [2, 3], []),
@@ -101,3 +102,24 @@ def test_fits_take_files_as_tables(tmp_path, ending):
     assert found.predict(path)[0] == pytest.approx([3.5, 5.5, 7.5])
     with pytest.raises(DataError, match="could not be read: No such file"):
         ek.fit("p1", tmp_path / f"other{ending}", "y")
+
+
+@pytest.mark.parametrize(("dates", "name", "times"), [
+    (["2024-01-03", "2024-01-01", "", "2024-01-11"], "when (d)", [2.0, 0.0, 10.0]),
+    (["2024-01-01T00:00:01.5Z", "2024-01-01T00:00:00Z", "", "2024-01-01T01:00:00Z"], "when (s)", [1.5, 0.0, 3600.0]),
+])  # fmt: skip
+def test_dates_become_the_time_since_the_first(tmp_path, dates, name, times):
+    text = "when,v,y\n" + "".join(f"{date},{v},{v}\n" for v, date in enumerate(dates, 1))
+    points = uploaded("log.csv", text.encode(), "y").dataset
+    assert points.variables == ("v",), "more than a fifth of the dates lack"
+    points = uploaded("log.csv", "\n".join(line for line in text.splitlines() if line[0] != ",").encode(), "y").dataset
+    assert points.variables == (name, "v") and points.X[:, 0].tolist() == times
+    assert points.left_out == (f"the first of 'when', {dates[1]}: {name!r} counts from it",)
+    (tmp_path / "log.csv").write_text(text)
+    with pytest.raises(DataError, match="take the time since the first"):
+        ek.data.from_table(tmp_path / "log.csv", "y")
+    frame = pd.DataFrame({"when": pd.to_datetime(["2024-01-01", "2024-01-05"]), "y": [1, 2]})
+    assert ek.data.from_table(frame, "y", dates="elapsed").X.tolist() == [[0.0], [4.0]]
+    for wrong in ("2024-01-01", "2024-13-45"), ("monday", "2024-01-02"), ("2024-01-01", "7"):
+        odd = pd.DataFrame({"when": wrong, "v": [1, 2], "y": [1, 2]})
+        assert ek.data.from_table(odd, "y", "drop", dates="elapsed").variables == ("v",)

@@ -605,6 +605,32 @@ def test_a_progress_bar_runs_one_job_at_a_time():
     assert bar.queue.wait(SECONDS) and "KeyError" in bar.text.value and bar.button.disabled
 
 
+def test_a_picture_is_drawn_by_a_thread_at_a_time():
+    """A drawing takes the plot, its places and its evaluator from the panel, which others change."""
+    panel, go_on, inside, most = fit_panel.FitPanel(), threading.Event(), [], []
+    panel.show(Subject("p1 + p2 / x2"))
+    begun, draw = threading.Semaphore(0), panel.plot.draw
+
+    def slow(*given):
+        inside.append(1)
+        most.append(len(inside))
+        begun.release()
+        go_on.wait(SECONDS)
+        inside.pop()
+        return draw(*given)
+
+    panel.plot.draw = slow
+    threads = [threading.Thread(target=panel.draw) for _ in "ab"]
+    for thread in threads:
+        thread.start()
+    assert begun.acquire(timeout=SECONDS)
+    assert not begun.acquire(timeout=0.2), "the second one waits"
+    go_on.set()
+    for thread in threads:
+        thread.join(SECONDS)
+    assert most == [1, 1]
+
+
 # ── the notebook ──
 
 

@@ -306,6 +306,7 @@ MESSAGES = {
     "x1 == x2": "unexpected character '=='; write (a <= b) * (a >= b)\n    x1 == x2\n       ^",
     "y = p1 * x1": "an expression has no '=': leave out 'y ='\n    y = p1 * x1\n    ^",
     "f(x1)": "unknown function 'f'; exprkit.operator defines functions of your own\n    f(x1)\n    ^",
+    "1 + np.linalg.sin(x1)": "unknown name 'np'; functions stand without a module: write sin(…)\n    1 + np.linalg.sin(x1)\n        ^^",
     "X1": "unknown name 'X1'; did you mean 'x1'?\n    X1\n    ^^",
     "foo": "unknown name 'foo'; variables are x1, x2, …; parameters are p1, p2, …; for other names say variables=[...] or data=table\n    foo\n    ^^^",
     "infinty": "unknown name 'infinty'; did you mean 'inf'?\n    infinty\n    ^^^^^^^",

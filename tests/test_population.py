@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from postfix_text import random_population
 
 import exprkit as ek
-from exprkit.errors import ParseError, PopulationError
+from exprkit.errors import FileError, ParseError, PopulationError
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.runtime import files
@@ -377,7 +377,7 @@ def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(tmp_
 def test_arrays_that_are_not_needed_are_not_read(tmp_path, pop, monkeypatch):
     path = tmp_path / "more.npz"
     arrays = {name: getattr(pop, name) for name in ("kinds", "values", "offsets")}
-    np.savez_compressed(path, format=1, **arrays, unused=np.zeros(1 << 24))
+    files.write_arrays(path, {"format": 1, **arrays, "unused": np.zeros(1 << 16)})
     read, read_array = [], np.lib.format.read_array
 
     def counted(file, **options):
@@ -386,7 +386,27 @@ def test_arrays_that_are_not_needed_are_not_read(tmp_path, pop, monkeypatch):
 
     monkeypatch.setattr(np.lib.format, "read_array", counted)
     assert Population.load(path) == pop
-    assert read == ["format.npy", "kinds.npy", "values.npy", "offsets.npy"]
+    assert read == ["format.npy", "kinds.npy", "values.npy", "offsets.npy", "checksums.npy"]
+
+
+def test_a_file_that_is_in_use_is_replaced_as_soon_as_it_is_free(tmp_path, pop, monkeypatch):
+    """As Windows has it."""
+    attempts, replace = [], os.replace
+
+    def refusing(*paths):
+        attempts.append(paths)
+        if len(attempts) < 3:
+            raise PermissionError(13, "Access is denied")
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", refusing)
+    with pytest.raises(FileError, match="Access is denied"):
+        pop.save(tmp_path / "pop.npz")
+    assert len(attempts) == 1 and not list(tmp_path.iterdir())
+    monkeypatch.setattr(files, "IN_USE", 60.0)
+    monkeypatch.setattr(files.time, "sleep", lambda seconds: None)
+    pop.save(tmp_path / "pop.npz")
+    assert Population.load(tmp_path / "pop.npz") == pop and len(attempts) == 3
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")

@@ -21,6 +21,7 @@ from exprkit.search import exhaustive_search as module
 from exprkit.search.distinct import Enumeration
 from exprkit.search.fingerprints import fingerprints
 from exprkit.search.goal import linked
+from exprkit.search.progress import SearchBar
 
 x = np.linspace(0.5, 3, 30)
 X = x[:, None]
@@ -445,6 +446,22 @@ def test_results_are_kept_in_files(found, tmp_path):
         found.predict(X, 10_000)
 
 
-def test_progress_is_shown(capsys):
-    ek.exhaustive_search(X, Y, max_nodes=3)
-    assert "nats" in capsys.readouterr().err
+def test_progress_is_shown(capsys, monkeypatch):
+    totals, size = [], SearchBar.size
+
+    def observed(bar, *given):
+        size(bar, *given)
+        totals.append(bar._bar.total)
+
+    monkeypatch.setattr(SearchBar, "size", observed)
+    found = ek.exhaustive_search(X, Y, max_nodes=3)
+    assert totals == [found.counts[:, 1].sum()] * 3  # the end is that of the whole search, from the first size on
+    shown = capsys.readouterr().err
+    assert "nats" in shown and "3 of 3 nodes: 100%" in shown
+
+
+def test_a_log_says_what_a_search_does(caplog):
+    with caplog.at_level("INFO", "exprkit"):
+        ek.exhaustive_search(X, Y, max_nodes=3, progress=False)
+    said = "\n".join(caplog.messages)
+    assert all(f"{size} nodes: " in said for size in (1, 2, 3)) and "fits on '" in said

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -40,6 +41,7 @@ from exprkit.operators import defined
 from exprkit.runtime import disk_cache, machine
 from exprkit.text.tokens import CONSTANT, VARIABLE
 
+LOG = logging.getLogger(__name__)
 SURELY_SHORT = 1e6  # node evaluations of a step
 VERSION = "1"  # of what is measured
 CALIBRATION = ".costs"  # a kind of entries of the cache
@@ -277,7 +279,7 @@ def choose(
     """
     on_cpu = estimate(work, costs("cpu") if work.nodes > SURELY_SHORT else COSTS["cpu"])
     if forced is None and not (options or settings or work.on_device) and on_cpu.total < NOT_WORTH_ASKING:
-        return Choice("cpu", work, (Candidate("cpu", on_cpu, "chosen: too short for anything else"),))
+        return _logged(Choice("cpu", work, (Candidate("cpu", on_cpu, "chosen: too short for anything else"),)))
     rows, able = [], {}
     for name in (name for name in NAMES if name in COSTS):
         state = status(name)
@@ -294,7 +296,13 @@ def choose(
             able[name] = seconds.total
     best = forced or (min(able, key=lambda name: able[name]) if able else "cpu")
     said = "as asked" if forced else "chosen: the least" if len(able) > 1 else "chosen: the only one"
-    return Choice(best, work, tuple(row._replace(reason=said) if row.name == best else row for row in rows))
+    return _logged(Choice(best, work, tuple(row._replace(reason=said) if row.name == best else row for row in rows)))
+
+
+def _logged(choice: Choice) -> Choice:
+    reasons = ", ".join(f"{row.name}: {row.reason}" for row in choice.rows if row.reason)
+    LOG.info("%s on %r (%s)", "values" if choice.work.values else "losses", choice.name, reasons)
+    return choice
 
 
 def _obstacle(name: str, state: Status, work: Workload, options: tuple[str, ...], settings: bool) -> str:

@@ -16,7 +16,7 @@ from exprkit.text.tokens import VARIABLE
 
 SAMPLE, EXHAUSTIVE, RANDOM = "the thesis's sample", "the smallest ones", "random ones"
 MOST_NAMES = 30  # of variables that are all named
-DROP = {"unusable": "drop", "missing": "drop"}  # as from_table takes it,
+DROP = {"unusable": "drop", "missing": "drop", "dates": "elapsed"}  # as from_table takes it,
 DROPPED = "".join(f", {name}={value!r}" for name, value in DROP.items())  # and as code
 
 

@@ -3,20 +3,12 @@
 In: a population, X and y.  Out: a ``FitResult``.  Checks what the user hands over (data by way of ``Evaluator``),
 makes the starts, lets the backend's ``Engine.fit`` run Levenberg-Marquardt for all expressions, or ``first_order`` a
 gradient method, and puts the results into words and numbers.
-
-    >>> import exprkit as ek, numpy as np
-    >>> x = np.linspace(0, 1, 20)[:, None]
-    >>> result = ek.fit(ek.parse(["p1 * exp(p2 * x1)", "p1 + p2 * x1"]), x, 3 * np.exp(-x[:, 0]))
-    >>> result.params.round(2)
-    array([[ 3.  , -1.  ],
-           [ 2.84, -1.87]])
-    >>> result.converged
-    array([ True,  True])
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 import sys
 import time
 from dataclasses import replace
@@ -61,6 +53,7 @@ from exprkit.fitting.starts.seeing import StartMaker
 from exprkit.runtime import slices
 from exprkit.runtime.progress import Progress, looked_at, parts, shown
 
+LOG = logging.getLogger(__name__)
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 SUM = "sum"  # of the expressions' own values, by a gradient method: what other losses become
 OTHER_WORDS = {**dict.fromkeys(("sse", "mse", "rmse", "l2", "r2"), "squares"), "sae": "mae", "l1": "mae"}
@@ -594,6 +587,7 @@ def backend_of_fits(name: str, workers: Workers | None = None) -> str:
         return workers.best()
     for name in NAMES:
         if status(name).available and load(name).differentiates:
+            LOG.info("fits on %r: the first backend that can run here and fits", name)
             return name
     raise BackendError("no backend can fit here")
 

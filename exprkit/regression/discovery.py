@@ -53,6 +53,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -75,6 +76,7 @@ from exprkit.runtime.budget import Budget, Ended
 with brought_by("search"):
     from threadpoolctl import threadpool_limits
 
+LOG = logging.getLogger(__name__)
 Stage = Callable[[FormulaSearch], None]
 MIRRORED = (  # stages that undo operators of y, which has to be positive for most of them
     exact.join, exact.join_three, exact.sum_exactly, exact.join_more, sums.single, sums.sum_within, nested.curve,
@@ -155,6 +157,11 @@ class Discovery(FormulaSearch):
         self._try(self.simpler.tidy)
         return why
 
+    def _log(self) -> None:
+        entries, n_evals = self.front.entries(), self.budget.n_evals
+        best = (entries[-1].loss, entries[-1].expression) if entries else (np.inf, "no formula yet")
+        LOG.info("step %s: %s formulas tried so far, least loss %.4g of %s", self.stage, f"{n_evals:,}", *best)
+
     @property
     def left_out(self) -> list[str]:
         """The steps that a limit has ended early, or left out."""
@@ -169,6 +176,7 @@ class Discovery(FormulaSearch):
             stage(self)
         if self.is_noisy:
             self.simpler.polish_best(effort.BEST, effort.LONGEST)
+        self._log()
         self.look()
 
     def _try(self, work: Callable[[], None]) -> None:
@@ -208,6 +216,7 @@ class Discovery(FormulaSearch):
         self._evolution = evolution
         while self.generation < self.settings.niterations:
             generations.breed(self, evolution)
+            self._log()
             self._kept(self)
         self.simpler.polish()
 

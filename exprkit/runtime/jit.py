@@ -51,6 +51,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import re
 import sys
@@ -76,6 +77,7 @@ PATIENCE = 1.0  # seconds of compiling that nothing is said of
 EVERY = 10.0  # seconds between two lines that say how far it is
 REST = 60.0  # seconds without a new loop, after which what is compiled belongs to another feature
 COMPILING = "exprkit compiles the loops of this feature, once for this machine, which may take a minute"
+LOG = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[2]  # the folder that ``exprkit`` lies in
 
 disk_cache.free_at_fork(global_compiler_lock)
@@ -182,7 +184,7 @@ class Kept(NullCache):
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         code = function.__code__
-        self._path = code.co_filename
+        self._path, self._loop = code.co_filename, f"{function.__module__}.{function.__qualname__}"
         self._parts = (
             "loop", numba.__version__, f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}",
             repr((config.OPT, config.BOUNDSCHECK, sorted(options.items()))),
@@ -194,6 +196,7 @@ class Kept(NullCache):
         target_context.refresh()
         kept = disk_cache.read(self._name(sig, target_context), disk_cache.LOOP, folder())
         if kept is None:
+            LOG.info("compiles %s", self._loop)
             _tell_of_compiling()
             return None
         try:

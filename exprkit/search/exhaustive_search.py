@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import logging
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -53,6 +54,7 @@ from exprkit.search.shared_fits import SharedFits
 from exprkit.search.state_file import WHAT, StateFile
 from exprkit.text.tokens import VARIABLE
 
+LOG = logging.getLogger(__name__)
 FEW = 1000  # functions that are fitted anew at the end without other devices
 AHEAD = 2  # chunks that devices of this process fit at a time
 CHUNK = 1 << 13  # functions that are fitted at a time
@@ -386,6 +388,7 @@ class _Search:
         for size, functions, forms in self._enumerated(enumerating, check):
             self._ready.result()
             self.size = size
+            LOG.info("%s nodes: %s new functions to fit", size, f"{len(functions):,}")
             shown.size(f"{size} of {most}", sum(map(self._basis.count, range(1, most + 1))))
             begin, done = max(self._n_resumed - done, 0), done + len(functions)
             for first in range(begin, len(functions), self._chunk):

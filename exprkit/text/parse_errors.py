@@ -270,6 +270,8 @@ def _unknown_name(fault: Fault) -> str:
     if word in CONSTANTS:
         return f"{quoted(word)} is a number; what is called so as well is written {in_text(word)}"
     sign = fault.text[fault.column + len(word) :][:1]
+    if called := re.match(r"(?:\.\w+)*\.(\w+)\s*\(", fault.text[fault.column + len(word) :]):
+        return f"unknown name {quoted(word)}; functions stand without a module: write {called[1]}(…)"
     if sign in LOOKALIKES and f"a{sign}".isidentifier():
         return f"unknown name: {quoted(sign)} may be part of one; write {LOOKALIKES[sign]} instead of it"
     if twin := next((one for one in words if _folded(one) == _folded(word)), None):
