@@ -609,6 +609,7 @@ def test_a_picture_is_drawn_by_a_thread_at_a_time():
     """A drawing takes the plot, its places and its evaluator from the panel, which others change."""
     panel, go_on, inside, most = fit_panel.FitPanel(), threading.Event(), [], []
     panel.show(Subject("p1 + p2 / x2"))
+    assert panel.queue.wait(SECONDS), "what the choice of a column has asked for"
     begun, draw = threading.Semaphore(0), panel.plot.draw
 
     def slow(*given):
