@@ -1,4 +1,4 @@
-# make benchmark | lab | test | bounds | lint | study | study-gpu | peers | figures | readme | clean: everything in .venv, installed once.
+# make benchmark | lab | test | test-all | test-lab | bounds | lint | study | study-gpu | peers | figures | readme | clean: everything in .venv, installed once.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -19,7 +19,7 @@ STUDY := TQDM_MININTERVAL=5 $(BIN)/python -m exprkit sweep notebooks/benchmark.i
 # on data that has to be downloaded
 NIKURADSE := $(STUDY) data/studies/nikuradse.yaml --out $(RESULTS)/nikuradse --into data/results/nikuradse.parquet
 
-.PHONY: benchmark lab test bounds lint study study-gpu peers figures readme clean
+.PHONY: benchmark lab test test-all test-lab bounds lint study study-gpu peers figures readme clean
 
 benchmark: $(NOTEBOOKS)
 	@mkdir -p $(RESULTS)
@@ -35,12 +35,22 @@ lab: $(NOTEBOOKS)
 	    echo "JupyterLab does not run as root, unless asked to: make lab LAB_ARGS=--allow-root"; exit 1;; esac
 	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/explore.ipynb $(LAB_ARGS)
 
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+
+# All but what is marked slow: every module and backend, about five minutes on two cores.
 test: $(TESTS)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST) -m "not slow"
+
+test-all: $(TESTS)
+	$(PYTEST)
+
+# Tests of the study, the explorer and the notebooks alone, slow ones included
+test-lab: $(TESTS)
+	$(PYTEST) -m lab
 
 # Parsing, lowering, derivatives and fits once more, with every index of a compiled loop checked: minutes, mostly of compiling.
 bounds: $(TESTS)
-	NUMBA_BOUNDSCHECK=1 EXPRKIT_CACHE_DIR=$(VENV)/bounds $(BIN)/python -m pytest -n auto --dist worksteal \
+	NUMBA_BOUNDSCHECK=1 EXPRKIT_CACHE_DIR=$(VENV)/bounds $(PYTEST) \
 	    tests/test_memory.py tests/test_parser.py tests/test_lower.py tests/test_gradient.py tests/test_fit.py \
 	    tests/test_slices.py tests/test_duplicates.py
 

@@ -29,6 +29,7 @@ settings.register_profile("exprkit", derandomize=True, deadline=None, suppress_h
 settings.load_profile("exprkit")
 
 
+@pytest.hookimpl(trylast=True)  # after those that -m and -k leave out
 def pytest_collection_modifyitems(items):
     """Without a GPU, the tests that need one (marker ``gpu``) are one skipped test a file, which says how many."""
     if gpu.missing() is None:
@@ -42,6 +43,31 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.skip(reason=f"{n} tests of {item.path.name} need a GPU: {gpu.missing()}"))
             kept.append(item)
     items[:] = kept
+
+
+LEFT_OUT = "tests left out"
+COUNTS = pytest.StashKey[dict]()
+
+
+def pytest_deselected(items):
+    """Adds to the number of tests that ``-m`` or ``-k`` leave out."""
+    for item in items[:1]:
+        counts = getattr(item.config, "workeroutput", item.config.stash.setdefault(COUNTS, {}))
+        counts[LEFT_OUT] = counts.get(LEFT_OUT, 0) + len(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """Takes the number from a worker; all have the same."""
+    if workeroutput := getattr(node, "workeroutput", None):
+        node.config.stash.setdefault(COUNTS, {}).update({LEFT_OUT: workeroutput.get(LEFT_OUT, 0)})
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Says how many tests ``-m`` left out, and what runs them."""
+    n, marks = config.stash.get(COUNTS, {}).get(LEFT_OUT), config.getoption("markexpr")
+    if n and marks:
+        terminalreporter.write_line(f"{n} tests were left out by -m {marks!r}; make test-all runs every test")
 
 
 def on_gpu(name):

@@ -130,6 +130,7 @@ def test_binary_operators_with_every_kind_of_operand(backend, form, precision):
     np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-6, err_msg=form)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]), st.sampled_from(["ieee", "fast"]))
 def test_random_trees_agree_as_far_as_rounding_lets_them(seed, dtype, precision):

@@ -26,6 +26,8 @@ from exprkit.runtime import disk_cache, files
 from exprkit.study import bench, plots, records, timed_device
 from exprkit.study.agreement import disagreement
 
+pytestmark = pytest.mark.lab
+
 TEXTS = ["x1 + p1", "abs(x1) ^ x2", "x2 - abs(x2) ^ x2", "exp(x1) / p1 - p2", "inv(x1)"]
 POINTS = data.uniform(40, 2, seed=5)
 
@@ -427,6 +429,7 @@ def test_each_size_is_judged_alone():
     ]
 
 
+@pytest.mark.slow
 def test_save_writes_samples_record_and_figure(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 1e10})
     samples = small(backends=["numpy"])

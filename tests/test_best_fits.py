@@ -56,6 +56,7 @@ def test_the_deepest_basins_are_found(loss, n_best):
         assert found.tolist() == [*values[wanted, column], *[-1.0] * (n_best - len(wanted))]
 
 
+@pytest.mark.slow
 def test_a_pole_between_two_points_is_found():
     """Of 1 / (p1 - x1) the loss has a basin between any two points: the right one is the 17th of 30."""
     x = np.linspace(1, 4, 31)[:, None]
@@ -66,6 +67,7 @@ def test_a_pole_between_two_points_is_found():
     assert found.params[0, 0] == pytest.approx(2.63)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarts", [0, 6, 100, 511])
 def test_groups_that_are_fitted_together_give_what_they_give_one_after_the_other(restarts, monkeypatch):
     x = np.linspace(0.5, 3, 25)[:, None]

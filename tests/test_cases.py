@@ -231,6 +231,7 @@ def test_a_tree_is_text_latex_and_a_drawing():
     assert len(texts) == len(tree.lines()) and sum(text.startswith("->") for text in texts) >= len(tree.leaves)
 
 
+@pytest.mark.slow
 def test_a_leaf_has_its_source_and_its_ptx():
     pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
     case = ek.cases(POP, precision="fast").at(device="sm_86", n_points=362).case
@@ -315,6 +316,7 @@ def test_operators_that_need_many_registers_are_left_out(emulated):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_tuning_keeps_the_fastest_for_such_work(emulated, monkeypatch, tmp_path):
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(tuning, "MOST_SLOWER", 1.5)  # few variants: each is compiled

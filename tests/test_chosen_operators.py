@@ -58,6 +58,7 @@ SPELLED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", SPELLED)
 def test_a_formula_is_written_with_chosen_operators_and_stays_the_same_function(chosen):
     spelling = ChosenOperators(row.code for row in rows(chosen.split()))
@@ -81,6 +82,7 @@ CHOICES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 @pytest.mark.parametrize("choice", CHOICES)
 def test_no_formula_of_the_front_has_an_operator_that_was_not_chosen(choice, noise):
@@ -121,6 +123,7 @@ UNARY = [row.name for row in ops.OPERATORS if row.arity == 1]
 OF_USERS = ["db(x) = 10 * log10(x)", "lg(x) = log(x) / log(10)", "season(t) = sin(2 * pi * t)", "none(x) = x - x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNARY + OF_USERS)
 def test_a_search_with_one_function_goes_through(name):
     binary = None if (UNARY + OF_USERS).index(name) % 2 else ["+", "*"]
@@ -129,6 +132,7 @@ def test_a_search_with_one_function_goes_through(name):
         fitted(OF_FEW, FEW, unary_operators=[name], binary_operators=binary)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [row.name for row in ops.OPERATORS if row.arity == 2])
 def test_a_search_with_one_operator_of_two_operands_goes_through(name):
     for binary in ([name], ["+", "*", name]):
@@ -137,6 +141,7 @@ def test_a_search_with_one_operator_of_two_operands_goes_through(name):
             fitted(OF_FEW, FEW, binary_operators=binary, unary_operators=[], pool_size=2_000, niterations=0)
 
 
+@pytest.mark.slow
 def test_pairs_of_functions_go_through():
     for k, name in enumerate(UNARY):
         other = UNARY[(7 * k + 5) % len(UNARY)]
@@ -147,6 +152,7 @@ def test_pairs_of_functions_go_through():
 # ── an error late in a search ──
 
 
+@pytest.mark.slow
 def test_an_error_in_a_late_step_is_told_and_loses_nothing(monkeypatch):
     def fail(search):
         raise ZeroDivisionError("a step's own")

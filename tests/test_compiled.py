@@ -53,6 +53,7 @@ def run(cache, program=FEW_LOOPS):
 # ── whole processes ──
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path):
     path = tmp_path / "a file"
     path.write_text("")
@@ -61,6 +62,7 @@ def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path):
     assert done.stderr.count("RuntimeWarning") == 1 and "EXPRKIT_CACHE_DIR names another folder" in done.stderr
 
 
+@pytest.mark.slow
 def test_loops_are_kept_where_the_user_says_and_damaged_ones_are_made_again(tmp_path):
     wanted = "0 [1, 1]\n"
     assert run(str(tmp_path)).stdout == wanted
@@ -80,6 +82,7 @@ def test_loops_are_kept_where_the_user_says_and_damaged_ones_are_made_again(tmp_
     assert all(disk_cache.read(path.stem, disk_cache.LOOP, tmp_path) for path in few)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(jit.folder() is None, reason="EXPRKIT_CACHE_DIR or EXPRKIT_CACHE_BYTES says that nothing is kept")
 def test_a_process_compiles_nothing_that_another_has_kept():
     assert run(None, EVALUATES).stdout == "[[2.0, 2.0]]\n"

@@ -35,6 +35,7 @@ def bits(search):
     return entries, search.budget.n_evals, search.budget.work
 
 
+@pytest.mark.slow
 def test_a_slow_clock_changes_nothing_that_is_over_in_time(monkeypatch):
     found = []
     for step in (0.0, 0.37):
@@ -44,6 +45,7 @@ def test_a_slow_clock_changes_nothing_that_is_over_in_time(monkeypatch):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", [{"seconds": 500.0}, {"max_evals": 20_000}])
 def test_a_search_that_was_killed_counts_on_from_where_it_was(limits):
     steps = []
@@ -61,6 +63,7 @@ def test_a_share_of_the_time_is_counted_in_work():
     assert is_over() and budget.work == 3_100_000 and budget.seconds < 1
 
 
+@pytest.mark.slow
 def test_a_limit_says_what_it_has_cut():
     model = ek.SymbolicRegressor(max_evals=300, pool_size=60, n_jobs=1, random_state=0).fit(X, Y)
     assert model.cut_[-1] == "evolve" and "regress" in model.cut_ and "begin" not in model.cut_
@@ -77,6 +80,7 @@ def test_steps_whose_share_is_over_are_told():
     assert is_over() and search.left_out == ["curve"]
 
 
+@pytest.mark.slow
 def test_rows_of_weight_2_are_rows_that_are_there_twice_within_a_budget_of_work():
     weights = RANDOM.integers(1, 4, len(Y))
     twice = np.repeat(X, weights, axis=0), np.repeat(Y, weights)

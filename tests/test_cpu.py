@@ -322,6 +322,7 @@ print(np.array_equal(before, short.fit(pop).params, equal_nan=True), np.allclose
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"threads": 1}, {}, {"method": "lbfgs"}, {"backend": "numpy"}, {"devices": 2},
                                      {"loss": "log(1 + (f - y)^2)"}], ids=str)  # fmt: skip
 def test_ctrl_c_stops_a_long_fit_within_a_second_and_leaves_all_usable(options, busy):
@@ -331,6 +332,7 @@ def test_ctrl_c_stops_a_long_fit_within_a_second_and_leaves_all_usable(options, 
     assert float(seconds) < busy() and same == ["True", "True"]
 
 
+@pytest.mark.slow
 def test_progress_ends_one_long_fit_by_an_exception(busy):
     x = np.random.default_rng(0).uniform(0, 1, (200_000, 2)).astype(np.float32)
     problem, begin = ek.FitProblem(x, np.sin(40 * x[:, 0]), backend="cpu"), time.perf_counter()
@@ -348,6 +350,7 @@ def test_progress_ends_one_long_fit_by_an_exception(busy):
     assert np.array_equal(problem.fit("p1 * x1 + p2").params, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_ctrl_c_stops_a_long_call_and_leaves_the_evaluator_whole(threads):
     command = [sys.executable, "-c", INTERRUPTED, threads]

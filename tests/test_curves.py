@@ -48,6 +48,7 @@ def found(y, n_vars=1, **options):
     return [one for some in curves(Sample(X[:, :n_vars], y), default_operators(), 0, **options) for one in some]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_laws_with_several_numbers_inside(law):
     sample = Sample(X[:, : 1 + ("x2" in law)], of(law))
@@ -68,6 +69,7 @@ def test_a_number_is_searched_for_no_longer_than_noise_lets_know():
     assert templates.least_between(lambda x: np.inf if x < 0.1 else x, 0.25) == pytest.approx(0.1, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_they_do_not_depend_on_threads():
     y = of(LAWS[3]) + 0.05 * np.random.default_rng(1).standard_normal(len(X))
     texts = [[str(one) for one in found(y, threads=threads)] for threads in (1, 2)]
@@ -90,6 +92,7 @@ def test_numbers_are_such_that_the_curve_is_no_line():
     assert module._are_usual(params, roles, X[:, 0][None]).tolist() == [False, True, False]
 
 
+@pytest.mark.slow
 def test_variables_that_say_nothing_are_left_out():
     x = np.column_stack([X[:, 0], np.ones(len(X))])
     assert not any("x2" in str(one) for some in curves(Sample(x, of(LAWS[0])), default_operators(), 0) for one in some)
@@ -115,6 +118,7 @@ def test_it_ends_when_it_is_told_to():
     assert len(calls) == 3
 
 
+@pytest.mark.slow
 def test_a_search_finds_a_curve():
     x = np.linspace(0, 8, 90)[:, None]
     y = 2.4 * np.exp(-0.31 * x[:, 0]) * np.cos(2.13 * x[:, 0] + 0.42)

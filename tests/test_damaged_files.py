@@ -64,6 +64,7 @@ def changes(array, rng):
         yield np.frombuffer(bytes(whole), array.dtype).reshape(array.shape)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", READ)
 def test_a_changed_array_is_told(tmp_path, kind):
     path, rng = tmp_path / f"{kind}.npz", np.random.default_rng(1)

@@ -134,6 +134,7 @@ def test_the_states_meet_every_reason():
     assert reasons == {*ORDER, objective.NO_SLOPE, RUNNING} - {objective.NO_PARAMETERS, objective.NO_DERIVATIVE}
 
 
+@pytest.mark.slow
 def test_the_cpu_decides_as_the_reference():
     compare(STATES, [by_cpu(state) for state in STATES], [by_reference(state) for state in STATES])
 

@@ -198,6 +198,7 @@ X = np.random.default_rng(3).uniform(0.5, 3, (120, 3))
 LAW = "x1 / (x2 + 3 * x3 * x1)"
 
 
+@pytest.mark.slow
 def test_a_search_finds_a_law_in_a_pool_on_the_device(searching):
     model = searching(X, of(LAW, X))
     assert model.stopped_ == "a formula is exact"
@@ -209,6 +210,7 @@ def test_a_search_finds_a_law_of_three_terms(searching):
     assert model.stopped_ == "a formula is exact" and model.get_best().complexity <= 16
 
 
+@pytest.mark.slow
 def test_a_search_without_an_exact_formula_goes_through_all_stages(searching):
     y = of(LAW, X) + 0.01 * np.random.default_rng(4).standard_normal(120)
     model = searching(X, y)

@@ -104,6 +104,7 @@ def test_every_result_is_that_of_one_device(many):
     assert same(one.loss(params[::3, : other.max_params], y), several.loss(params[::3, : other.max_params], y))
 
 
+@pytest.mark.slow
 def test_fits_are_those_of_one_device(many):
     pop, _, X, y = sample(120)
     bounds = (np.full(pop.max_params, -3.0), None)
@@ -113,6 +114,7 @@ def test_fits_are_those_of_one_device(many):
         assert same_fits(ek.fit(pop, X, y, backend="cpu", **how), ek.fit(pop, X, y, backend="cpu", devices=2, **how))
 
 
+@pytest.mark.slow
 def test_processes_find_what_this_one_does(cluster, many):
     pop, params, X, y = sample()
     one, several = ek.Evaluator(pop, X, "cpu"), ek.Evaluator(pop, X, client=cluster)
@@ -233,6 +235,7 @@ def test_rows_in_pieces_give_the_fit_of_all(in_files):
     assert found[0].reason[3:7] == one.reason[3:7]
 
 
+@pytest.mark.slow
 def test_rows_of_parquet_dask_and_parts_of_mapped_arrays(in_files):
     import dask.array as da
     import pandas as pd
@@ -577,6 +580,7 @@ def limit_loss_sums(most):
     tasks._METHODS["loss_sums"] = usual if most is None else limited(most)
 
 
+@pytest.mark.slow
 def test_less_memory_of_one_worker_makes_its_slices_smaller(cluster, many):
     pop, params, X, y = sample()
     ev = ek.Evaluator(pop, X, "cpu", client=cluster)
@@ -668,6 +672,7 @@ def test_an_interrupt_stops_everything_at_once(monkeypatch, busy):
     assert same(ev.loss(params, y), expected)
 
 
+@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(cluster, many):
     pop, _, X, y = sample(400, points=3000)
     problem = ek.FitProblem(X, y, backend="cpu", client=cluster)
@@ -701,6 +706,7 @@ def within(seconds, call):
 AWAY = pytest.mark.filterwarnings("ignore:no worker is left")
 
 
+@pytest.mark.slow
 @AWAY
 def test_processes_that_their_cluster_has_given_up_come_back(cluster, many):
     pop, params, X, y = sample()
@@ -714,6 +720,7 @@ def test_processes_that_their_cluster_has_given_up_come_back(cluster, many):
         assert same(within(60, lambda: ev.loss(2 * params / 2, y)), expected)
 
 
+@pytest.mark.slow
 @AWAY
 def test_no_worker_left_is_an_error(many):
     pop, params, X, y = sample()
@@ -737,6 +744,7 @@ def test_a_scheduler_that_is_gone_is_an_error(many):
             within(30, lambda: ev.loss(params, y))
 
 
+@pytest.mark.slow
 def test_a_search_whose_worker_is_killed_finds_the_same(cluster, monkeypatch):
     monkeypatch.setattr(shared_fits, "LEAST", 1)
     x = np.linspace(0.5, 3, 30)
@@ -750,6 +758,7 @@ def test_a_search_whose_worker_is_killed_finds_the_same(cluster, monkeypatch):
     assert all(same(one.columns[name], several.columns[name]) for name in one.columns)
 
 
+@pytest.mark.slow
 def test_islands_depend_on_seed_and_number_alone(monkeypatch):
     monkeypatch.setattr(curves, "EARNEST", curves.Effort(20, 2, 5))
     random = np.random.default_rng(0)
@@ -763,6 +772,7 @@ def test_islands_depend_on_seed_and_number_alone(monkeypatch):
     assert models[0].score(X, y) > 0.9
 
 
+@pytest.mark.slow
 def test_cutting_and_sharing_change_no_result(cluster, many, monkeypatch):
     """Of slices of any number: steps are the same wherever they are worked on."""
     both = workers.workers_of(None, cluster)
@@ -782,6 +792,7 @@ def rest_of_product(work, divisor, begin, end):
     return float(np.prod(work[begin:end], dtype=np.longdouble) % divisor)
 
 
+@pytest.mark.slow
 def test_workers_share_curves_pairs_and_their_regressions(cluster, many, monkeypatch):
     monkeypatch.setattr(join, "CHUNK", 200)
     monkeypatch.setattr(curves, "EARNEST", curves.Effort(20, 2, 5))
@@ -798,6 +809,7 @@ def test_workers_share_curves_pairs_and_their_regressions(cluster, many, monkeyp
     assert shared.equations_.drop(columns="sympy_format").equals(alone.equations_.drop(columns="sympy_format"))
 
 
+@pytest.mark.slow
 def test_operators_of_ones_own_go_to_workers_as_formulas_and_functions_are_refused_here(cluster, many, monkeypatch):
     ek.operator("travels(t) = t^2 / (1 + t)")
     ek.operator("staying(a)", numpy=lambda a: np.sinc(a) * np.i0(a))

@@ -84,6 +84,7 @@ regressor(**LONG, checkpoint=sys.argv[1], progress=killed).fit(*table())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_a_killed_search_goes_on_to_the_same_bits(tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.0)
@@ -100,6 +101,7 @@ def test_a_killed_search_goes_on_to_the_same_bits(tmp_path, monkeypatch):
     assert not [name for name in os.listdir(tmp_path) if name != "search.npz"]
 
 
+@pytest.mark.slow
 def test_more_generations_follow_those_of_a_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(state_file, "EVERY", 0.0)
     monkeypatch.setattr(state_file, "SHARE", np.inf)
@@ -108,6 +110,7 @@ def test_more_generations_follow_those_of_a_checkpoint(tmp_path, monkeypatch):
     assert bits(small(niterations=6, checkpoint=path).fit(*table())) == bits(small(niterations=6).fit(*table()))
 
 
+@pytest.mark.slow
 def test_without_a_seed_that_of_the_checkpoint_is_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(state_file, "EVERY", 0.0)
     monkeypatch.setattr(state_file, "SHARE", np.inf)
@@ -115,6 +118,7 @@ def test_without_a_seed_that_of_the_checkpoint_is_taken(tmp_path, monkeypatch):
     assert bits(small(**settings).fit(*table())) == bits(small(**settings).fit(*table()))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_search_is_not_gone_on_with(tmp_path):
     path, (X, y) = tmp_path / "search.npz", table()
     small(checkpoint=path).fit(X, y)
@@ -167,6 +171,7 @@ def test_a_checkpoint_knows_what_was_left_open():
 # ── files of models ──
 
 
+@pytest.mark.slow
 def test_a_saved_model_comes_back(model, tmp_path):
     X, _ = table()
     model.save(tmp_path / "model.npz")
@@ -303,6 +308,7 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_bar_after_a_while(monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.01)
     monkeypatch.setattr(progress, "PATIENCE", 1000.0)
@@ -346,6 +352,7 @@ print(model.interrupted_, len(model.equations_))
 """
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_a_front_that_grows_and_its_stop_button_ends_the_search(busy):
     """In a real kernel: what is displayed is updated in its place, and an interrupt is answered within a second."""
     folder = os.path.dirname(os.path.dirname(__file__))
@@ -375,6 +382,7 @@ def test_a_notebook_shows_a_front_that_grows_and_its_stop_button_ends_the_search
     assert all("data:image/png;base64," in page for page in front)
 
 
+@pytest.mark.slow
 def test_a_function_sees_the_search_and_ends_it(busy):
     seen = []
     found = regressor(niterations=10**6, progress=lambda view: seen.append(view) or view.generation >= 2)
@@ -387,6 +395,7 @@ def test_a_function_sees_the_search_and_ends_it(busy):
     assert sum(map(len, last.short)) < sum(map(len, last.equation))
 
 
+@pytest.mark.slow
 def test_products_of_matrices_keep_to_one_thread(monkeypatch):
     """Whose bits would depend on how many there are; what was set before is set again."""
 
@@ -399,6 +408,7 @@ def test_products_of_matrices_keep_to_one_thread(monkeypatch):
     assert seen == [1] and n_threads() == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("rows", [300, 20_000])
 def test_ctrl_c_ends_a_search_within_a_second(rows, busy):
@@ -550,6 +560,7 @@ def test_only_axes_are_drawn_into(model):
             model.plot_front(ax=wrong)
 
 
+@pytest.mark.slow
 def test_a_loss_is_a_parameter_of_a_grid():
     X, y = table(40)
     grid = GridSearchCV(small(niterations=0), {"elementwise_loss": ["mae", "logcosh(f - y)"]}, cv=2)
@@ -562,6 +573,7 @@ def test_a_single_guess_need_not_be_a_list():
     assert found.score(X, y) > 0.99
 
 
+@pytest.mark.slow
 def test_a_warm_start_wants_the_same_columns(model):
     X, y = table()
     again = regressor(warm_start=True, n_jobs=-1).fit(X, y)

@@ -22,6 +22,7 @@ def small(**settings):
     return ek.SymbolicRegressor(**(SMALL | settings))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["X", "y", "sample_weight"])
 def test_masked_values_are_no_numbers(which):
     """scikit-learn takes what lies under a mask for a number like all others."""

@@ -39,6 +39,8 @@ from exprkit.operators import ops
 from exprkit.runtime import jit
 from exprkit.text.listing import nodes
 
+pytestmark = pytest.mark.lab
+
 TEXTS = (
     "p1 * x1 + exp(-x2)^p2", "2.5", "x2", "abs(x1)^p1 - sin(x1 * x2) / (p2 ^ x1)", "(x1 + x2) * (x1 - x2) / (x1 * p1)",
 )  # fmt: skip
@@ -214,6 +216,7 @@ def pixels(png):
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGBA"))
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=30))
 @example([np.nan, np.inf, 1e308, -1e308, 3.0])
 @example([1e-310, 1e-300])
@@ -312,6 +315,7 @@ def test_scores_are_the_losses():
     assert found["not finite"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["p1 + p2 * x1", "p1 * exp(p2 * x1)"])
 def test_the_band_holds_the_truth_about_as_often_as_it_says(text):
     """Of many noisy samples of a curve, the band of the fit covers the curve at a point in about 95 %."""
@@ -635,6 +639,7 @@ def test_a_picture_is_drawn_by_a_thread_at_a_time():
 # ── the notebook ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parameter", ["expression", "table"])
 def test_the_notebook_runs_under_papermill_without_a_click(parameter, tmp_path):
     pd.DataFrame({"width": [1.0, 2, 3], "loss": [2.0, 3, 5]}).to_csv(tmp_path / "pipes.csv", index=False)
@@ -833,6 +838,7 @@ def test_code_stays_open_and_what_is_out_of_date_is_pale(explorer):
     assert STALE not in explorer.tabs._dom_classes and STALE not in explorer.formula._dom_classes
 
 
+@pytest.mark.slow
 def test_a_search_shows_its_front_and_opens_any_of_it(tmp_path):
     x = np.random.default_rng(0).uniform(1, 3, (60, 2))
     table = pd.DataFrame(x, columns=["rho", "speed"]).assign(drag=0.235 * x[:, 0] * x[:, 1] ** 2)
@@ -850,6 +856,7 @@ def test_a_search_shows_its_front_and_opens_any_of_it(tmp_path):
     assert "data:image/png" in panel.front.value
 
 
+@pytest.mark.slow
 def test_a_search_leaves_columns_out():
     x = np.random.default_rng(0).uniform(1, 3, (60, 3))
     table = pd.DataFrame(x, columns=["rho", "speed", "number"]).assign(drag=0.235 * x[:, 0] * x[:, 1] ** 2)
@@ -915,6 +922,7 @@ def test_a_fit_starts_from_what_was_set_as_well(monkeypatch):
     assert "init=[[39.5]])" in html.unescape(panel.code.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squares", "mae"])
 def test_what_is_worse_than_a_constant_is_said_in_red(explorer, loss):
     explorer = ek.explore("p1 + p2 * exp(p3 * t)", {"t": [0.0, 1, 2, 3, 4, 5], "y": [1.0, -1, 1, -1, 1, -1.1]})
@@ -963,6 +971,7 @@ def test_sliders_move_while_long_work_runs_and_it_can_be_stopped(explorer):
 LONG = "p1 * exp(p2 * x1) + p3 * sin(p4 * x1) + p5 * tanh(p6 * x2)"
 
 
+@pytest.mark.slow
 def test_one_long_fit_is_stopped_within_a_second(busy):
     x = np.random.default_rng(0).uniform(0, 1, (200_000, 2))
     explorer = ek.explore(LONG, ek.data.Dataset(x, np.sin(40 * x[:, 0]), ("x1", "x2"), "waves"))
@@ -1149,6 +1158,7 @@ def test_a_race_runs_and_explains_what_auto_takes(explorer):
     assert printed(code).count("Lap(") == len(panel.laps)
 
 
+@pytest.mark.slow
 def test_a_table_of_one_s_own(tmp_path):
     frame = pd.DataFrame({"width": [1.0, 2.0, 3.0], "speed": [2.0, 5.0, 1.0], "drag": [3.0, 4.0, 2.0]})
     explorer = ek.explore("p1 * speed + width", frame, population=["speed", "p1 / width"])
@@ -1222,6 +1232,7 @@ def test_a_file_that_is_chosen_again_is_read_again(explorer, tmp_path):
     assert "variables: c" in settled(explorer).columns.value
 
 
+@pytest.mark.slow
 def test_columns_and_target_are_those_of_an_uploaded_file(explorer, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("old,y\n1,2\n2,3\n")

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.lab, pytest.mark.slow]
+
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "explore"
 FLAGS = [

@@ -23,6 +23,7 @@ Y = 2.5 * X[:, 0] ** 1.5 / X[:, 1]
 TEXTS = ["p1 + p2 * x1", "p1 * x1^p2 / x2", "p1 * x1^p2 / x2^p3", "p1 * exp(p2 * x1)"]
 
 
+@pytest.mark.slow
 def test_every_check_of_scikit_learn_passes():
     assert failed_checks("ExpressionRegressor()") == []
 

@@ -42,6 +42,7 @@ def found():
 # ── predictions ──
 
 
+@pytest.mark.slow
 def test_predictions_are_those_of_the_definition(found):
     with np.errstate(all="ignore"):
         expected = ek.Evaluator(found.pop, X, "numpy", dtype="float64").evaluate(found.params)
@@ -85,6 +86,7 @@ def test_the_text_is_read_back_to_the_same_numbers(found):
         assert again(X).tobytes() == numbered(one.expression, one.params)(X).tobytes()
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1))
 def test_signs_are_moved_without_changing_a_bit(seed):
     pop = random_population(20, seed)
@@ -151,6 +153,7 @@ def test_every_operator_has_its_numpy_function(op):
     assert same.all(), (a[~same], b[~same])
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1))
 def test_numpy_functions_of_whole_expressions(seed):
     pop = random_population(8, seed)

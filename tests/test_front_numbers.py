@@ -229,6 +229,7 @@ def weighed():
     return ek.SymbolicRegressor(**QUICK).fit(*wide_table())
 
 
+@pytest.mark.slow
 def test_a_search_weighs_rows_where_noise_grows_and_says_so(weighed, capsys):
     X, y = wide_table()
     assert weighed.noise_ == "proportional" and "noise='constant'" in str(weighed)
@@ -274,6 +275,7 @@ def test_what_turns_too_fast_is_taken_only_where_it_is_exact():
 # ── very many rows ──
 
 
+@pytest.mark.slow
 def test_very_many_rows_are_searched_in_part_and_fitted_whole(monkeypatch):
     monkeypatch.setattr(regressor, "MOST_SEARCHED", 50)
     X, y = table(400)

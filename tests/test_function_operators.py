@@ -322,6 +322,7 @@ def test_kernels_hold_the_cuda_text():
         assert "INLINE T user_softplus(T a) { return log1p(exp(a)); }" in text and "user_plain" not in text
 
 
+@pytest.mark.slow
 def test_the_gpu_s_kernels_compute_it(device):
     pop = ek.parse([text for text in MEANING if "plain" not in text])
     engine = Engine(pop, X, precision=ek.Precision("ieee"), dtype=np.dtype(np.float64), device=device)
@@ -336,6 +337,7 @@ def test_the_gpu_s_kernels_compute_it(device):
     np.testing.assert_allclose(slopes, ev.jacobian(params[0]), rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_population_of_a_device_holds_it(device):
     pop = ek.parse([text for text in MEANING if "plain" not in text])
     engine = Engine(pop, X, precision=ek.Precision("ieee"), dtype=np.dtype(np.float64), device=device)
@@ -355,6 +357,7 @@ def test_a_population_of_a_device_holds_it(device):
     assert ek.DevicePopulation.of(written, device).to_host().texts() == ["x1 + softplus(x1)"]
 
 
+@pytest.mark.slow
 def test_one_defined_after_a_fit_has_slopes(device):
     """What a device keeps of the table is made anew."""
 

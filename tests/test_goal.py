@@ -154,6 +154,7 @@ def drawn(n=150, seed=0):
     return random.uniform(0.5, 3, (n, 2)), random
 
 
+@pytest.mark.slow
 def test_a_robust_loss_finds_what_outliers_hide_from_squares():
     X, random = drawn()
     law = 2 * X[:, 0] / X[:, 1]
@@ -177,6 +178,7 @@ def test_a_relative_loss_looks_at_small_values_as_well():
     assert model.get_best().loss == pytest.approx(np.mean((model.predict(X) / y - 1) ** 2))
 
 
+@pytest.mark.slow
 def test_counts_are_fitted_by_their_deviance():
     X, random = drawn(400)
     law = 40 * X[:, 0] ** 2 / np.exp(X[:, 1])
@@ -197,6 +199,7 @@ def test_evolution_alone_fits_by_the_loss():
     assert np.median(np.abs(model.predict(X) - y)) < 0.02
 
 
+@pytest.mark.slow
 def test_weights_count_rows_whether_the_loss_names_them_or_not():
     X, random = drawn(40)
     y = X[:, 0] + random.standard_normal(40)
@@ -224,6 +227,7 @@ def test_names_of_losses_are_those_of_fits():
 # ── losses that have names in fits alone ──
 
 
+@pytest.mark.slow
 def test_counts_are_searched_by_their_likelihood():
     x = np.random.default_rng(23).uniform(1, 4, (60, 1))
     y = np.random.default_rng(0).poisson(4 * x[:, 0] + 1)

@@ -204,6 +204,7 @@ def test_diff_masks_what_becomes_too_long():
     assert masked.valid.tolist() == [False, True] and "65,535 tokens" in masked.errors[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(st.integers(0, 10_000))
 def test_diff_of_random_expressions_agrees_with_sympy(seed):

@@ -1,6 +1,7 @@
 """Growth: what is found by adding functions at nodes, and that noise is not described."""
 
 import numpy as np
+import pytest
 
 import exprkit as ek
 from exprkit.regression.constants import as_parameters
@@ -77,6 +78,7 @@ def search(sample, most=40):
     return found.front
 
 
+@pytest.mark.slow
 def test_a_surface_that_is_no_law_is_described_beyond_what_sums_reach():
     sample = sample_of(lambda a, b, c: np.maximum(a, 0.7) / (1 + np.exp(8 * (1 - b))) + 0.3 * np.abs(c - 1), noise=0.02)
     assert search(sample).least < 0.02 * np.var(sample.y)

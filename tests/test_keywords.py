@@ -48,6 +48,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call, meant", CALLS, ids=map(str, range(len(CALLS))))
 def test_the_nearest_one_is_named(call, meant):
     with pytest.raises(ArgumentError, match=f"has no option '.*'; did you mean '{meant}'"):

@@ -73,6 +73,7 @@ def stuck(monkeypatch):
             assert not thread.is_alive(), "what was left alone ends at its next look"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", STAGES, ids=lambda place: f"{place[1]}.{place[2]}")
 def test_a_timeout_holds_in_every_stage(stuck, busy, place):
     hold, begun = stuck
@@ -84,6 +85,7 @@ def test_a_timeout_holds_in_every_stage(stuck, busy, place):
     assert len(model.equations_) >= 1 and np.isfinite(model.predict(data()[0])).all()
 
 
+@pytest.mark.slow
 def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, busy, monkeypatch):
     if device.xp is np:
         device.name, device.architecture = "emulated", "none"

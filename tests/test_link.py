@@ -301,6 +301,7 @@ def start(cache, n):
     )
 
 
+@pytest.mark.slow
 def test_two_processes_may_use_a_folder_at_once(cache):
     both = [start(cache, 20) for _ in "ab"]
     assert [process.communicate(timeout=120)[0].split() for process in both] == [[b"begun", b"done"]] * 2
@@ -308,6 +309,7 @@ def test_two_processes_may_use_a_folder_at_once(cache):
     assert all(disk_cache.read(path.stem) for path in cache.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
 def test_a_kill_while_compiling_breaks_nothing(cache, compiled):
     for pause in (0.0, 0.03, 0.1):

@@ -198,6 +198,7 @@ def test_text_that_does_not_compile_stays_out_of_every_kernel(monkeypatch):
 # ── a loss asked for again ──
 
 
+@pytest.mark.slow
 def test_data_changed_in_place_is_noticed():
     ev, y, w, s = ek.Evaluator(ek.parse("x1"), X, "cpu", dtype="float64"), Y.copy(), W.copy(), S.copy()
     for array in (None, y, w, s):

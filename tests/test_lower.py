@@ -163,6 +163,7 @@ def trees(operators, leaves):
     return st.recursive(st.sampled_from(leaves).map(lambda leaf: [leaf]), extend, max_leaves=25)
 
 
+@pytest.mark.slow
 @given(st.lists(trees(ops.OPERATORS, LEAVES), min_size=1, max_size=8), st.sampled_from(["ieee", "fast"]))
 @settings(max_examples=150)
 def test_random_expressions_mean_what_the_definition_says(expressions, precision):
@@ -298,6 +299,7 @@ def test_a_damaged_program_is_found_and_shown(array):
     assert found >= 5
 
 
+@pytest.mark.slow
 def test_more_columns_than_a_word_can_name_are_refused():
     """The transpiler, whose columns are whole numbers of 32 bits, takes them."""
     n_vars = 65_535

@@ -79,6 +79,7 @@ def test_random_populations(device, seed, n, most, mask, name, dtype):
     assert_same(pop, device, name, dtype, np.array([mask >> k & 1 for k in range(4)], bool))
 
 
+@pytest.mark.slow
 def test_deep_and_long_and_wide_ones(device):
     left, right = "x1" + " - x2 / p1" * 500, "x1" + " - (p1 * x1" * 200 + ")" * 200
     balanced = "x1"

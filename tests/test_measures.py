@@ -116,6 +116,7 @@ def test_gradients_of_what_is_no_sum(backend, kind, weights):
             np.testing.assert_allclose(gradient[set_number, :, j], expected, atol=2e-7, err_msg=f"p{j + 1}")
 
 
+@pytest.mark.slow
 def test_gradients_in_float32_and_of_many():
     pop = ek.generate.random(300, n_vars=2, n_params=2, seed=5)
     params = np.random.default_rng(1).uniform(0.5, 2, (300, pop.max_params))

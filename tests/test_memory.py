@@ -41,6 +41,7 @@ def everything(pop, X, dtype="float64", seed=0):
 # ── large numbers of parameters ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [64, 70, 100, 1000])
 def test_a_parameter_s_number_may_be_large(number):
     pop = ek.parse([f"p{number} * x1", f"sqr(p{number}) + p1 * x1", f"exp(p{number})"])
@@ -50,6 +51,7 @@ def test_a_parameter_s_number_may_be_large(number):
     assert found.params[0, number - 1] == pytest.approx(3) and found.loss[0] < 1e-9
 
 
+@pytest.mark.slow
 def test_parameters_may_be_numbered_through_a_population():
     pop = ek.parse([f"p{i + 1} * x1" for i in range(400)])
     found = ek.fit(pop, X, 3 * X[:, 0], backend="cpu")
@@ -102,6 +104,7 @@ def test_wide_sums_and_many_variables():
 # ── random populations ──
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**31), longest=st.integers(1, 60), n_params=st.integers(1, 12), n_vars=st.integers(1, 5),
@@ -115,6 +118,7 @@ def test_random_populations(seed, longest, n_params, n_vars, dtype):
     everything(pop, X, dtype, seed)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     numbers=st.lists(st.integers(1, 300), min_size=1, max_size=12), texts=st.sampled_from(["esr", "thesis", "gp"]),

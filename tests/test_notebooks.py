@@ -12,19 +12,17 @@ from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
-import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from jupyter_client.manager import start_new_kernel
-from papermill.iorw import load_notebook_node
-from papermill.parameterize import parameterize_notebook
 
 import exprkit as ek
 from exprkit.backends.gpu.schedule import VECTORS
 from exprkit.errors import ArgumentError
 from exprkit.study import bench, measured
 from exprkit.study.notebook import check_parameters, defaults
+
+pytestmark = pytest.mark.lab
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -49,6 +47,8 @@ def papermill(notebook, folder, *arguments):
 @pytest.fixture(scope="module")
 def kernel():
     """One for all notebooks, which imports what they need once."""
+    from jupyter_client.manager import start_new_kernel
+
     manager, client = start_new_kernel(kernel_name="python3", env=environment())
     yield client
     client.stop_channels()
@@ -58,6 +58,9 @@ def kernel():
 @pytest.fixture
 def run(kernel, tmp_path):
     """Run a notebook with parameters where papermill puts them, in an empty folder and an empty namespace."""
+    import nbformat  # here, as its grammars take seconds to import
+    from papermill.iorw import load_notebook_node
+    from papermill.parameterize import parameterize_notebook
 
     def execute(source):
         messages = []
@@ -182,6 +185,7 @@ def test_guard_wants_declared_parameters():
 # ── under papermill ──
 
 
+@pytest.mark.slow
 def test_benchmark_notebook_measures_and_writes(tmp_path):
     # from a folder elsewhere, with a whole number as papermill's "1e2" gives it: a float
     done = papermill(
@@ -211,6 +215,7 @@ def test_benchmark_notebook_measures_and_writes(tmp_path):
     assert shown["image/png"] == 1  # the figure, once
 
 
+@pytest.mark.slow
 def test_fit_notebook_ranks_and_draws(run):
     printed, _, shown = run("fit", max_nodes=5)
     assert "trees of up to 5 nodes are" in printed and "<SearchResult: " in printed
@@ -223,6 +228,7 @@ def test_fit_notebook_leaves_out_what_is_no_number(run, tmp_path):
     assert "left out: column 'site' must hold real numbers" in printed and "column 'gap' lacks 8 of 8" in printed
 
 
+@pytest.mark.slow
 def test_a_wrong_parameter_stops_papermill(tmp_path):
     done = papermill(ROOT / "notebooks" / "benchmark.ipynb", tmp_path, "-p", "n_expr", "10")
     assert done.returncode == 1
@@ -236,6 +242,7 @@ def test_a_wrong_parameter_is_told_before_any_work(run, tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.slow
 def test_papermill_knows_every_parameter_s_type(tmp_path):
     command = [sys.executable, "-m", "papermill", "--help-notebook", str(ROOT / "notebooks" / "benchmark.ipynb")]
     shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
@@ -244,6 +251,7 @@ def test_papermill_knows_every_parameter_s_type(tmp_path):
     assert shown.count("(default") == len(cells_of(ROOT / "notebooks" / "benchmark.ipynb")[0]["source"])
 
 
+@pytest.mark.slow
 def test_comparison_notebook_draws_the_thesis_s_figures_and_concludes(run):
     """With the captions of the page of figures, which ``test_plots`` compares with the results."""
     from exprkit.study import conclusions, figures
@@ -258,6 +266,7 @@ def test_comparison_notebook_draws_the_thesis_s_figures_and_concludes(run):
     assert conclusions.page(figures.read_results()) in markdown
 
 
+@pytest.mark.slow
 def test_cases_notebook_shows_the_tree_a_card_s_path_and_the_regions(run):
     printed, _, shown = run("cases", device="sm_75", n_exprs=100, table_points=[362])
     assert "= Z_B" in printed and "else, fewer vectors:" in printed and "lines of CUDA C" in printed
@@ -270,6 +279,7 @@ def test_cases_notebook_of_fits(run):
     assert "image/png" not in shown and "points on" not in printed
 
 
+@pytest.mark.slow
 def test_tuning_notebook_tunes_what_there_is_and_shows_what_is_recorded(run, tmp_path):
     small = {"n_exprs": 50, "n_points": 100, "n_steps": 2, "n_samples": 2, "threads": [1, 2]}
     printed, *_ = run("tuning", backend="cpu", **small)
@@ -307,6 +317,7 @@ def test_tuning_notebook_names_a_backend_that_is_not_there(run):
         run("tuning", backend="cpuu")
 
 
+@pytest.mark.slow
 def test_scaling_notebook_measures_each_axis(run, tmp_path):
     sizes = {"n_exprs": [5, 10], "n_points": [10, 20], "n_vars": [1, 2], "n_params": [0], "n_tokens": [5]}
     _, markdown, shown = run(
@@ -339,6 +350,7 @@ def test_search_notebook_goes_from_a_csv_to_a_figure(run, tmp_path):
     assert equations["equation"].iloc[-1] == "0.235 * rho * sqr(speed)"
 
 
+@pytest.mark.slow
 def test_search_notebook_takes_tables_as_they_are(run, tmp_path):
     random = np.random.default_rng(0)
     table = pd.DataFrame(random.uniform(1, 3, (90, 2)), columns=["Flow (m³/s)", "50% $"])

@@ -574,6 +574,7 @@ def test_named_expressions_among_texts():
     )
 
 
+@pytest.mark.slow
 def test_a_misspelt_name_is_compared_with_few_of_many(monkeypatch):
     names, compared = [f"variable_number_{i}" for i in range(65_535)], []
     close = errors.difflib.get_close_matches
@@ -659,6 +660,7 @@ def _hook(event: str, _: object) -> None:
         _heard.append(event)
 
 
+@pytest.mark.slow
 def test_fuzz(root):
     """Random bytes and mutated expressions: only exprkit's error, every message renders, nothing is evaluated."""
     global _heard
@@ -695,6 +697,7 @@ def test_fuzz(root):
     assert ek.parse(good.texts()) == good
 
 
+@pytest.mark.slow
 @given(st.text(max_size=60))
 def test_any_text(text):
     try:

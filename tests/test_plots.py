@@ -19,6 +19,8 @@ from exprkit.errors import DataError
 from exprkit.runtime import files
 from exprkit.study import bench, case_figures, conclusions, figures, measured, plots, readme, records, sweep
 
+pytestmark = pytest.mark.lab
+
 MAP = {"bench": "map", "results": "loss", "n_steps": 11, "source": "random"}
 
 
@@ -177,6 +179,7 @@ def test_seconds_are_written_in_the_unit_that_suits(seconds, text):
     assert plots.written(seconds) == text
 
 
+@pytest.mark.slow
 def test_the_same_figure_is_the_same_bytes(tmp_path):
     two = [plots.comparison(thesis=data.thesis_samples()) for _ in range(2)]
     for suffix in (".svg", ".png", ".pdf"):
@@ -189,6 +192,7 @@ def test_the_same_figure_is_the_same_bytes(tmp_path):
 # ── all figures ──
 
 
+@pytest.mark.slow
 def test_every_figure_is_drawn(drawn):
     assert list(drawn) == [draw.__name__ for draw in figures.ALL]
 
@@ -338,6 +342,7 @@ def part_of(rows):
     return figures.results_of(rows.reset_index(drop=True), {name: RECORDS[name] for name in set(rows["file"])})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [["cpu", "numpy"], ["numpy"], ["cuda"], ["ptx"]], ids="-".join)
 def test_nothing_is_said_of_a_backend_that_is_not_measured(there, without_violins):
     said = told(part_of(STUDY[STUDY["backend"].isin(there)]))
@@ -347,6 +352,7 @@ def test_nothing_is_said_of_a_backend_that_is_not_measured(there, without_violin
     assert all(about(name, said) for name in there)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_nothing_is_said_of_a_benchmark_that_is_not_measured(number, without_violins):
     n_exprs, n_points = plots.BENCHMARKS[number]
@@ -356,6 +362,7 @@ def test_nothing_is_said_of_a_benchmark_that_is_not_measured(number, without_vio
     assert not any(f"benchmark {other}" in said for other in plots.BENCHMARKS if other != number)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(strategies.lists(strategies.sampled_from(sorted(set(KINDS))), unique=True, min_size=1))
 def test_conclusions_of_any_part_of_a_study_name_only_what_is_measured(kinds):
@@ -553,6 +560,7 @@ def test_medians_are_a_table(results):
     assert table.loc[(3, "thesis gpu transpiler", every), "median"] == pytest.approx(25.4, rel=0.01)
 
 
+@pytest.mark.slow
 def test_figures_and_readme_from_the_command_line(tmp_path, capsys, without_violins):
     results, out, page = (tmp_path / name for name in ("results", "figures", "README.md"))
     records.write_samples(files.folder(results) / "cpu.parquet", samples("cpu", [1.0, 1.1]).assign(run="r"))
@@ -567,6 +575,7 @@ def test_figures_and_readme_from_the_command_line(tmp_path, capsys, without_viol
     assert (lines[0], lines[-1]) == ("before", "after")
 
 
+@pytest.mark.slow
 def test_the_committed_figures_are_of_the_committed_results(root, without_violins):
     drawings = figures.everything(figures.read_results(root / "data" / "results"))
     named = {drawing.name for drawing in drawings}

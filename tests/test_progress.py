@@ -22,6 +22,7 @@ POINTS = ek.data.rough_pipe()
 POP = ek.generate.exhaustive(5)
 
 
+@pytest.mark.slow
 def test_a_fit_in_parts_is_the_same_fit(monkeypatch):
     seen = []
     pop = POP[::7]
@@ -104,6 +105,7 @@ for work in (lambda: ek.generate.exhaustive(9), lambda: ek.generate.random(3_000
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 def test_ctrl_c_answers_within_a_second():
     code = INTERRUPTED.replace("import signal, time\n", "import signal, time\nsignal.signal(signal.SIGALRM, "

@@ -169,6 +169,7 @@ def test_forms_of_an_operator_make_the_same_bits(machines):
         assert np.array_equal(pasted, called, equal_nan=True), row.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision, dtype", CHOICES)
 def test_the_result_may_take_the_place_of_an_operand(machines, precision, dtype):
     chosen = operator_ptx.bodies(Precision(precision), dtype, FORMS["pasted"])
@@ -207,6 +208,7 @@ def mutants(text):
                 yield int(re.match(r"\d+", text[head + len(HEAD) :])[0]), found, other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision, dtype", [("fast", "float32"), ("ieee", "float64")])
 def test_a_changed_instruction_is_noticed(precision, dtype):
     chosen = operator_ptx.bodies(Precision(precision), dtype, FORMS["pasted"])

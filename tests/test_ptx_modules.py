@@ -240,6 +240,7 @@ def test_every_operator_with_every_kind_of_operand(dtype, precision):
     assert_agrees(pop, X, params, values(engine(pop, X, precision), pop, X, params), precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "dtype"), [("ieee", F4), ("ieee", F8), ("fast", F4)], ids=str)
 def test_random_populations(dtype, precision):
     @given(
@@ -373,6 +374,7 @@ def test_shared_parts_change_no_bits():
     assert_agrees(pop, X, params, out[0])
 
 
+@pytest.mark.slow
 def test_bits_do_not_depend_on_how_the_work_is_shared_out():
     pop = generate.random(20, n_tokens=(1, 20), n_vars=3, n_params=2, operators="gp", seed=5)
     X = data(70, 3, F4)
@@ -401,6 +403,7 @@ def test_many_points_take_several_tiles_and_turns():
     assert made.loss_sums(params, X[:, 1].copy(), None, "square") == pytest.approx((errors**2).sum(-1), rel=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("n_points, points, block", [(290, 1, 32), (130, 2, 96), (601, 2, 128)])
 def test_rows_begin_anywhere_in_memory(dtype, n_points, points, block, monkeypatch):
@@ -446,6 +449,7 @@ def changed(text, place, pattern, other):
     return text[: found[place].start()] + found[place].expand(other) + text[found[place].end() :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"structures_per_bundle": 1, "share_code": True}], ids=["plain", "by row"])
 def test_a_changed_instruction_of_a_module_is_noticed(options):
     pop = ek.parse(["x1 * p1 - x2 / 3", "x1 - p1 * (x2 + x1)", "sqrt(x1 * x2) + 0.5", "x2 - x1", "x3 * x3 + 1"])
@@ -475,6 +479,7 @@ def test_a_changed_instruction_of_a_module_is_noticed(options):
 # ── assembled ────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_modules_assemble_everywhere(precision):
     try:

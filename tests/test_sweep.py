@@ -24,6 +24,8 @@ from exprkit.errors import ArgumentError, BackendError, FileError
 from exprkit.study import bench, conclusions, figures, plots, sweep
 from exprkit.study.notebook import checked, defaults
 
+pytestmark = pytest.mark.lab
+
 ROOT = Path(__file__).resolve().parent.parent
 BENCHMARK = ROOT / "notebooks" / "benchmark.ipynb"
 PARAMETERS = 'n: int = 1  # a number\nname: str = "a"  # a name\nresults_dir: str = "x"  # where results go'
