@@ -25,7 +25,7 @@ from exprkit.errors import DataError, brief
 REMEDIES = {  # by the kind of NumPy's types
     "M": ": take the time since the first, (t - t.iloc[0]).dt.total_seconds()",
     "m": ": take .dt.total_seconds()",
-    "U": ": pandas.to_numeric converts text to numbers",
+    "number": ": pandas.to_numeric converts text to numbers",
     "word": ": categories are for groups= of exprkit.fit, or become columns of 0 and 1 (pandas.get_dummies)",
 }
 
@@ -45,8 +45,9 @@ def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
         raise DataError(f"{what} must be an array of numbers: {error}") from None
     if array.dtype.kind in "fiub":
         return array
-    if array.dtype.kind == "O":
-        return np.array([_as_number(what, one, gaps) for one in array.flat], np.float64).reshape(array.shape)
+    if array.dtype.kind in "OU":
+        numbers = [_as_number(what, one, gaps) for one in array.ravel().tolist()]
+        return np.array(numbers, np.float64).reshape(array.shape)
     raise DataError(f"{what} must hold real numbers, not {array.dtype}{REMEDIES.get(array.dtype.kind, '')}")
 
 
@@ -83,7 +84,7 @@ def _as_number(what: str, value: Any, gaps: bool) -> float:
 def _kind_of_text(text: str) -> str:
     if re.match(r"\d{1,4}[-./]\d{1,2}[-./]\d", text):
         return "M"
-    return "U" if re.search(r"\d", text) and re.match(r"[-+−\s.,\d]", text) else "word"
+    return "number" if re.search(r"\d", text) and re.match(r"[-+−\s.,\d]", text) else "word"
 
 
 def least(*values: Any) -> Any:

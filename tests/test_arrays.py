@@ -397,7 +397,7 @@ def test_a_table_s_columns_are_taken_by_name_where_all_that_are_used_have_it():
 @pytest.mark.parametrize(("table", "message"), [
     ({"T": [1.0], "x1": [2]}, "X has a column 'x1', but none is called 'x2': name all columns that are used, or none"),
     ({"T": [1.0, 2.0], "c": [2]}, r"the columns of X have different lengths: x1 \('T'\) 2, x2 \('c'\) 1"),
-    ({"T": [1.0], "c": ["a"]}, r"column x2 \('c'\) of X must hold real numbers, not <U1"),
+    ({"T": [1.0], "c": ["a"]}, r"column x2 \('c'\) of X must hold real numbers, not 'a': categories are"),
     (pd.DataFrame({"T": [1.0], "c": [b"a"]}), r"column x2 \('c'\) of X must hold real numbers, not b'a'"),
     (pd.DataFrame({"x1": [1.0], "x2": pd.to_datetime(["2020-01-01"])}), "x2 of X must hold real numbers, not date"),
     ({"T": [1.0], "c": [1j]}, r"column x2 \('c'\) of X must hold real numbers, not complex128"),

@@ -208,6 +208,13 @@ def test_a_model_that_is_none_is_told(model, tmp_path, name, array):
         ek.load(tmp_path / "bad.npz")
 
 
+def test_a_log_says_what_every_step_has_brought(caplog):
+    X, y = table()
+    with caplog.at_level("INFO", "exprkit"):
+        ek.SymbolicRegressor(niterations=0, pool_size=0, maxsize=5, random_state=0).fit(X, y)
+    assert any(line.startswith("step begin: ") and "least loss" in line for line in caplog.messages)
+
+
 def test_load_says_what_is_wrong_with_a_file(tmp_path):
     with pytest.raises(FileError, match=r"nothing\.npz"):
         ek.load(tmp_path / "nothing.npz")

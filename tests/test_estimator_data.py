@@ -113,7 +113,7 @@ def test_a_dict_of_single_numbers_is_a_row():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (["1"] * 20, "sample_weight must hold real numbers, not <U1: pandas.to_numeric converts text"),
+        (["1"] * 20, "sample_weight must hold real numbers, not '1': pandas.to_numeric converts text"),
         (pd.date_range("2020", periods=20), "sample_weight must hold real numbers, not datetime64"),
         ({"w": np.ones(20)}, "sample_weight must hold real numbers, not {'w'"),
         ("w", "sample_weight is the text 'w': give the numbers, table['w'] without it in X"),

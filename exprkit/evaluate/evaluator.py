@@ -294,9 +294,8 @@ class Evaluator:
             A weight >= 0 for every point; means are weighted means.  A point of weight 0
             does not count, whatever an expression gives there.
         count_nonfinite : bool
-            Also give how many nan and how many inf each expression made at the points that
-            count.  Free with ``"cuda"``; elsewhere the expressions are evaluated once more,
-            a part of the population at a time.  Of a loss of your own, how many it made.
+            Also give how many nan and how many inf each expression made at the points that count.  Free with
+            ``"cuda"``; elsewhere the expressions are evaluated once more.  Of a loss of your own, how many it made.
         out : float64 array of the result's shape, optional
             Takes the result; C-contiguous, in the host's memory or on the backend's device.  Where ``X``, ``params``,
             ``y`` and ``out`` all lie there, the call does not wait for it but the first time for a ``y`` or weights.
@@ -310,6 +309,7 @@ class Evaluator:
         float64 array, (n_exprs,) or (n_sets, n_exprs)
             ``out`` itself if given.  nan where an expression is nan at a point that counts.  With float32 data,
             ``"cuda"`` squares in float32: errors beyond 1.8e19 make a squared loss inf.
+            Powers and exponentials inside of each other may lose all digits of float32: ``dtype="float64"`` shows that.
         int64 array, (n_exprs, 2) or (n_sets, n_exprs, 2)
             Only with ``count_nonfinite``, behind the first: how many nan and inf.
 
