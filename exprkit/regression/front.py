@@ -76,10 +76,11 @@ class Front:
         there = self._best.get(new.size)
         if there is None:
             return True
-        nats, before = self._nats(new), self._nats(there)
+        nats, before = self.nats(new), self.nats(there)
         return nats < before or (nats == before and _digits(new.expression) < _digits(there.expression))
 
-    def _nats(self, entry: Entry) -> float:
+    def nats(self, entry: Entry) -> float:
+        """``rows / 2`` times the logarithm of its loss, and what its numbers take to be written."""
         loss = self.level(entry)
         if not loss > 0:
             return -math.inf
@@ -109,7 +110,7 @@ class Front:
 
     def by_nats(self) -> list[Entry]:
         """The formula first that takes the fewest nats; of equal ones the smallest."""
-        return sorted(self.entries(), key=self._nats)
+        return sorted(self.entries(), key=self.nats)
 
     @property
     def least(self) -> float:

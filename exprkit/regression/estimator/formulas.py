@@ -183,7 +183,7 @@ class FormulaTable(BaseEstimator):
         if self.n_rows_searched_ < self._n_rows:
             found.append(f"searched in {self.n_rows_searched_:,} of {self._n_rows:,} rows, fitted to all")
         if self.noise_ == "proportional":
-            found.append("rows weigh 1 / f^2, as noise grows with y (noise='constant' for equal weights)")
+            found.append("rows weigh less where y is large, as noise grows with y (noise='constant' for equal weights)")
         return found
 
     def _named(self, index: int | None) -> Expression:

@@ -24,6 +24,7 @@ as good: in exact formulas, and where the loss falls by no more than a share ``A
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -60,10 +61,10 @@ def finished(search: FormulaSearch) -> tuple[list[Entry], list[Entry]]:
     pairs = [(before._replace(expression=one, loss=loss, size=one.n_tokens, is_polished=True), before)
              for one, loss, before in zip(formulas, losses, entries, strict=True)]  # fmt: skip
     front: list[tuple[Entry, Entry]] = []
-    for pair in sorted(pairs, key=lambda pair: (pair[0].size, pair[0].loss)):
+    for _, same_size in itertools.groupby(sorted(pairs, key=lambda pair: pair[0].size), lambda pair: pair[0].size):
         least = min((search.front.level(other) for other, _ in front), default=np.inf)
-        if search.front.level(pair[0]) < least * (1 - ALIKE) and not (front and front[-1][0].size == pair[0].size):
-            front.append(pair)
+        good = [pair for pair in same_size if search.front.level(pair[0]) < least * (1 - ALIKE)]
+        front += sorted(good, key=lambda pair: (search.front.nats(pair[0]), pair[0].loss))[:1]
     return [entry for entry, _ in front], [before for _, before in front]
 
 

@@ -187,7 +187,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         How large the errors of y are.  "proportional": as large a share of y everywhere; squares are weighted by
         1 / f^2 then, f a smooth curve through y, which must have one sign.  "constant": as large everywhere.  "auto":
         which of these errors of a simple fit tell, for "squares" without ``sample_weight`` and where no formula is
-        exact; ``noise_`` says which.
+        exact; ``noise_`` says which.  Beside a share there may be a constant part a then: 1 / (a^2 + f^2).
 
     Attributes
     ----------
