@@ -35,7 +35,8 @@ lab: $(NOTEBOOKS)
 	    echo "JupyterLab does not run as root, unless asked to: make lab LAB_ARGS=--allow-root"; exit 1;; esac
 	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/explore.ipynb $(LAB_ARGS)
 
-PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+# with compiled tests kept, whatever the environment says: without, each worker compiles 90 files anew
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
 # All but what is marked slow: every module and backend, about five minutes on two cores.
 test: $(TESTS)

@@ -27,6 +27,7 @@ def starts(names, width, start, seed, sizes):
     return np.where(words & np.uint64(1), 1, -1) * np.minimum(size, best_fits.LARGEST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "width", "first", "seed"), [(1, 1, 0, 0), (100, 3, 0, 7), (40, 4, 13, 2**70 + 3)])
 def test_starts_are_numpys(n, width, first, seed):
     names, sizes = np.random.default_rng(1).integers(0, 2**62, n), np.array([0.2, 3.0, 1e29])

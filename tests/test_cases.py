@@ -140,6 +140,7 @@ def found(fixed, **known):
     return ek.cases(known or None, task, precision=precision, dtype=f"float{8 * fixed.itemsize}")
 
 
+@pytest.mark.slow
 def test_every_leaf_has_a_witness_and_no_two_share_it(fixed):
     tree = found(fixed)
     leaves = tree.leaves
@@ -193,6 +194,7 @@ def test_memory_is_the_polynomial_that_is_printed():
     ), "16BVs + (B/32) m' s + 17B + 512Vc + c m' + 512Vt + 32, and the scratch 4B of a reduction in shared memory"
 
 
+@pytest.mark.slow
 def test_choosing_loads_no_sympy():
     code = (
         "import sys; from exprkit.backends.interpreter import engine, batches;"

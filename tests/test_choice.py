@@ -90,6 +90,7 @@ def test_without_a_gpu_it_is_the_cpu_and_the_table_says_why(monkeypatch):
     assert "chosen: the only one" in found.table() and "can't run here: no card: pip install one" in found.table()
 
 
+@pytest.mark.slow
 def test_structures_are_counted_where_they_would_be_compiled(gpu):
     pop = ek.parse(["x1 + 1.5", "x1 + 2.5", "x1 * x2"] * 1_000)
     bound = cost_model.work_of(pop, 10**6, dtype="float32", fast=True, n_steps=1, threads=None, on_device=False)
@@ -196,6 +197,7 @@ def test_what_was_measured_here_is_kept_and_not_scaled(monkeypatch, tmp_path):
     assert cost_model.costs("cuda") == cost_model.COSTS["cuda"]
 
 
+@pytest.mark.slow
 def test_calibration_measures_every_constant(monkeypatch):
     from exprkit.evaluate import calibration
 

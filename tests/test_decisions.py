@@ -139,6 +139,7 @@ def test_the_cpu_decides_as_the_reference():
     compare(STATES, [by_cpu(state) for state in STATES], [by_reference(state) for state in STATES])
 
 
+@pytest.mark.slow
 def test_the_gpu_decides_as_the_reference(cuda):
     compare(STATES, cuda(STATES), [by_reference(state) for state in STATES])
 

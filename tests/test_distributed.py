@@ -85,6 +85,7 @@ def same_fits(one, other):
 # ── the same bits ──
 
 
+@pytest.mark.slow
 def test_every_result_is_that_of_one_device(many):
     pop, params, X, y = sample()
     one, several = ek.Evaluator(pop, X, "cpu"), ek.Evaluator(pop, X, "cpu", devices=3)

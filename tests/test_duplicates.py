@@ -81,6 +81,7 @@ def with_twins(pop, seed):
     return population([expressions[k] for k in random.permutation(len(expressions))])
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**31), st.integers(1, 25))
 def test_random_expressions_agree_with_the_definition(seed, most_tokens):
     few = [ops.BY_NAME[name] for name in ("add", "mul", "max", "sub", "neg")]

@@ -62,6 +62,7 @@ def test_data_of_no_product_have_none():
     assert inner_products(Sample(X, noisy)) == [] and inner_products(Sample(X[:10], X[:10, 0] / X[:10, 1])) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["an energy", "a step"])
 def test_functions_of_a_product_of_columns_are_found(name):
     X = drawn(150, 4)

@@ -51,6 +51,7 @@ def test_a_column_that_is_no_use_is_named(column, message):
         small().fit(pd.DataFrame({"a": np.arange(20.0), "b": column}), np.arange(20.0))
 
 
+@pytest.mark.slow
 def test_columns_of_objects_are_taken_if_they_are_numbers_and_names_stand_once():
     X = pd.DataFrame({"a": np.arange(20.0), "b": [True, False] * 10, "c": np.array([1, 2] * 10, object)})
     assert small().fit(X, 2 * X["a"]).get_best().equation == "2 * a"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import html
 import io
 import itertools
@@ -49,16 +50,16 @@ POINTS = ek.data.rough_pipe()
 SECONDS = 120
 
 
-def is_shown_here(name):
-    """Whether a side needs nothing (a compiler, a disassembler) that this machine lacks."""
-    try:
-        return bool(INSPECTORS[name](Subject("x1")))
-    except BackendError:
-        assert name in ("PTX", "SASS")
-        return False
-
-
-HERE = {name: inspector for name, inspector in INSPECTORS.items() if is_shown_here(name)}
+@functools.cache
+def shown_here():
+    """The sides that need nothing (a compiler, a disassembler) that this machine lacks."""
+    sides = dict(INSPECTORS)
+    for name in ("PTX", "SASS"):
+        try:
+            INSPECTORS[name](Subject("x1"))
+        except BackendError:
+            del sides[name]
+    return sides
 
 
 def printed(code):
@@ -72,11 +73,12 @@ def printed(code):
 # ── every side of an expression ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("options", [{}, {"precision": "fast", "dtype": "float64"}], ids=["usual", "fast float64"])
 def test_the_code_of_every_side_prints_what_is_shown(text, options):
     subject = Subject(text, **options)
-    for name, inspector in {**HERE, "formula": formula}.items():
+    for name, inspector in {**shown_here(), "formula": formula}.items():
         shown = inspector(subject)
         assert printed(shown.code) == shown.content, name
 
@@ -91,11 +93,12 @@ def test_code_defines_operators_of_one_s_own():
     assert "ek.operator('half_of(a) = a / 2')\n" in html.unescape(panel.code.value)
 
 
+@pytest.mark.slow
 def test_code_of_a_table_names_its_variables(tmp_path):
     path = tmp_path / "pipes.csv"
     pd.DataFrame({"width": [1.0, 2.0], "speed": [2.0, 5.0], "loss": [3.0, 4.0]}).to_csv(path, index=False)
     points = Points(ek.data.from_table(path), f"points = ek.data.from_table({str(path)!r})", named=True)
-    for inspector in HERE.values():
+    for inspector in shown_here().values():
         shown = inspector(Subject("speed * p1 + width", points))
         assert printed(shown.code) == shown.content
 
@@ -260,6 +263,7 @@ def test_tree_has_a_node_for_every_token_and_none_over_another():
         assert picture[round(54 * (y + 0.5)) + 8, round(x), 3] > 240, f"{label} is there"
 
 
+@pytest.mark.slow
 def test_a_tree_too_large_for_a_picture_is_drawn_smaller():
     wide = ek.parse(" + ".join(["1.23456789012345e-300 * x1"] * 60))[0]
     assert np.prod(pixels(drawings.tree(wide)).shape[:2]) <= drawings.MOST_PIXELS * 1.01
@@ -818,6 +822,7 @@ def test_a_fit_takes_a_loss_that_is_a_text(explorer):
     assert panel.own_loss.layout.display == "none"
 
 
+@pytest.mark.slow
 def test_numbers_of_another_expression_stay_only_where_they_are_of_use(explorer):
     type_text(explorer, "p1 + p2 * x2")
     explorer.fit_panel.numbers.children[0].value, explorer.fit_panel.numbers.children[1].value = 2, -1.5
@@ -826,6 +831,7 @@ def test_numbers_of_another_expression_stay_only_where_they_are_of_use(explorer)
     assert explorer.params.tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_code_stays_open_and_what_is_out_of_date_is_pale(explorer):
     code = explorer.fit_panel.code
     code.button.value = True
@@ -894,6 +900,7 @@ def test_a_search_is_stopped_within_a_second_and_says_what_is_wrong(busy):
 MICHAELIS_MENTEN = pd.DataFrame({"S": (S := np.array([0.1, 0.2, 0.5, 1, 2, 4, 8])), "rate": 12.5 * S / (0.86 + S)})
 
 
+@pytest.mark.slow
 def test_a_fit_of_another_expression_or_table_starts_anew(explorer, tmp_path):
     panel = settled(explorer).fit_panel
     panel.fit()
@@ -1034,7 +1041,7 @@ def test_every_side_is_drawn_when_it_is_looked_at(explorer):
     for name in INSPECTORS:
         assert explorer.inspectors[name].value == ""
         open_tab(explorer, name)
-        if name in HERE:
+        if name in shown_here():
             assert explorer.inspectors[name].value == page(INSPECTORS[name](Subject("p1 + p2 / x2")))
         else:
             assert re.search("pip install|toolkit", explorer.inspectors[name].value), "what mends it"
@@ -1074,6 +1081,7 @@ def table_row(panel, place):
     return panel.table.rows(panel.table.order("tokens")[[place]])[0]
 
 
+@pytest.mark.slow
 def test_the_population_sorts_turns_and_opens(explorer):
     open_tab(explorer, "Population")
     panel = explorer.population_panel
@@ -1095,6 +1103,7 @@ def test_the_population_sorts_turns_and_opens(explorer):
     assert panel.rows.index == 3, "what is open stays selected, wherever it is"
 
 
+@pytest.mark.slow
 def test_all_are_fitted_and_a_fitted_row_opens_with_its_parameters(explorer):
     open_tab(explorer, "Population")
     panel = explorer.population_panel

@@ -92,6 +92,7 @@ def test_text(text):
     assert str(ek.parse(text)[0]) == TEXTS[text]
 
 
+@pytest.mark.slow
 def test_long_and_deep_expressions_are_written():
     nested = "exp(" * 30_000 + "x1" + ")" * 30_000
     for text in ("x1" + "+x1" * 32_767, "-" * 65_534 + "x1", nested, "x1" + "^x1" * 30_000):
@@ -139,6 +140,7 @@ def test_latex_of_names_is_harmless():
     assert ek.parse("logical_and(x1, x2)")[0].latex() == r"\operatorname{logical\_and}\left(x_{1}, x_{2}\right)"
 
 
+@pytest.mark.slow
 def test_latex_is_read_by_another_reader():
     names = ("x_max", "Δp", "T (°C)", "50% x", "1st", "a^b", "a&b", "#n", "$cost$", "~x", r"\alpha", "{x}", "a{", "}",
              "a<b", "a>b", "C_{p}", "α_β", "é", "µ", "a/b", "...", "ϑ")  # fmt: skip

@@ -240,6 +240,7 @@ def to_200_digits(pop, i, x):
     return stack[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operators", "n_vars", "size"),
     [("core_maths", 1, 8), ("esr", 2, 6), (OF_ABS, 1, 6), (OF_ABS, 2, 5), (OF_ROOTS, 1, 6)],
@@ -289,6 +290,7 @@ def test_what_rounding_tells_apart_is_confirmed_to_be_one():
     assert np.array_equal(confirmed.part_of[confirmed.part_of], confirmed.part_of)
 
 
+@pytest.mark.slow
 def test_a_function_tells_data_as_well_as_every_tree_that_it_stands_for():
     """Were two families taken for one, a tree would fit some data better than the form that stands for it."""
     found = enumerated(6, "core_maths", 1, 3)

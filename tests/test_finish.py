@@ -107,6 +107,7 @@ def test_a_period_in_julian_days():
     assert found.converged[0] and found.loss[0] < noise @ noise
 
 
+@pytest.mark.slow
 def test_the_estimator_and_the_search_fit_as_exactly():
     x, y = (1e6 + T)[:, None], LINE - 0.3 * T
     model = ek.ExpressionRegressor(["p1 + p2 * x1"], backend="cpu").fit(x, y)
@@ -138,6 +139,7 @@ def nist(name):
             [213.80940889, 0.54723748542], [12.354515176, 0.10455993237])  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["MGH17", "MGH10", "BoxBOD"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_certified_numbers_from_far_starts(name, dtype):

@@ -95,6 +95,7 @@ def test_cpu_takes_the_steps_of_the_definition(kind, weighted):
     assert fast.evaluations == pytest.approx(plain.evaluations, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tol", [1e-8, 1e-4, 1e-2])
 @pytest.mark.parametrize("bounded", [False, True])
 def test_cpu_ends_for_the_reasons_of_the_definition(tol, bounded):
@@ -117,6 +118,7 @@ def test_cpu_ends_for_the_reasons_of_the_definition(tol, bounded):
         assert fast.loss[same] == pytest.approx(plain.loss[same], rel=1e-3, abs=1e-12, nan_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's, of losses that overflow
 def test_as_good_as_scipy():
     optimize = pytest.importorskip("scipy.optimize")
@@ -204,6 +206,7 @@ def test_bounded_polynomials_end_where_scipy_says(fits, degree, dtype):
     assert (found.loss <= wanted * (1 + (1e-7 if dtype == "float64" else 1e-4)) + 1e-9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # SciPy's, of losses that overflow
 def test_scipy_finds_nothing_better_from_where_a_bounded_fit_converged():
     least_squares = pytest.importorskip("scipy.optimize").least_squares

@@ -271,6 +271,7 @@ def test_a_block_makes_so_many_fits_as_its_memory_holds():
     assert wide.fits(227 << 10, 1e3, True) == large.fits(227 << 10, 1e3, True) == 1
 
 
+@pytest.mark.slow
 def test_kernels_are_compiled_side_by_side_and_once(tmp_path, monkeypatch, capsys):
     pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))

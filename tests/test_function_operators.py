@@ -126,6 +126,7 @@ def test_printed_and_generated(pop):
 # ── kept by name ──
 
 
+@pytest.mark.slow
 def test_saved_by_name_and_missed_by_name(pop, tmp_path):
     assert pickle.loads(pickle.dumps(pop)) == pop
     pop.save(tmp_path / "pop.npz")

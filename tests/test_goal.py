@@ -190,6 +190,7 @@ def test_counts_are_fitted_by_their_deviance():
     assert model.get_best().loss == pytest.approx(np.mean(log - (y - fitted)), rel=1e-6), "half the deviance"
 
 
+@pytest.mark.slow
 def test_evolution_alone_fits_by_the_loss():
     X, _ = drawn(80)
     y = 1.7 * X[:, 0] * X[:, 1] + 0.4
@@ -212,6 +213,7 @@ def test_weights_count_rows_whether_the_loss_names_them_or_not():
         assert model.predict(X, index=-1) == pytest.approx(found[0].predict(X, index=-1), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_link_and_columns_are_taken_whatever_the_table_is():
     X, _ = drawn(60)
     table = pd.DataFrame(X, columns=["log Re (–)", "r_k"])

@@ -83,6 +83,7 @@ def is_close(found, wanted, share, least=1e-290):
 NAMES = [row.name for row in ops.OPERATORS if row.derivative]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1, 4, 12])
 def test_derivatives_of_random_expressions(scale):
     """Where a value is right to 12 digits, so are its derivatives to 6: near an end of a range as elsewhere."""

@@ -224,6 +224,7 @@ def hostile_calls(draw, calls):
     return name, {place: draw(st.sampled_from([*call.more.get(place, ()), *ODD])) for place in places}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_hostile_arguments_give_the_right_answer_or_an_error_of_exprkits_own(family, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some of them are names of files

@@ -189,6 +189,7 @@ def test_a_law_of_very_many_rows_is_found_with_a_column_of_0_and_1(monkeypatch):
     assert model.stopped_ == "a formula is exact" and model.get_best().complexity == 7
 
 
+@pytest.mark.slow
 def test_compiling_loops_takes_none_of_the_time():
     """A first search of a few seconds would find nothing."""
     work = Budget(seconds=0.5)

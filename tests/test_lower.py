@@ -138,7 +138,7 @@ X1, X2, P1 = (VARIABLE, 0), (VARIABLE, 1), (PARAMETER, 0)
 LEAVES = [X1, X2, P1, *map(constant, CONSTANTS)]
 
 
-@pytest.mark.parametrize("precision", ["ieee", "fast"])
+@pytest.mark.parametrize("precision", ["ieee", pytest.param("fast", marks=pytest.mark.slow)])
 def test_every_operator_on_every_leaf_and_every_inner_operator(op, precision):
     leaves, unary = [[leaf] for leaf in LEAVES], [row for row in ops.OPERATORS if row.arity == 1]
     inner = [[leaf, (OPERATOR, row.code)] for row in unary for leaf in (X2, P1)]

@@ -28,6 +28,7 @@ def noisy(n=300, n_vars=3, noise=0.01, seed=0):
     return sample, a * np.sin(b) + np.sqrt(c)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), noise=st.sampled_from([1e-6, 1e-3, 0.05, 0.3]), n_vars=st.integers(3, 5))
 def test_the_law_leaves_noise_and_another_formula_does_not(seed, noise, n_vars):
     sample, law = noisy(400, n_vars, noise, seed)
@@ -63,6 +64,7 @@ def test_a_law_without_noise_is_not_taken_for_noise():
     assert not is_noise(sample, law + 1e-9 * np.sin(3 * sample.X[:, 0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise, exact_last", [(0.01, True), (0.0, False)])
 def test_stages_for_exact_formulas_come_last_where_there_is_noise(noise, exact_last):
     random = np.random.default_rng(0)

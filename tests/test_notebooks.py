@@ -222,6 +222,7 @@ def test_fit_notebook_ranks_and_draws(run):
     assert shown["image/png"] == 2 and shown["text/html"] >= 3
 
 
+@pytest.mark.slow
 def test_fit_notebook_leaves_out_what_is_no_number(run, tmp_path):
     (tmp_path / "my.csv").write_text("site;speed;gap;drag\n" + "".join(f"s{i};{i},5;;{2 * i},0\n" for i in range(1, 9)))
     printed, _, _ = run("fit", max_nodes=3, table="my.csv")
@@ -371,6 +372,7 @@ def test_search_notebook_takes_tables_as_they_are(run, tmp_path):
         run("search", target="Δp [Pal]", **settings)
 
 
+@pytest.mark.slow
 def test_generations_notebook_breeds_on_the_cpu(run):
     printed, _, shown = run("generations", n_exprs=300, n_generations=6, n_points=50, backend="cpu")
     assert "300 expressions x 50 points: " in printed and "best of the last: " in printed

@@ -83,6 +83,7 @@ def test_children_hold_them_and_lose_them():
 # ── pools ──
 
 
+@pytest.mark.slow
 def test_a_pool_holds_them_and_a_device_the_same_ones(emulated):
     chosen = rows(["+", "*", "sin", "muladd", "fork"])
     points = X[:16]
@@ -132,6 +133,7 @@ def test_the_units_of_their_operands():
     assert units_alone.allow(ek.parse(texts)).all()
 
 
+@pytest.mark.slow
 def test_limits_of_three_operands():
     model = found(CHOICE, operators={3: ["fork"]}, constraints={"fork": (3, 1, -1)}, niterations=1,
                   nested_constraints={"fork": {"fork": 0}}, pool_size=50, population_size=100,
@@ -208,6 +210,7 @@ def test_islands_of_this_process_breed_them_and_a_client_is_refused():
         found(y, operators={3: ["if_above"]}, client=object())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fork", "if_above"])
 def test_an_exhaustive_search_finds_a_law(name):
     y = np.where(X[:, 0] > 0, 2.5 * X[:, 1], X[:, 1] ** 2) + 1e-3 * RANDOM.standard_normal(200)
@@ -217,6 +220,7 @@ def test_an_exhaustive_search_finds_a_law(name):
     assert search.params[0, 0] == pytest.approx(2.5, abs=1e-2)
 
 
+@pytest.mark.slow
 def test_a_search_on_a_device_finds_one(on_a_gpu):
     y = CHOICE + 0.02 * RANDOM.standard_normal(200)
     model = found(y, operators={3: ["fork"], 2: ["+", "*"], 1: []}, backend="cuda", niterations=2,

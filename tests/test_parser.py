@@ -221,6 +221,7 @@ def literals(draw):
     return text if text[0] != "." or len(text) > 1 else "0.", exponent
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(literals(), st.sampled_from("fffeE"))
 def test_every_literal_is_rounded_once(literal, letter):
@@ -629,6 +630,7 @@ def _message(text: str) -> str:
     return str(caught.value).split("\n")[0]
 
 
+@pytest.mark.slow
 def test_limits():
     deep = "(" * 100_000 + "x1" + ")" * 100_000
     assert ek.parse(deep).texts() == ["x1"]

@@ -380,6 +380,7 @@ def test_samples_that_measured_nothing_are_left_out():
     assert about("cuda", concluded(found)) == []
 
 
+@pytest.mark.slow
 def test_a_cpu_s_tuning_repeats_no_block_size_of_the_thesis():
     rows = pd.concat([samples("cpu", [1.0], bench="blocks", n_points=10_860, threads=n) for n in (1, 2)])
     results = figures.results_of(rows)
@@ -682,6 +683,7 @@ def test_a_cpu_that_wins_is_said_to_win():
     assert "transfers 434 MB per step at 43 GB/s, 43% of the rate of a copy alone" in text
 
 
+@pytest.mark.slow
 def test_every_number_of_the_thesis_stands_beside_ours(root):
     results = figures.read_results(root / "data" / "results")
     told = figures.medians(results).set_index(["benchmark", "evaluator", "results"])

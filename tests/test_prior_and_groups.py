@@ -27,6 +27,7 @@ def ridge(weights, means=(2.0, 0.0), sds=(0.05, 0.3)):
     return np.linalg.solve(A, J.T @ (w * y)), A
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["numpy", "cpu"])
 @pytest.mark.parametrize("prior", [BOTH, TERMS])
 def test_a_penalty_is_as_good_as_further_measurements(backend, prior):

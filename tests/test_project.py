@@ -260,9 +260,12 @@ def readme_examples():
     return re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.parametrize("example", range(len(readme_examples())))
-def test_readme_s_python_prints_what_it_says(example):
-    code, expected = readme_examples()[example]
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [pytest.param(*pair, marks=[pytest.mark.slow] * ("Regressor" in pair[0]), id=f"example {n}")
+     for n, pair in enumerate(readme_examples())],
+)
+def test_readme_s_python_prints_what_it_says(code, expected):
     printed = io.StringIO()
     with redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {})
@@ -287,7 +290,11 @@ def test_links_lead_somewhere(page):
         assert ((ROOT / page).parent / link).exists(), link
 
 
-@pytest.mark.parametrize("folder", sorted({str(path.parent.relative_to(ROOT)) for path in SOURCES}))
+FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for path in SOURCES})
+SEARCHES = "exprkit/regression/estimator"  # whose examples take long
+
+
+@pytest.mark.parametrize("folder", [pytest.param(SEARCHES, marks=pytest.mark.slow), *({*FOLDERS} - {SEARCHES})])
 def test_examples_in_docstrings_run(folder):
     for path in (ROOT / folder).glob("*.py"):
         module = importlib.import_module(module_name(path))
@@ -356,6 +363,7 @@ for use in (
 """
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_one_line_with_the_command_that_mends_it():
     done = subprocess.run([sys.executable, "-c", WITHOUT_EXTRAS], capture_output=True, text=True, cwd=ROOT, check=True)
     whole = '(or, in exprkit\'s folder, pip install ".[notebooks]" for all that this part needs)'

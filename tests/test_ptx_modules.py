@@ -315,6 +315,7 @@ OWN_LOSSES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize(("points", "n_points", "spans"), [(1, 33, 128), (2, 131, 128), (2, 601, 1)])
 def test_losses_that_are_texts_are_the_definition_s(dtype, points, n_points, spans, monkeypatch):

@@ -114,6 +114,7 @@ def test_a_law_is_found_at_fresh_points(law):
     assert model.predict(fresh) == pytest.approx(values([law], fresh)[0], rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_law_is_found_in_noise():
     X, fresh = drawn(300), drawn(seed=1)
     law = "2 * x1 / (1 + x2)"
@@ -140,6 +141,7 @@ def test_evolution_alone_finds_what_it_is_for():
     assert model.score(X, y) > 0.999999
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-80, 1e80])
 def test_data_of_any_size_are_taken(scale):
     X = drawn() * scale
@@ -159,6 +161,7 @@ def test_a_constant_and_a_single_row():
     assert search(X[:1], [4.0], **QUICK).predict(X)[:2].tolist() == [4.0, 4.0]
 
 
+@pytest.mark.slow
 def test_names_of_columns_are_those_of_the_variables():
     X = pd.DataFrame(drawn(), columns=["r_k", "log Re", "u"])
     model = search(X, X["r_k"] / X["log Re"], **QUICK)
@@ -167,6 +170,7 @@ def test_names_of_columns_are_those_of_the_variables():
     assert search(X.set_axis(["a", "sin", "c"], axis=1), X["r_k"], **QUICK).get_best().equation == "a"
 
 
+@pytest.mark.slow
 def test_operators_are_those_that_were_asked_for():
     X = drawn()
     model = search(X, np.sin(X[:, 0]) * X[:, 1], **QUICK | {"binary_operators": ["+", "*"], "unary_operators": []})
@@ -181,6 +185,7 @@ def test_operators_are_those_that_were_asked_for():
 # ── the same, whatever ──
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_formulas_whatever_the_threads():
     X = drawn(80)
     y = values(["x1 * sin(x2) + 0.3 * x3"], X)[0] + 0.05 * np.random.default_rng(3).standard_normal(80)
@@ -190,6 +195,7 @@ def test_the_same_seed_gives_the_same_formulas_whatever_the_threads():
     assert search(X, y, **settings | {"random_state": 1}, n_jobs=2).equations_["equation"].tolist() != first
 
 
+@pytest.mark.slow
 def test_weights_count_rows_and_their_order_does_not_matter():
     X = drawn(40)
     y = X[:, 0] + np.random.default_rng(0).standard_normal(40)
@@ -200,6 +206,7 @@ def test_weights_count_rows_and_their_order_does_not_matter():
     assert weighted.equations_["equation"].tolist() == repeated.equations_["equation"].tolist()
 
 
+@pytest.mark.slow
 def test_a_model_survives_pickling_and_a_warm_start_keeps_what_it_had():
     X = drawn(60)
     y = X[:, 0] * X[:, 1] + np.random.default_rng(0).standard_normal(60)
@@ -228,6 +235,7 @@ def test_a_timeout_holds(limit, n, busy):
     assert model.stopped_ == f"{limit:g} s are over" and len(model.equations_) >= 1
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_a_search_with_what_it_has(busy):
     model = ek.SymbolicRegressor(niterations=10**6)
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
@@ -312,6 +320,7 @@ def test_what_is_shown_says_the_same():
         model.latex(99)
 
 
+@pytest.mark.slow
 def test_accuracy_is_the_least_loss():
     X, y = noisy(60, 2)
     model = ek.SymbolicRegressor(**QUICK).fit(X, y)
@@ -546,6 +555,7 @@ def test_sums_within_operators_are_found_at_once(stage, law):
         stage(search)
 
 
+@pytest.mark.slow
 def test_numbers_of_a_noisy_law_become_simple_in_the_end():
     random = np.random.default_rng(0)
     X = random.uniform(0.5, 5, (200, 2))

@@ -185,6 +185,7 @@ def test_a_pool_holds_what_is_allowed_alone():
     assert len(pool) > 2_000 and rules.allow(ek.parse([pool.expression(i) for i in range(len(pool))])).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y_units", ["m", "m^2/s", None])
 def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
     X = drawn(80)
@@ -264,6 +265,7 @@ def test_a_law_is_found_in_units_that_its_variables_make():
         assert np.allclose(formula(X), unit * formula(plain), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_fewer_variables_have_no_larger_pools(monkeypatch):
     sizes, pool = [], FormulaSearch.pool
 
@@ -279,6 +281,7 @@ def test_fewer_variables_have_no_larger_pools(monkeypatch):
     assert sizes and max(sizes) <= 60
 
 
+@pytest.mark.slow
 def test_a_law_is_found_among_constants_of_nature():
     """The speed of light makes units of time of lengths: a pair of two functions, and three numbers less."""
     random = np.random.default_rng(0)

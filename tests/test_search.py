@@ -58,6 +58,7 @@ LAWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("law", "n_vars", "params"), LAWS, ids=[law for law, *_ in LAWS])
 def test_a_law_with_a_hundredth_of_noise_is_first(law, n_vars, params):
     random = np.random.default_rng(len(law))
@@ -181,6 +182,7 @@ ek.exhaustive_search(X[:, None], y, max_nodes=5, chunk=10, file=sys.argv[2], pro
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
 def test_a_killed_search_goes_on_where_it_was(found, tmp_path):
     path, data = tmp_path / "search.npz", tmp_path / "data.npy"
@@ -238,6 +240,7 @@ def test_only_the_best_and_the_front_are_kept(found):
 # ── links, weights, names ──
 
 
+@pytest.mark.slow
 def test_a_link_stands_between_expressions_and_data(found):
     linked = search(y=np.sqrt(Y), link="sqrt")
     assert linked.texts()[0] == found.texts()[0] and linked.link == "sqrt(f)"
@@ -348,6 +351,7 @@ def test_what_no_sum_of_squares_can_hold_is_refused_by_name():
             ek.exhaustive_search({"a": x}, 2 / x * scale, max_nodes=3, progress=False)
 
 
+@pytest.mark.slow
 def test_heavy_tails_find_the_law_that_normal_errors_miss():
     """Student's t of three degrees of freedom; parameters by the second derivatives of that."""
     sigma, y = 0.01, OUTLIERS

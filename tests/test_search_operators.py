@@ -56,6 +56,7 @@ LAWS = {
 NAMED = {"a sum": "swish(", "inside": "swish(", "a text": "lorentz(", "no formula": "steep(", "two operands": "hill("}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_a_law_that_holds_one_is_found(law, tmp_path):
     chosen, y, points = LAWS[law]
@@ -68,6 +69,7 @@ def test_a_law_that_holds_one_is_found(law, tmp_path):
     assert ek.load(tmp_path / "model.npz").equations_["equation"].tolist() == model.equations_["equation"].tolist()
 
 
+@pytest.mark.slow
 def test_generations_breed_and_fit_them():
     """Without the lookups, which need a pool."""
     y = swish(swish(X[:, 0]) + X[:, 1])
@@ -79,6 +81,7 @@ def test_generations_breed_and_fit_them():
     assert "swish(" in model.equations_.iloc[-1]["equation"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["swish", "steep"])
 def test_every_function_up_to_a_size(name):
     y = 2 * X[:, 0] / (1 + np.exp(-{"swish": 1, "steep": 3}[name] * X[:, 0])) + 0.01 * RANDOM.standard_normal(200)
@@ -88,6 +91,7 @@ def test_every_function_up_to_a_size(name):
     assert f"{name}({name}(x1))" in trees.texts()
 
 
+@pytest.mark.slow
 def test_rules_hold_for_them():
     y = swish(X[:, 0]) * X[:, 1] + 1
     model = found(y, unary_operators=["swish"], constraints={"swish": 1}, nested_constraints={"swish": {"swish": 0}})
@@ -126,6 +130,7 @@ def test_a_pool_on_a_device_holds_their_values(name, emulated):
     np.testing.assert_allclose(fetched(there.values)[:300], host.values[:300], rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_search_on_a_device_breeds_and_finds_them(on_a_gpu):
     y = 2 * swish(X[:, 0] * X[:, 1]) + 1 + 0.05 * RANDOM.standard_normal(200)
     model = found(y, unary_operators=["swish"], binary_operators=["+", "*"], backend="cuda", niterations=2,
@@ -134,6 +139,7 @@ def test_a_search_on_a_device_breeds_and_finds_them(on_a_gpu):
     assert "swish(" in " ".join(model.equations_["equation"])
 
 
+@pytest.mark.slow
 def test_every_function_up_to_a_size_on_a_device(on_a_gpu):
     y = 2 * np.log1p(np.exp(X[:, 0])) + 0.01 * RANDOM.standard_normal(200)
     search = ek.exhaustive_search(X, y, max_nodes=4, operators=["*", "soft"], progress=False, backend="cuda")

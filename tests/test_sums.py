@@ -69,6 +69,7 @@ def test_sums_do_not_depend_on_threads_and_forgive_what_is_no_function():
     assert one == three and any(set(found.functions) <= {5, 6, 10} for found in one)
 
 
+@pytest.mark.slow
 def test_terms_with_a_number_inside_have_the_values_of_their_trees():
     X = drawn()
     terms = terms_inside(X.T, [(VARIABLE, k) for k in range(3)], rows("search"))
@@ -87,6 +88,7 @@ NOISE = 0.01  # of the size of y; a formula of 3 numbers fitted to 200 rows is o
 NEAR = {"3 * log(x1) - log(exp(0.7 * x1 / x2) - 1)": NOISE}  # which the terms come near to
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_a_law_of_several_terms_is_found_in_noise(law):
     X, fresh = drawn(200), drawn(seed=1)
@@ -122,6 +124,7 @@ def test_what_is_exact_at_every_row_stands_beside_what_large_rows_make_good():
     assert not any(front.offer(one, 0.0) for one in ek.parse(["exp(x1) - x1", "exp(x1) - x1 + x1"]))
 
 
+@pytest.mark.slow
 def test_a_sum_is_found_below_1_where_a_few_rows_have_nearly_all_of_the_squared_error():
     random = np.random.default_rng(1)
     X = random.choice([-1, 1], (32, 6)) * np.exp(random.uniform(-2.3, 2.3, (32, 6)))
@@ -133,6 +136,7 @@ def test_a_sum_is_found_below_1_where_a_few_rows_have_nearly_all_of_the_squared_
     assert sample.is_exact(values(found, sample.X)).any()
 
 
+@pytest.mark.slow
 def test_a_sum_of_many_variables_monomials_is_found_within_a_root():
     random = np.random.default_rng(2)
     X = np.exp(random.uniform(-1.5, 1.5, (32, 5)))
@@ -220,6 +224,7 @@ def test_a_number_that_was_fitted_costs_more_than_a_fraction_and_less_in_a_long_
     assert prices == pytest.approx([3, 3, 1], abs=0.02)
 
 
+@pytest.mark.slow
 def test_sums_of_many_terms_are_grown_in_noise():
     random = np.random.default_rng(0)
     X = random.uniform(0, 1, (300, 7))
@@ -267,6 +272,7 @@ def test_operators_of_products_are_added_to_a_pool_also_with_a_minus():
     assert {"exp(x1 * x2)", "exp(-(x2 * x3))", "exp(-(x1 / x3))"} <= added
 
 
+@pytest.mark.slow
 def test_a_line_of_a_product_with_an_operator_stands_beside_a_factor_with_a_number_inside():
     X = drawn(120, 2)
     sample = Sample(X, values(["sqrt(1 - 0.1 * sqr(x1)) / (1 + 0.3 * x1 * cos(x2))"], X)[0])

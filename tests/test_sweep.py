@@ -146,6 +146,7 @@ def test_a_study_that_cannot_be_opened_is_named(small, tmp_path, name):
         sweep.sweep(small, tmp_path / name)
 
 
+@pytest.mark.slow
 def test_a_study_that_is_nested_without_end_is_refused(small, tmp_path):
     deep = tmp_path / "deep.yaml"
     deep.write_text("[" * 3000)
@@ -168,6 +169,7 @@ def test_every_value_of_a_notebook_is_checked():
     assert {name: value for name, (_, value) in defaults(BENCHMARK).items()} == bench.DEFAULTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cpu", "h200", "nikuradse"])
 def test_every_kind_of_run_of_a_published_study_measures(name, monkeypatch):
     monkeypatch.setattr(data, "nikuradse", lambda: replace(data.rough_pipe(), name="nikuradse"))  # which is downloaded
@@ -358,6 +360,7 @@ def test_results_are_put_together(tmp_path):
 # ── through papermill ──
 
 
+@pytest.mark.slow
 def test_papermill_runs_are_judged_by_exit_and_result(small, tmp_path):
     outcomes = sweep.sweep(small, {"grid": {"n": [1, 2, 3]}}, out=tmp_path / "out", workers=3)
     assert states(outcomes) == ["done", "failed", "failed"]
@@ -424,6 +427,7 @@ def shell(folder, *arguments):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_told_to_the_shell(small, tmp_path):
     (tmp_path / "study.yaml").write_text("grid: {n: [2]}")
     done = shell(tmp_path, "sweep", small, "study.yaml", "--workers", "2")

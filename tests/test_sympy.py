@@ -171,6 +171,7 @@ def _trees(draw):
     ))  # fmt: skip
 
 
+@pytest.mark.slow
 @given(_trees())
 def test_round_trip_keeps_every_constant(expression):
     back = ek.parse(expression.sympy())[0]

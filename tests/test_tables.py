@@ -20,6 +20,7 @@ TABLE = pd.DataFrame({
 })  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [
     TABLE, TABLE.convert_dtypes(), {name: TABLE[name].tolist() for name in TABLE}, TABLE[TABLE.columns[::-1]],
 ], ids=["DataFrame", "nullable", "dict", "reversed"])  # fmt: skip
@@ -203,6 +204,7 @@ def test_numbers_with_units_and_lazy_tables_are_told():
                 call()
 
 
+@pytest.mark.slow
 def test_columns_of_several_levels_are_named_by_all():
     table = pd.DataFrame({("a", "mean"): LINE, ("b", ""): 1.0, ("y", "sd"): 2 * LINE + 1})
     found = ek.fit("p1 * a_mean + p2 * b", table, "y_sd")

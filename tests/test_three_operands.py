@@ -93,6 +93,7 @@ def assert_close(found, wanted, dtype):
 # ── values ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
 @pytest.mark.parametrize("name", ["ieee", "fast"])
 def test_values_are_the_definition_s(device, name, dtype):
@@ -101,6 +102,7 @@ def test_values_are_the_definition_s(device, name, dtype):
     assert_close(evaluated(device, pop, X, params, name), meaning(pop, X, params), dtype)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("points", [4, 12, 32])
 def test_parts_that_formulas_repeat_are_computed_once(device, points):
     pop = ek.parse(written("blend", SHARED) + written("wave", SHARED))
@@ -109,6 +111,7 @@ def test_parts_that_formulas_repeat_are_computed_once(device, points):
     assert_close(evaluated(device, pop, X, params, points_per_thread=points), meaning(pop, X, params), F4)
 
 
+@pytest.mark.slow
 def test_columns_may_lie_in_global_memory(device):
     pop = ek.parse([f"blend(x{k + 1}, x{k + 2}, p1) * wave(p1, x{k + 2}, x{k + 1})" for k in range(900)])
     little = EmulatedDevice()
@@ -120,12 +123,14 @@ def test_columns_may_lie_in_global_memory(device):
     assert_close(evaluated(device, pop, X, params), meaning(pop, X, params), F8)
 
 
+@pytest.mark.slow
 def test_a_launch_per_expression_takes_all_three(device):
     pop = ek.parse([*written("blend", EVERY_KIND[::5] + NESTED), "x1 - x2 / p1"]).expanded()
     X, params = data(11, 2, F8), parameters(pop, 1, F8)
     assert_close(evaluated(device, pop, X, params, dispatch="per-expression"), meaning(pop, X, params), F8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["blend(f, y, 0.5)^2", "abs(f - y) * wave(w, s, blend(f, 1, w))", "picked(f, y, f * s)"]
 )
@@ -144,6 +149,7 @@ def test_losses_hold_them(device, text):
 # ── derivatives and fits ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "dtype"), [("ieee", F8), ("fast", F4), ("fast", F8)], ids=str)
 def test_derivatives_are_the_definition_s(device, name, dtype):
     every = [f"{text} + 0 * p1 * p2" for text in EVERY_KIND]
@@ -152,11 +158,13 @@ def test_derivatives_are_the_definition_s(device, name, dtype):
         check_derivatives(lambda pop, X, how: engine_on(device, pop, X, how), dtype, name, 21, some, weighted=weighted)
 
 
+@pytest.mark.slow
 def test_derivatives_by_many_parameters(device):
     text = " + ".join(f"{{x1 * p{k + 1}, p{k + 2}, {{p{k + 3}, x2, p{k}}}}}" for k in range(1, 5))
     check_derivatives(lambda pop, X, how: engine_on(device, pop, X, how), F8, "ieee", 21, written("blend", [text]))
 
 
+@pytest.mark.slow
 def test_what_is_flat_in_an_operand_has_no_derivative_by_it(device):
     """Not even where the slope of what stands there is infinite; and 0 times such a slope is 0."""
     slopes = {
@@ -171,12 +179,14 @@ def test_what_is_flat_in_an_operand_has_no_derivative_by_it(device):
     assert J[0].tolist() == list(slopes.values())
 
 
+@pytest.mark.slow
 def test_fits_end_where_the_definition_s_do(device):
     texts = ["blend(x1, p1, x2 * p2)", "p1 + blend(p2, x1, 0.3) * x2", "blend(p1, p2, 0.5) * x1 + p1",
              "wave(p1, x1, x2) + p2 * blend(x1, 2, x2)"]  # fmt: skip
     check_fit(lambda pop, X, how: engine_on(device, pop, X, how), F8, "ieee", texts)
 
 
+@pytest.mark.slow
 def test_fits_find_their_way_in_little_memory(emulated):
     pop, X = ek.parse(written("blend", NESTED[:2])), data(20)
     y, starts = meaning(pop, X, np.full((1, 2, 2), 0.7))[0, 0], parameters(pop, 3)
@@ -188,6 +198,7 @@ def test_fits_find_their_way_in_little_memory(emulated):
     assert fits[0].loss[0] < 1e-12
 
 
+@pytest.mark.slow
 def test_without_derivatives_nothing_is_fitted(device):
     pop, X = ek.parse(["bound(x1, p1, x2)", "p1 * bound(x1, 1, x2)"]), data(20)
     fitted = engine_on(device, pop, X).fit(np.ones((1, 2, 1)), X[:, 0].copy(), None, Options())
@@ -224,6 +235,7 @@ def nested(depth, place):
     return text
 
 
+@pytest.mark.slow
 def test_deep_ones_need_slots_in_the_last_operand_alone(device):
     depths = [accumulate(lower(ek.parse(nested(40, place)))).n_slots for place in range(3)]
     assert depths == [2, 41, 80]
@@ -257,6 +269,7 @@ def test_programs_can_be_looked_at():
 # ── populations of a device ──
 
 
+@pytest.mark.slow
 def test_a_device_population_holds_them(device):
     pop = ek.parse(written("blend", EVERY_KIND[::9] + NESTED)).expanded()
     there = ek.DevicePopulation.of(pop, device)
@@ -308,6 +321,7 @@ def test_many_pairs_in_one_expression_are_checked(device):
 # ── backends, and searches ──
 
 
+@pytest.mark.slow
 def test_formulas_of_searches_hold_them(device):
     operators, X = rows(["+", "*", "kept"]), data(16, 3)
     pools = Pool(X, operators), DevicePool(X, operators, Programs(device, tuple(operators), len(X)))

@@ -12,6 +12,7 @@ from exprkit.errors import ArgumentError, DataError
 from exprkit.expressions import generate
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 99), i=st.integers(0, 9), point=st.integers(0, 6))
 @settings(max_examples=30)
 def test_every_part_is_what_it_is_alone_and_the_last_is_the_whole(seed, i, point):

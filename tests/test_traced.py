@@ -212,6 +212,7 @@ def test_what_overflows_on_the_way_is_computed_in_float64():
     assert np.isinf(computed(pop, X[:1] + np.inf)).all() and np.isnan(computed(pop, X[:1] * np.nan)).all()
 
 
+@pytest.mark.slow
 def test_a_comparison_means_of_float32_what_it_means_of_float64():
     numbers = [0.1, 0.3, 0.7, 1.1]
     X = np.array([[near] for c in numbers for near in (np.nextafter(np.float32(c), np.float32(k)) for k in (0, c, 9))])

@@ -278,6 +278,7 @@ def test_squares_are_fitted_as_squares(fitted):
     assert own.kind == "(f - y)^2" and own.pop.texts() == known.pop.texts()
 
 
+@pytest.mark.slow
 def test_huber_and_absolute_losses_are_fitted_as_such(fitted):
     same(fitted(loss="huber(f - y, 0.05) * w", weights=WEIGHTS), fitted(loss="huber", delta=0.05, weights=WEIGHTS))
     same(fitted(loss="huber(2 * f - 2 * y, 0.1)"), fitted(loss="huber", delta=0.05), 0.25)

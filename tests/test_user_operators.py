@@ -75,6 +75,7 @@ def test_text_is_read_back(expression):
     assert pickle.loads(pickle.dumps(expression)) == expression
 
 
+@pytest.mark.slow
 @given(_trees())
 def test_written_out_there_is_nothing_left_of_them(expression):
     pop = ek.parse([expression])
@@ -108,6 +109,7 @@ def test_errors_name_the_operator():
     assert ek.parse("swish(swish)", variables=["swish"]).texts() == ["swish(swish)"]
 
 
+@pytest.mark.slow
 def test_operators_called_like_operands_and_columns_spoil_nothing():
     code = """if True:
         import exprkit as ek, numpy as np
@@ -246,6 +248,7 @@ def test_every_backend_gives_what_the_text_written_out_gives(backend, pop):
         assert np.array_equal(short.evaluate(params[::-1]), long.evaluate(params)[::-1])
 
 
+@pytest.mark.slow
 def test_the_gpu_s_kernels_do_too(device, pop):
     params = some_params(pop)[None]
     precision = ek.Precision("ieee")
@@ -328,12 +331,14 @@ def _splits(rest, arity, feasible):
     return any(_splits(rest - size, arity - 1, feasible) for size in feasible if size < rest)
 
 
+@pytest.mark.slow
 def test_equal_expressions_are_found():
     pop = ek.parse(["fma(x1 + x2, 1, x3)", "fma(x2 + x1, 1, x3)", "fma(1, x1 + x2, x3)", "fma(x1 + x2, x3, 1)",
                     "swish(x1 * x2)", "swish(x2 * x1)"])  # fmt: skip
     assert pop.duplicates().tolist() == [False, True, False, False, False, True]
 
 
+@pytest.mark.slow
 def test_exhaustive_populations_use_them():
     texts = ek.generate.exhaustive(3, operators=("swish", "hill"), n_vars=1, n_params=0).texts()
     assert texts == ["x1", "swish(x1)", "swish(swish(x1))", "hill(x1, x1)"]
@@ -366,6 +371,7 @@ def elsewhere(script, folder, root):
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_files_and_pickles_hold_definitions(pop, tmp_path, root):
     pop.save(tmp_path / "pop.npz")
     assert ek.Population.load(tmp_path / "pop.npz") == pop
@@ -392,6 +398,7 @@ except ValueError as error:
     assert "already" in lines[-1]
 
 
+@pytest.mark.slow
 def test_a_file_with_another_meaning_is_refused(tmp_path, root):
     script = """
 import exprkit as ek
@@ -410,6 +417,7 @@ def test_a_damaged_file_is_refused(tmp_path):
         ek.Population.load(tmp_path / "pop.npz")
 
 
+@pytest.mark.slow
 def test_derivatives_look_at_the_operators_of_a_population_once(monkeypatch):
     """To write out its formulas takes longer than a gradient."""
     looked = []

@@ -125,7 +125,7 @@ def assert_agrees(row, y, reference, limit, a, b):
         assert not signs.any(), f"sign of zero for {a[signs][:3]}, {b[signs][:3]}"
 
 
-@pytest.mark.parametrize("precision", ["ieee", "fast"])
+@pytest.mark.parametrize("precision", ["ieee", pytest.param("fast", marks=pytest.mark.slow)])
 def test_float32_agrees_with_the_definition(op, precision, level):
     """Rounded once from float64, over the whole range."""
     kernels = cpu_kernels.kernels("float32", precision, level)

@@ -24,6 +24,7 @@ def wild_of(texts, sample):
     return wild_errors([ek.parse([text])[0] for text in texts], sample).tolist()
 
 
+@pytest.mark.slow
 def test_what_is_far_off_just_beyond_the_rows_is_wild():
     """The exponential is 9 at the first row, and 60 one unit before it."""
     sample, line = sample_of(), "45 - 0.1 * x1"
