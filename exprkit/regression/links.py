@@ -30,6 +30,11 @@ SAME = 1e-9  # to within which an inverse has to lead back to where it came from
 _AT = np.array([0.11, 0.37, 0.52, 0.83])  # where inverses are recognised; every operator of the table is defined there
 
 
+@functools.cache
+def _parsed(text: str) -> Expression:
+    return parse([text])[0]
+
+
 class Undone(NamedTuple):
     """A function that no operator of a search undoes, and its inverse, as texts over x1."""
 
@@ -37,10 +42,10 @@ class Undone(NamedTuple):
     inverse: str
 
     def numpy(self, x: np.ndarray) -> np.ndarray:
-        return np.asarray(parse([self.name])[0](x[:, None]))
+        return np.asarray(_parsed(self.name)(x[:, None]))
 
     def undoing(self, y: np.ndarray) -> np.ndarray:
-        return np.asarray(parse([self.inverse])[0](y[:, None]))
+        return np.asarray(_parsed(self.inverse)(y[:, None]))
 
 
 UNDONE = tuple(Undone(*texts) for texts in ops.INVERSES)
@@ -112,7 +117,7 @@ def around_of(row: defined.Written | Undone, body: Expression) -> Expression:
     """What stands around a formula, with it."""
     if not isinstance(row, Undone):
         return applied(row, body)
-    whole = parse([row.name])[0]
+    whole = _parsed(row.name)
     place = int(np.flatnonzero(whole.kinds == VARIABLE)[0])
     kinds, values = (np.concatenate([a[:place], b, a[place + 1 :]])
                      for a, b in ((whole.kinds, body.kinds), (whole.values, body.values)))  # fmt: skip

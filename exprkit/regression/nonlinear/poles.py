@@ -29,6 +29,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
 from exprkit.regression.confirm import values_of
 from exprkit.regression.nonlinear.noise import nearest
+from exprkit.regression.nonlinear.turns import operators_in
 from exprkit.regression.polish import Tree, expression_of, tree_of
 from exprkit.regression.sample import Sample
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -80,16 +81,15 @@ def _between(first: np.ndarray, second: np.ndarray, t: np.ndarray) -> np.ndarray
 
 def _placed(tree: Tree, values: tuple[float, ...], is_bad: Callable[[Any], Any]) -> list[Tree]:
     """Operands, not of variables alone, whose operator is infinite, or no number, at one of these values."""
-    if tree[0] != OPERATOR:
-        return []
-    row, operands = defined.known(tree[1]), tree[2:]
-    usual = [np.float64(operand[1] if operand[0] == CONSTANT else 1.5) for operand in operands]
-    placed = [inner for operand in operands for inner in _placed(operand, values, is_bad)]
-    for k, operand in enumerate(operands):
-        if operand[0] == OPERATOR and not _is_of_variables(operand):
-            with np.errstate(all="ignore"):
-                results = [row.numpy(*usual[:k], np.float64(value), *usual[k + 1 :]) for value in values]
-            placed += [operand] * bool(np.any(is_bad(results)))
+    placed = []
+    for _, code, *operands in operators_in(tree):
+        row = defined.known(code)
+        usual = [np.float64(operand[1] if operand[0] == CONSTANT else 1.5) for operand in operands]
+        for k, operand in enumerate(operands):
+            if operand[0] == OPERATOR and not _is_of_variables(operand):
+                with np.errstate(all="ignore"):
+                    results = [row.numpy(*usual[:k], np.float64(value), *usual[k + 1 :]) for value in values]
+                placed += [operand] * bool(np.any(is_bad(results)))
     return placed
 
 

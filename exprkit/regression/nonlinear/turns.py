@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -50,12 +51,16 @@ def _is_untold(gaps: np.ndarray, period: float) -> bool:
 
 def _periodic(tree: Tree) -> list[tuple[Tree, float]]:
     """Arguments of periodic operators, and the periods."""
-    if tree[0] != OPERATOR:
-        return []
-    found = [part for operand in tree[2:] for part in _periodic(operand)]
-    if len(tree) == 3 and tree[2][0] != CONSTANT and (period := _period(tree[1])):
-        found.append((tree[2], period))
-    return found
+    return [(node[2], period) for node in operators_in(tree)
+            if len(node) == 3 and node[2][0] != CONSTANT and (period := _period(node[1]))]  # fmt: skip
+
+
+def operators_in(tree: Tree) -> Iterator[Tree]:
+    """Every operator of a tree with its operands, the innermost first."""
+    if tree[0] == OPERATOR:
+        for operand in tree[2:]:
+            yield from operators_in(operand)
+        yield tree
 
 
 @functools.cache
