@@ -10,6 +10,7 @@ import pytest
 import exprkit as ek
 from exprkit.backends import objective
 from exprkit.errors import DataError
+from exprkit.fitting.starts.alike import ones_apart
 from exprkit.fitting.starts.given import parameter_names
 
 YEARS = np.arange(1790, 1950, 10.0)
@@ -89,6 +90,29 @@ def test_ones_that_are_asked_for_are_the_only_start():
     assert np.array_equal(found.params, ek.fit(text, x, y, init=np.ones((1, 3)), backend="cpu", dtype="float64").params)
     many = ek.fit([text] * 40, x, y, backend="cpu", dtype="float64")
     assert np.array_equal(many.params, np.repeat(found.params, 40, axis=0)), "a population has the plain start"
+
+
+@pytest.mark.parametrize("init", [None, "ones"])
+@pytest.mark.parametrize(("text", "true"), [
+    ("p1 * exp(-p2 * x1) + p3 * exp(-p4 * x1) + p5 * exp(-p6 * x1)", [4, 0.2, 2, 1, 3, 5]),
+    ("p1 * exp(-p2 * x1) - p3 * exp(-p4 * x1)", [4, 0.3, 3, 2]),
+    ("p1 * x1^p2 + (p3 + p4 * x1^p5)", [3, 0.3, 1, 2, 1.6]),
+    ("p1 * exp(-((x1 - p2) / p3)^2) + p4 * exp(-((x1 - p5) / p6)^2)", [3, 1.5, 1, 2, 5, 1.2]),
+])  # fmt: skip
+def test_terms_that_may_change_places_do_not_stay_the_same_in_a_large_population(text, true, init):
+    x = np.linspace(0.05, 9, 120)[:, None]
+    y = ek.Evaluator(ek.parse(text), x, "numpy", dtype="float64").evaluate(np.array([true], float))[0]
+    y = y + 0.002 * np.random.default_rng(0).standard_normal(len(x))
+    best = ek.fit(text, x, y, init=[true], backend="cpu", dtype="float64").loss[0]
+    found = ek.fit([text] * 40, x, y, init=init, accuracy="screen", backend="cpu", dtype="float64")
+    assert found.loss[0] < 1.01 * best and found.loss[0] == found.loss[39]
+
+
+def test_only_terms_that_may_change_places_start_apart():
+    texts = ["p1 * x1 + p2 * x1", "exp(p1 * x1) * x2 + exp(p2 * x1)", "exp(p1 * x1) + exp(p1 * x1)", "p1 + x1^p2"]
+    assert (ones_apart(ek.parse(texts)) == 1).all()
+    starts = ones_apart(ek.parse(["x1^p1 + (x1^p2 - p3 * x1^p4)", "max(exp(p2 * x1), exp(p1 * x1))", *texts]))
+    assert starts[0, :2, :2].tolist() == [[1, 4], [4, 1]] and (starts[0, 2:] == 1).all()
 
 
 def test_restarts_see_the_data_too():

@@ -115,8 +115,9 @@ def fit(
         A weight >= 0 for every point; 1 / variance where known.  Points of weight 0 are ignored, whatever an
         expression gives there.
     init : optional
-        The start of the fits.  By default ones, and of up to 32 expressions three more each, the best of many that are
-        drawn by what the data show, always the same ones (``starts.seeing``).  "ones": these alone; "normal" (standard
+        The start of the fits.  By default ones (but terms that may change places start apart, ``starts.alike``), and of
+        up to 32 expressions three more each, the best of many that are drawn by what the data show, always the same
+        ones (``starts.seeing``).  "ones": these alone; "normal" (standard
         normal random numbers); numbers by the parameters' names; parameters as for ``Evaluator.evaluate`` (several
         sets are as many starts); or a function of a ``numpy.random.Generator`` and a shape (n_exprs, max_params).
     method : {"lm", "lbfgs", "adam"}

@@ -20,6 +20,7 @@ from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.errors import ArgumentError, DataError, brief, one_of
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
+from exprkit.fitting.starts.alike import ones_apart
 from exprkit.numbers import as_numbers
 from exprkit.text.names import word_of
 from exprkit.text.tokens import PARAMETER
@@ -46,7 +47,8 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
             return there
         init = inputs.on_host(there)
     if ones:
-        first = np.broadcast_to(1.0, (1, *shape))  # a slice's are made where it is fitted
+        is_there = isinstance(pop, DevicePopulation)
+        first = np.broadcast_to(1.0, (1, *shape)) if is_there else ones_apart(pop)  # often one number
         if not restarts:  # no memory that might be short
             return first
     elif isinstance(init, str):
