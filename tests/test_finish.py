@@ -237,3 +237,15 @@ def test_steps_keep_bounds(bounds):
                    Options(max_iter=500, lower=side[0], upper=side[1]), np.full((1, 3), 0.3))  # fmt: skip
     peer = optimize.lsq_linear(A, y, bounds, method="bvls", tol=1e-14)
     assert found.loss[0] <= 2 * peer.cost * (1 + 1e-6) and found.is_minimum[0]
+
+
+@pytest.mark.parametrize("text", ["p1 + p2 / p3", "p1 + 1 / (p2 + x1)", "p1 - sqr(p2) * x1"])
+def test_a_minimum_at_infinity_or_0_is_said_after_few_steps(text):
+    x, start = np.linspace(1, 3, 30)[:, None], np.ones((1, 3))
+    y = x[:, 0] + 0.1 * np.sin(40 * x[:, 0])
+    found = finish(ek.parse([text]), CountedPoints(x, y, np.ones(30)), Options(), start[:, : ek.parse([text]).max_params])
+    assert found.steps[0] < 50
+    if text != "p1 + p2 / p3":  # redundant parameters are no minimum at infinity
+        assert found.is_endless[0] and not found.is_minimum[0]
+        result = ek.fit(text, x, y, dtype="float64", backend="cpu", init="ones")
+        assert not result.converged[0] and ("no minimum" in result.reason[0] or "bound" in result.reason[0])

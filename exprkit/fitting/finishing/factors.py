@@ -64,6 +64,7 @@ class Model:
             X, y, w = (column[first : first + rows] for column in points)
             ev = Evaluator(pop, np.ascontiguousarray(X), backend, precision, "float64", threads)
             self.blocks.append((ev, y, w))
+        self.is_plain = options.kind in (objective.SQUARES, objective.SUM) and bool(np.all(points.w == 1))
 
     def loss(self, p: np.ndarray) -> np.ndarray:
         """The objective of every expression; nan where it is not finite."""
@@ -87,7 +88,7 @@ class Model:
             A[:, :, P] = r
             q = objective.weight_of(self.kind, r, f, self.delta, np)
             root = np.sqrt(w) if q is None else np.sqrt(w * q)
-            if q is not None or len(np.unique(w)) > 1 or w[0] != 1:
+            if not self.is_plain:
                 still = A == 0
                 A *= root[..., None]
                 A[still] = 0  # what is infinitely sure of no change

@@ -19,7 +19,8 @@ Levenberg-Marquardt algorithm", 1978): no unit of a parameter or a column counts
 
 Parameters are at a minimum where the whole step (of Gauss and Newton) is short in units of the standard errors:
 the part of r that lies in J's columns is at most ``AIM`` of the residual deviation, or no more than rounding makes.
-A parameter at a bound that the loss pushes against is constant to the others.
+A parameter at a bound that the loss pushes against is constant to the others.  Where steps
+gain next to nothing although a parameter grows or shrinks with each, the least loss is at infinity, or 0: they end.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting.finishing.factors import SMALL, CountedPoints, JacobianFactors, Model, Settings, parts_of
-from exprkit.fitting.finishing.stationarity import EPS, FEW_DIGITS, projected, pushed, tolerances
+from exprkit.fitting.finishing.stationarity import ENDLESS, EPS, FEW_DIGITS, projected, pushed, tolerances
 from exprkit.fitting.likelihood import FitGoal, points_of
 
 AIM = 1e-7  # standard errors that a step may still have at a minimum: parameters to seven digits of their errors
@@ -42,6 +43,10 @@ UNABLE = (objective.NO_PARAMETERS, objective.NO_WEIGHT, objective.INVALID, objec
 GOOD, BAD, LEAST = 0.75, 0.25, 1e-4  # of the gain that was predicted: enlarge the region, narrow it, accept
 NEWTON = 12  # steps that find the damping of a radius
 STEPS, LEAST_STEPS = 1000, 20  # of an expression, by how many there are; MGH17 of NIST takes 750 from its first start
+# steps one after the other that gain less than that share of the squared residual deviation (a ten thousandth of a
+# standard error) although a parameter changes by a tenth of itself: what p1 + 1 / p2 gains halves with every step then,
+# so that all further ones gain no more; it would take 25 to 90 of them until that is lost in rounding
+CREEPING, GAIN, CHANGE = 3, 1e-8, 0.1
 SPAN, SLOW = 50, 1e-4  # steps in which the loss has to fall by that share: parameters that run away stop
 WORK = 1 << 25  # numbers of Jacobians that the steps of a population may take: some tenths of a second of a core
 SMALL_ON_GPU = 1 << 21  # what is finished by default where a GPU makes the fits
@@ -54,6 +59,7 @@ class Finished(NamedTuple):
     loss: np.ndarray  # the objective; nan where it is not finite at the start
     steps: np.ndarray  # int64 (n_exprs,)
     is_minimum: np.ndarray  # bool (n_exprs,)
+    is_endless: np.ndarray  # bool (n_exprs,): the loss has its least value where a parameter is infinite, or 0
 
 
 def is_small(n_exprs: int, n_points: int, n_params: int, on_gpu: bool) -> bool:
@@ -81,7 +87,7 @@ def finished(
     some, width = pop[which], pop[which].max_params
     own = options.of(which, width)._replace(max_iter=min(steps, options.max_iter) if is_limited else steps)
     found = finish(some, points, own, fitted.params[which, :width], settings=settings)
-    again = np.flatnonzero(~found.is_minimum if steps > SPAN else [])
+    again = np.flatnonzero(~found.is_minimum & ~found.is_endless if steps > SPAN else [])
     if len(again):
         rest = some[again]
         first = starts[0, which[again], : rest.max_params]
@@ -99,6 +105,7 @@ def finished(
     old = status[which]
     ended = np.where(np.isin(old, objective.CONVERGED), old, objective.FTOL)
     failed = np.where((found.steps >= own.max_iter) | (old == objective.MAX_ITER), objective.MAX_ITER, objective.STUCK)
+    failed = np.where(found.is_endless, ENDLESS, failed)
     status[which] = np.where(old == objective.NO_SLOPE, old, np.where(found.is_minimum, ended, failed))
     return Fitted(params, loss, fitted.iterations, status, fitted.evaluations + int(found.steps.sum()))
 
@@ -112,7 +119,7 @@ def finish(
     ``far``: it may be far away, so that the first steps are no longer than the parameters themselves.
     """
     n, width = params.shape
-    found = Finished(params.copy(), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, bool))
+    found = Finished(params.copy(), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, bool), np.zeros(n, bool))
     for part in parts_of(n, len(points.y), width):
         some = pop[part]
         P = some.max_params
@@ -120,7 +127,8 @@ def finish(
         with np.errstate(all="ignore"):
             run.run()
         found.params[part, :P] = np.where(np.arange(P) < some.n_params[:, None], run.p, np.nan)
-        found.loss[part], found.steps[part], found.is_minimum[part] = run.loss, run.steps, run.is_minimum
+        found.loss[part], found.steps[part] = run.loss, run.steps
+        found.is_minimum[part], found.is_endless[part] = run.is_minimum, run.is_endless
     return found
 
 
@@ -137,7 +145,8 @@ class _Run:
         self.lower = -none if options.lower is None else options.lower
         self.upper = none if options.upper is None else options.upper
         self.p = np.clip(np.nan_to_num(params, nan=0.0), self.lower, self.upper)
-        self.loss, self.steps, self.is_minimum = np.full(m, np.nan), np.zeros(m, np.int64), np.zeros(m, bool)
+        self.loss, self.steps = np.full(m, np.nan), np.zeros(m, np.int64)
+        self.is_minimum, self.is_endless = np.zeros(m, bool), np.zeros(m, bool)
 
     def run(self) -> None:
         which = np.flatnonzero(self.pop.valid & (self.pop.n_params > 0))
@@ -168,6 +177,7 @@ class _TrustRegions:
         size = np.linalg.norm(self.unit * self.p, axis=1)
         self.radius = np.where(size > 0, size, np.inf) if run.far else np.full(len(which), np.inf)
         self.steps, self.is_minimum = np.zeros(len(which), np.int64), np.zeros(len(which), bool)
+        self.creeping, self.is_endless = np.zeros(len(which), np.int64), np.zeros(len(which), bool)
         self.done, self.before = ~np.isfinite(self.loss), self.loss.copy()
         self.n_points, self.aim = len(run.points.y), max(AIM, run.options.tol)
 
@@ -200,9 +210,13 @@ class _TrustRegions:
         self.radius = np.where(narrow, BAD * size, np.where(wide, np.maximum(self.radius, 2 * size), self.radius))
         self.steps += ~self.done
         ended = ~self.done & ((near & fresh) | lost)
+        long = np.any(np.abs(trial - self.p) > CHANGE * np.maximum(np.abs(trial), np.abs(self.p)), axis=1)
+        creeps = long & ~near & ~is_whole & (np.maximum(predicted, gain) <= GAIN * deviation)
+        self.creeping = np.where(creeps, self.creeping + 1, 0)
+        self.is_endless |= ~self.done & ~ended & (self.creeping >= CREEPING)
         close = within <= np.maximum(ENOUGH**2 * deviation, FEW_DIGITS**2 * noise)
         self.is_minimum[ended] = ((near | close) & now.finite)[ended]
-        self.done |= ended
+        self.done |= ended | self.is_endless
         moved = accepted & ~self.done
         if np.any(moved):
             new = self.model.factors(np.where(moved[:, None], trial, self.p))
@@ -238,9 +252,11 @@ class _TrustRegions:
         self.which = self.which[left]
         self.model = Model(run.pop[self.which], run.points, run.options, run.settings)
         self.now = JacobianFactors(*(array[left] for array in self.now))
-        for name in ("p", "lower", "upper", "loss", "before", "unit", "radius", "steps", "is_minimum", "done"):
+        for name in ("p", "lower", "upper", "loss", "before", "unit", "radius", "steps", "is_minimum", "creeping",
+                     "is_endless", "done"):
             setattr(self, name, getattr(self, name)[left])
 
     def write(self, run: _Run) -> None:
         run.p[self.which], run.loss[self.which] = self.p, self.loss
-        run.steps[self.which], run.is_minimum[self.which] = self.steps, self.is_minimum
+        run.steps[self.which] = self.steps
+        run.is_minimum[self.which], run.is_endless[self.which] = self.is_minimum, self.is_endless

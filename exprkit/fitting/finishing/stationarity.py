@@ -30,10 +30,12 @@ RANK = 1e-14  # share of the largest singular value that is rounding, of columns
 SETTLED = 0.1
 FEW_DIGITS = 10.0  # last places of f that are lost in rounding
 
-FALLING = len(objective.REASONS)  # reasons that the last steps and the test have, beside those of the backends' fits
+# reasons that the last steps and the test have, beside those of the backends' fits
+FALLING, ENDLESS = range(len(objective.REASONS), len(objective.REASONS) + 2)
 REASONS = {
     **objective.REASONS,
     FALLING: "the loss no longer falls, but the parameters are not at a minimum: accuracy='final' goes on",
+    ENDLESS: "the loss falls less and less as a parameter grows without end or goes to 0: it has no minimum there",
 }
 
 
