@@ -243,7 +243,8 @@ def test_steps_keep_bounds(bounds):
 def test_a_minimum_at_infinity_or_0_is_said_after_few_steps(text):
     x, start = np.linspace(1, 3, 30)[:, None], np.ones((1, 3))
     y = x[:, 0] + 0.1 * np.sin(40 * x[:, 0])
-    found = finish(ek.parse([text]), CountedPoints(x, y, np.ones(30)), Options(), start[:, : ek.parse([text]).max_params])
+    pop = ek.parse([text])
+    found = finish(pop, CountedPoints(x, y, np.ones(30)), Options(), start[:, : pop.max_params])
     assert found.steps[0] < 50
     if text != "p1 + p2 / p3":  # redundant parameters are no minimum at infinity
         assert found.is_endless[0] and not found.is_minimum[0]

@@ -47,8 +47,8 @@ def ones_apart(pop: Population) -> np.ndarray:
     longest = int(np.diff(pop.offsets).max(initial=1))
 
     def some(begin: int, end: int) -> None:
-        scratch = zeros(_Terms, n=max(longest, slices.APART))
-        tokens = _Tokens(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _kinds_of_operators())
+        scratch = zeros(_TermTable, n=max(longest, slices.APART))
+        tokens = _TermTokens(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _kinds_of_operators())
         _rank_terms(tokens, scratch, linear[begin:end], ranks[begin:end])
 
     slices.each(some, slices.cut(pop.offsets))
@@ -66,7 +66,7 @@ def _kinds_of_operators() -> np.ndarray:
     return kinds
 
 
-class _Tokens(NamedTuple):
+class _TermTokens(NamedTuple):
     """Expressions, and what is known of operators by code."""
 
     kinds: np.ndarray
@@ -76,7 +76,7 @@ class _Tokens(NamedTuple):
     commuting: np.ndarray
 
 
-class _Terms(NamedTuple):
+class _TermTable(NamedTuple):
     """Of one expression, by token: what ends with it."""
 
     hash: Annotated[np.ndarray, "uint64[n]"]
