@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from emulated_device import EmulatedDevice, compiler
 from hypothesis import HealthCheck, settings
@@ -32,6 +33,9 @@ settings.load_profile("exprkit")
 @pytest.hookimpl(trylast=True)  # after those that -m and -k leave out
 def pytest_collection_modifyitems(items):
     """Without a GPU, the tests that need one (marker ``gpu``) are one skipped test a file, which says how many."""
+    if defined.count():
+        names = ", ".join(row.name for row in defined.functions())
+        raise pytest.UsageError(f"defined while tests were collected, by a module and not a fixture: {names}")
     if gpu.missing() is None:
         return
     counts = Counter(item.path for item in items if item.get_closest_marker("gpu"))
@@ -91,16 +95,26 @@ def backend(request):
 
 
 @pytest.fixture(scope="module")
-def random_state(request):
-    """The state of a module's generator ``RANDOM`` after its import, None without one."""
-    return request.module.RANDOM.bit_generator.state if hasattr(request.module, "RANDOM") else None
+def generators(request):
+    """A module's generators of random numbers, with their states after its import."""
+    things = vars(request.module).values()
+    return [(thing, thing.bit_generator.state) for thing in things if isinstance(thing, np.random.Generator)]
 
 
 @pytest.fixture(autouse=True)
-def same_random_numbers(request, random_state):
-    """What a test draws from its module's ``RANDOM`` does not depend on which tests ran before it."""
-    if random_state is not None:
-        request.module.RANDOM.bit_generator.state = random_state
+def same_random_numbers(generators):
+    """What a test draws from a generator of its module does not depend on which tests ran before it."""
+    for generator, state in generators:
+        generator.bit_generator.state = state
+
+
+@pytest.fixture(autouse=True, scope="module")
+def same_arrays(request):
+    """An error if tests change an array of their module, which others read."""
+    arrays = {name: thing for name, thing in vars(request.module).items() if isinstance(thing, np.ndarray)}
+    before = {name: array.tobytes() for name, array in arrays.items()}
+    yield
+    assert not [name for name, array in arrays.items() if array.tobytes() != before[name]], "tests changed these arrays"
 
 
 TABLES = (

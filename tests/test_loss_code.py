@@ -21,7 +21,6 @@ N = 403
 X = RANDOM.uniform(0.1, 2, (N, 2))
 Y, S = RANDOM.uniform(0.5, 2, N), RANDOM.uniform(0.5, 2, N)
 W = np.where(np.arange(N) % 7, RANDOM.uniform(0.1, 1, N), 0)
-ek.operator("falls_off(a) = 1 / (1 + a * a)")
 LOSSES = [
     "huber(f - y, 0.5) * w", "huber(f - y, s)", "pinball(y - f, 0.9)", "logcosh(f - y)", "lessequal(abs(f - y), 0.1)",
     "((sqrt(abs(f)) - y) / s)^2 / 2", "(f - y)^2 + abs(f)^1.5 / s", "falls_off((f - y) / s) + w", "(f - y)^4",
@@ -29,6 +28,11 @@ LOSSES = [
     "abs(f - y)^1.3 + abs(f)^2.5",
 ]  # fmt: skip
 KINDS = {"first": "true", "next": "false"}  # by template arguments
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_operator(functions):
+    ek.operator("falls_off(a) = 1 / (1 + a * a)")
 
 
 def tokens_of(text, w=W, s=S):

@@ -153,12 +153,16 @@ def test_what_they_do_not_have(pop):
 
 # ── losses that are texts, in one pass ──
 
-ek.operator("inverse_of_own(a) = 1 / (1 + a * a)")
 LOSSES = [
     "huber(f - y, 0.5) * w", "huber(f - y, s)", "pinball(y - f, 0.9)", "logcosh(f - y)", "lessequal(abs(f - y), 0.1)",
     "((sqrt(abs(f)) - y) / s)^2 / 2", "(f - y)^2 + abs(f)^1.5 / s", "inverse_of_own((f - y) / s) + w", "f + 0 * y",
     "(f - y)^4", "cond(f - y, s) * exp(-f)", "f * 2 + 1",
 ]  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_operator(functions):
+    ek.operator("inverse_of_own(a) = 1 / (1 + a * a)")
 
 
 @pytest.mark.parametrize("text", LOSSES)

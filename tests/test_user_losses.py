@@ -327,13 +327,17 @@ def test_one_problem_for_many_populations():
 
 # ── what is shared ──
 
-ek.operator("twice_over(a) = exp(-a * a) + sin(a) * a")
-ek.operator("mixture(a, b, c) = a * b + c * (a - b) / (c + a)")
 SHARING = ("twice_over", "mixture", "add", "mul", "powabs", "log", "sub")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def own_operators(functions):
+    ek.operator("twice_over(a) = exp(-a * a) + sin(a) * a")
+    ek.operator("mixture(a, b, c) = a * b + c * (a - b) / (c + a)")
+
+
 @pytest.fixture(scope="module")
-def sharing():
+def sharing(own_operators):
     """A population whose operators name operands more than once, and the same as if it had been read so."""
     pop = ek.generate.random(300, operators=SHARING, n_tokens=(3, 20), n_vars=2, n_params=2)
     long = pop.expanded()

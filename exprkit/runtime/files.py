@@ -135,7 +135,8 @@ def read_arrays(
     with file_errors(path := checked_path(path), "read"), open(path, "rb") as file, damage_errors(path, what), \
          zipfile.ZipFile(file) as archive:  # fmt: skip
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-        entries = {name: entry for name, entry in entries.items() if wanted is None or name in wanted}
+        read = entries if wanted is None else {name for name in entries if name in wanted or name == CHECKSUMS}
+        entries = {name: entry for name, entry in entries.items() if name in read}
         size, unpacked = os.fstat(file.fileno()).st_size, sum(entry.file_size for entry in entries.values())
         if unpacked > MOST * size:
             raise ValueError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
