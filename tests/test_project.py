@@ -272,18 +272,24 @@ def test_readme_s_python_prints_what_it_says(code, expected):
     assert Numbers().check_output(expected, printed.getvalue(), 0), printed.getvalue()
 
 
+def test_the_version_is_the_same_everywhere():
+    forms = {"pyproject.toml": 'version = "{}"', "CITATION.cff": "version: {}", "CHANGELOG.md": "## {} "}
+    for page, form in forms.items():
+        assert form.format(ek.__version__) in (ROOT / page).read_text(encoding="utf-8"), page
+
+
 def test_readme_names_what_exists():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(readme_examples()) == text.count("```python")
-    text += (ROOT / "exprkit/README.md").read_text(encoding="utf-8")
+    text += "".join((ROOT / page).read_text(encoding="utf-8") for page in ("exprkit/README.md", "CONTRIBUTING.md"))
     makefile = (ROOT / "Makefile").read_text()
-    for target in re.findall(r"(?:`|^)make ([a-z]+)", text, re.MULTILINE):
+    for target in re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
     for path in re.findall(r"`((?:exprkit|notebooks|data|figures)/[\w./]+)`", text):
         assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize("page", [*readme.PAGES, "exprkit/README.md"])
+@pytest.mark.parametrize("page", [*readme.PAGES, "exprkit/README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_links_lead_somewhere(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
