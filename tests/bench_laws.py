@@ -54,9 +54,9 @@ from scipy.interpolate import CubicSpline
 
 import exprkit as ek
 from exprkit.operators import ops
-from exprkit.regression.constants import as_parameters, is_fraction
 from exprkit.regression.estimator import regressor
-from exprkit.regression.polish import simplified
+from exprkit.regression.formulas.parameters import as_parameters, is_fraction
+from exprkit.regression.formulas.simplify import simplified
 from exprkit.runtime import budget
 from exprkit.text.tokens import OPERATOR
 

@@ -168,9 +168,9 @@ def on_a_gpu(emulated, monkeypatch):
     """The device of a search: small pools, as kernels run on the CPU."""
     monkeypatch.setattr(gpu, "current", lambda: emulated)
     monkeypatch.setattr(gpu, "missing", lambda: None)
-    monkeypatch.setattr("exprkit.regression.effort.STAGES_ON_DEVICE", (2_000,))
-    monkeypatch.setattr("exprkit.regression.effort.LAST_ON_DEVICE", 4_000)
-    monkeypatch.setattr("exprkit.regression.effort.PAIRED_ON_DEVICE", (300, 100))
+    monkeypatch.setattr("exprkit.regression.problem.effort.STAGES_ON_DEVICE", (2_000,))
+    monkeypatch.setattr("exprkit.regression.problem.effort.LAST_ON_DEVICE", 4_000)
+    monkeypatch.setattr("exprkit.regression.problem.effort.PAIRED_ON_DEVICE", (300, 100))
     monkeypatch.setattr("exprkit.regression.on_device.programs.FEWEST", 500)
 
 

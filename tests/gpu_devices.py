@@ -37,10 +37,10 @@ from exprkit.distributed.sharing import shared_by
 from exprkit.distributed.threads import places_of, thread_of
 from exprkit.expressions.arguments import rows as operators_of
 from exprkit.fitting.fit import FitProblem
-from exprkit.regression import links
 from exprkit.regression.on_device.join import DeviceLookup, DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs
+from exprkit.regression.pairs import links
 from exprkit.runtime import machine
 from exprkit.search import best_fits, exhaustive_search
 from exprkit.search.distinct import Enumeration

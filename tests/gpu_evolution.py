@@ -29,8 +29,8 @@ from exprkit.fitting.fit import FitProblem
 from exprkit.regression.generations import evolution as evolutions
 from exprkit.regression.generations import survival
 from exprkit.regression.generations.evolution import Evolution
-from exprkit.regression.goal import Goal
-from exprkit.regression.sample import Sample
+from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.sample import Sample
 from exprkit.runtime import machine
 
 TABLE = timing.Table(width=74)

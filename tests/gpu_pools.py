@@ -21,16 +21,16 @@ import numpy as np
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
 from exprkit.expressions.arguments import rows
-from exprkit.regression import links
-from exprkit.regression.confirm import values_of
-from exprkit.regression.join import Partners
+from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, with_memory
 from exprkit.regression.on_device.regress import regressed
-from exprkit.regression.pool import Pool
-from exprkit.regression.sample import Sample
+from exprkit.regression.pairs import links
+from exprkit.regression.pairs.join import Partners
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.sums import regress
 from exprkit.runtime.budget import Budget
 

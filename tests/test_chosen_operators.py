@@ -11,10 +11,9 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
-from exprkit.regression import discovery
 from exprkit.regression.estimator.chosen_operators import chosen_operators
 from exprkit.regression.rules.spelling import ChosenOperators
-from exprkit.regression.stages import sums
+from exprkit.regression.stages import discovery, sums
 from exprkit.regression.sums.inside import is_logarithm
 from exprkit.text.tokens import OPERATOR
 

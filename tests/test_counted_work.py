@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.regression.discovery import Discovery
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.stages.discovery import Discovery
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget
 
 RANDOM = np.random.default_rng(3)

@@ -11,14 +11,14 @@ import exprkit as ek
 from exprkit.expressions.arguments import rows
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.confirm import values_of
-from exprkit.regression.nonlinear import curves as module
-from exprkit.regression.nonlinear import templates
-from exprkit.regression.nonlinear.curves import curves
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings, default_operators
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes import curves as module
+from exprkit.regression.shapes import templates
+from exprkit.regression.shapes.curves import curves
 from exprkit.regression.stages import fewer_variables, nested
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.settings import SearchSettings, default_operators
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import OPERATOR
 

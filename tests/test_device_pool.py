@@ -17,13 +17,14 @@ from exprkit.distributed import sharing, threads
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import BackendError
 from exprkit.expressions.arguments import rows
-from exprkit.regression import effort, links
-from exprkit.regression.join import Partners
 from exprkit.regression.on_device import join as device_join
 from exprkit.regression.on_device import pool as device_pool
 from exprkit.regression.on_device import programs, triples
 from exprkit.regression.on_device import regress as device_regress
-from exprkit.regression.pool import Pool
+from exprkit.regression.pairs import links
+from exprkit.regression.pairs.join import Partners
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.problem import effort
 from exprkit.regression.stages import search
 from exprkit.regression.sums import regress
 

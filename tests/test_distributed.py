@@ -35,8 +35,8 @@ distributed = pytest.importorskip("distributed", reason="pip install 'exprkit[di
 import dask  # noqa: E402  it comes with it
 
 from exprkit.distributed import collect, engine, rows, sharing, tasks, threads, workers  # noqa: E402  they import what may be missing
-from exprkit.regression import join  # noqa: E402
-from exprkit.regression.nonlinear import curves  # noqa: E402
+from exprkit.regression.pairs import join  # noqa: E402
+from exprkit.regression.shapes import curves  # noqa: E402
 from exprkit.search import shared_fits  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from exprkit.regression.discovery import Discovery
-from exprkit.regression.links import UNDONE, inverted
+from exprkit.regression.pairs.links import UNDONE, inverted
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.products import inner_products
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
 from exprkit.regression.stages import exact, fewer_variables
+from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
 

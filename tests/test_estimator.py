@@ -25,13 +25,13 @@ from threadpoolctl import threadpool_info
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, BackendError, DataError, FileError, PopulationError
-from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import checkpoint, equations, progress
 from exprkit.regression.estimator.equations import DescribedFront, selected
-from exprkit.regression.front import Entry
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings, default_operators
+from exprkit.regression.formulas.front import Entry
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.stages import growth
+from exprkit.regression.stages.discovery import Discovery
+from exprkit.regression.stages.settings import SearchSettings, default_operators
 from exprkit.runtime.budget import Budget
 from exprkit.search import state_file
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import DataConversionWarning
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError
-from exprkit.regression.sample import Sample
+from exprkit.regression.problem.sample import Sample
 
 SMALL = {"niterations": 2, "pool_size": 30, "population_size": 40, "maxsize": 12, "random_state": 0}
 

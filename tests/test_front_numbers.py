@@ -9,18 +9,18 @@ import pytest
 
 import exprkit as ek
 from exprkit.errors import ArgumentError
-from exprkit.regression.constants import as_parameters
 from exprkit.regression.estimator import numbers, regressor
 from exprkit.regression.estimator.equations import DescribedFront, described, selected
-from exprkit.regression.front import Entry
-from exprkit.regression.goal import sample_for
-from exprkit.regression.nonlinear.poles import have_poles
-from exprkit.regression.nonlinear.spread import proportional_weights
-from exprkit.regression.nonlinear.turns import turn_too_fast
-from exprkit.regression.polish import simplified, with_signs_inside
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
+from exprkit.regression.formulas.front import Entry
+from exprkit.regression.formulas.parameters import as_parameters
+from exprkit.regression.formulas.simplify import simplified, with_signs_inside
+from exprkit.regression.problem.goal import sample_for
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes.poles import have_poles
+from exprkit.regression.shapes.spread import proportional_weights
+from exprkit.regression.shapes.turns import turn_too_fast
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget
 
 QUICK = {"niterations": 0, "pool_size": 100, "maxsize": 7, "random_state": 0, "max_evals": 20_000}

@@ -17,8 +17,8 @@ from exprkit.expressions.arguments import rows
 from exprkit.regression.generations import evolution as evolutions
 from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.evolution import Evolution
-from exprkit.regression.goal import Goal
-from exprkit.regression.sample import Sample
+from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.sample import Sample
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT
 

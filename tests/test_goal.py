@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, ParseError
-from exprkit.regression.goal import NAMED, Goal, sample_for
-from exprkit.regression.sample import Sample
+from exprkit.regression.problem.goal import NAMED, Goal, sample_for
+from exprkit.regression.problem.sample import Sample
 from exprkit.search.state_file import digest
 
 Y = np.array([0.5, 1.0, 3.0, 7.0, 20.0])

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.regression.constants import as_parameters
-from exprkit.regression.front import Front
-from exprkit.regression.nonlinear.growth import Functions, Growing, grown, left_out_errors, unlike
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
+from exprkit.regression.formulas.front import Front
+from exprkit.regression.formulas.parameters import as_parameters
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes.growth import Functions, Growing, grown, left_out_errors, unlike
 from exprkit.regression.stages import growth
 from exprkit.regression.stages.begin import begin
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import CONSTANT, VARIABLE
 

@@ -13,22 +13,24 @@ from numba.core import event
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
-from exprkit.regression import confirm, effort, join, pool, rests, simpler
 from exprkit.regression.estimator import regressor
 from exprkit.regression.generations import evolution
-from exprkit.regression.nonlinear import templates
-from exprkit.regression.on_device import triples
+from exprkit.regression.on_device import triples as device_triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.sample import Sample
+from exprkit.regression.pairs import confirm, join, pool, triples
+from exprkit.regression.problem import effort
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes import templates
 from exprkit.regression.stages import exact, pairs, search, sums
+from exprkit.regression.stages import simplification as simpler
 from exprkit.runtime import budget
 from exprkit.runtime.budget import Budget, Ended
 
 SOON = 1.0  # seconds: those of the promise
 QUICK = {"random_state": 0, "niterations": 3, "population_size": 60, "pool_size": 60, "maxsize": 12}
 STAGES = [
-    (join, "Partners", "of"), (rests, "", "formulas"), (sums, "", "singles"), (sums, "", "sums"),
+    (join, "Partners", "of"), (triples, "", "formulas"), (sums, "", "singles"), (sums, "", "sums"),
     (templates, "", "nested"), (pairs, "", "best_pairs"), (pool, "Pool", "multiply"),
     (evolution, "Evolution", "seed"), (evolution, "Evolution", "generation"),
     (search, "FormulaSearch", "fitted"), (simpler, "Simpler", "tidy"),
@@ -79,7 +81,7 @@ def test_a_timeout_holds_in_every_stage(stuck, busy, place):
     hold, begun = stuck
     module, owner, name = place
     hold(getattr(module, owner) if owner else module, name)
-    model = ek.SymbolicRegressor(**QUICK | {"pool_size": 1500 if module is rests else 60}).fit(*data())
+    model = ek.SymbolicRegressor(**QUICK | {"pool_size": 1500 if module is triples else 60}).fit(*data())
     assert begun and time.perf_counter() - begun[0] < SOON * busy()
     assert model.stopped_.endswith("s are over") or name == "tidy"
     assert len(model.equations_) >= 1 and np.isfinite(model.predict(data()[0])).all()
@@ -97,7 +99,7 @@ def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, busy, monkeypatc
     hold, begun = stuck
     settings = QUICK | {"backend": "cuda", "niterations": 1, "pool_size": 1200}
     for owner, name in (
-        (DevicePool, "grow"), (DevicePartners, "__init__"), (DevicePartners, "of"), (triples, "triples"),
+        (DevicePool, "grow"), (DevicePartners, "__init__"), (DevicePartners, "of"), (device_triples, "triples"),
         (pairs, "regressed"), (evolution.Evolution, "generation"),
     ):  # fmt: skip
         begun.clear()

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit.regression.confirm import values_of
-from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator.equations import described
-from exprkit.regression.front import Entry
-from exprkit.regression.goal import Goal
-from exprkit.regression.nonlinear.noise import is_noise
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
+from exprkit.regression.formulas.front import Entry
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.noise import is_noise
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.stages import exact, growth
+from exprkit.regression.stages.discovery import Discovery
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget
 
 

@@ -32,7 +32,10 @@ LAYERS = [
     "version", "errors", "numbers", "operators", "runtime", "text", "expressions", "csv_files", "data", "programs",
     "backends", "backends.reference", "backends.gpu", "backends.cases", "backends.device_programs", "backends.cpu",
     "backends.interpreter", "backends.transpiler",
-    "backends.cost_model", "distributed", "evaluate", "fitting", "search", "regression", "regression.estimator",
+    "backends.cost_model", "distributed", "evaluate", "fitting", "search", "regression",
+    "regression.problem", "regression.formulas",
+    "regression.rules", "regression.pairs", "regression.sums", "regression.shapes", "regression.generations",
+    "regression.on_device", "regression.stages", "regression.estimator",
     "saved", "study", "explorer", "warm_up", "__main__",
 ]  # fmt: skip
 TOP = "exprkit"  # the package itself, which users import, and of its own modules those that use it as a user does

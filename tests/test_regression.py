@@ -25,21 +25,22 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
-from exprkit.regression import links, polish, rests
-from exprkit.regression.constants import as_constants, as_parameters
-from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator.equations import described, selected
-from exprkit.regression.front import Entry
-from exprkit.regression.goal import Goal
-from exprkit.regression.join import Partners
-from exprkit.regression.pool import Pool
+from exprkit.regression.formulas import numbers, simplify
+from exprkit.regression.formulas.front import Entry
+from exprkit.regression.formulas.parameters import as_constants, as_parameters
+from exprkit.regression.pairs import links, triples
+from exprkit.regression.pairs.join import Partners
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import Measures
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
 from exprkit.regression.stages import exact
+from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.fewer_variables import factor, is_contradicted
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.regression.sums import selection
 from exprkit.runtime import slices
 from exprkit.runtime.budget import Budget, Ended
@@ -77,7 +78,7 @@ def test_one_job_is_one_thread(monkeypatch):
     partners = Partners(pool, threads=1)
     unary = [row for row in rows("search") if row.arity == 1]
     partners.of(few.y, links.forms(unary)[0])
-    next(rests.formulas(pool, partners, few.y, Sample(X, y), unary))
+    next(triples.formulas(pool, partners, few.y, Sample(X, y), unary))
     chosen = selection.selected(pool.values[:900], pool.sizes[:900], few.y, np.full(16, 1 / 16), 3, 20, threads=1)
     assert chosen
 
@@ -125,11 +126,11 @@ def test_a_law_is_found_in_noise():
     assert model.get_best().complexity <= 9
 
 
-@pytest.mark.parametrize("way", [links.TIMES, links.OVER, links.PLUS, links.MINUS, rests.WITHIN_ROW])
+@pytest.mark.parametrize("way", [links.TIMES, links.OVER, links.PLUS, links.MINUS, triples.WITHIN_ROW])
 def test_what_is_taken_off_is_put_back(way):
     X = drawn()
     y, f = values(["exp(x1 * x2)", "x3 / x1"], X)
-    step = rests.Removal(way, ops.BY_NAME["exp"] if way == rests.WITHIN_ROW else 0)
+    step = triples.Removal(way, ops.BY_NAME["exp"] if way == triples.WITHIN_ROW else 0)
     whole = step.on(*ek.parse(["x4", "x3 / x1"]))
     assert values([whole], np.column_stack([X, step.off(y, f)]))[0] == pytest.approx(y, rel=1e-12)
 
@@ -336,7 +337,7 @@ TREES = ek.generate.random(400, n_tokens=(1, 25), operators="search", n_vars=3, 
 
 def test_shorter_formulas_have_the_same_values():
     X = drawn(30)
-    shorter = [polish.simplified(formula) for formula in TREES]
+    shorter = [simplify.simplified(formula) for formula in TREES]
     before, after = values(list(TREES), X), values(shorter, X)
     assert all(a.n_tokens <= b.n_tokens for a, b in zip(shorter, TREES, strict=True))
     for a, b, text in zip(before, after, TREES.texts(), strict=True):
@@ -348,8 +349,8 @@ def test_shorter_formulas_have_the_same_values():
 
 @given(st.floats(-50, 50), st.integers(1, 12))
 def test_a_simple_number_is_close(number, denominator):
-    assert polish.simple_number(number) == pytest.approx(number, rel=1e-9)
-    assert polish.simple_number(5 / denominator * (1 + 1e-13)) == 5 / denominator
+    assert numbers.simple_number(number) == pytest.approx(number, rel=1e-9)
+    assert numbers.simple_number(5 / denominator * (1 + 1e-13)) == 5 / denominator
 
 
 def test_numbers_that_change_no_value_go():
@@ -466,14 +467,14 @@ SHORTEST = {
 
 @pytest.mark.parametrize("text", SHORTEST)
 def test_powers_and_quotients_are_brought_together(text):
-    (short,) = polish.as_quotient(ek.parse(text)[0])
+    (short,) = simplify.as_quotient(ek.parse(text)[0])
     assert str(short) == SHORTEST[text]
     assert values([short], drawn(20, 3))[0] == pytest.approx(values([text], drawn(20, 3))[0], rel=1e-12)
 
 
 def test_squares_are_multiplied_out_where_that_is_shorter():
     before = ek.parse("sqr(0.5 * (sqrt(x1 + x2) - sqrt(x1 - x2))) + x3")[0]
-    (short,) = polish.expanded(before)
+    (short,) = simplify.expanded(before)
     assert str(short) == "0.5 * x1 + x3 - 0.5 * sqrt(sqr(x1) - sqr(x2))"
     X = drawn(20, 3)
     X[:, 0] += 3
@@ -487,19 +488,19 @@ def test_squares_are_multiplied_out_where_that_is_shorter():
     ("sqr(x1 / x2) + 2 * x1 + sqr(x2)", "sqr(x1 / x2 + x2)"),
 ])  # fmt: skip
 def test_three_terms_become_the_square_of_a_sum(text, short):
-    assert str(min(polish.completed(ek.parse([text])[0]), key=lambda one: one.n_tokens)) == short
+    assert str(min(simplify.completed(ek.parse([text])[0]), key=lambda one: one.n_tokens)) == short
 
 
 def test_terms_that_are_no_square_stay():
-    assert polish.completed(ek.parse(["sqr(x1) + 2.001 * x1 * x2 + sqr(x2)"])[0]) == []
-    assert polish.completed(ek.parse(["x1 * x2 + sqr(x1) - sqr(x2)"])[0]) == []
+    assert simplify.completed(ek.parse(["sqr(x1) + 2.001 * x1 * x2 + sqr(x2)"])[0]) == []
+    assert simplify.completed(ek.parse(["x1 * x2 + sqr(x1) - sqr(x2)"])[0]) == []
 
 
 
 def test_quotients_of_sums_have_the_values_that_they_had():
     random = ek.generate.random(300, n_tokens=(5, 15), operators=["+", "-", "*", "/"], n_vars=3, n_params=0, seed=7)
     X, before = drawn(30, 3), [random[i] for i in range(len(random))]
-    after = [polish.as_quotient(formula)[0] for formula in before]
+    after = [simplify.as_quotient(formula)[0] for formula in before]
     with np.errstate(all="ignore"):
         ours, theirs = values(after, X), values(before, X)
     known = np.isfinite(theirs) & (np.abs(theirs) < 1e6)
@@ -507,7 +508,7 @@ def test_quotients_of_sums_have_the_values_that_they_had():
     assert known.mean() > 0.5
     assert (np.abs(ours - theirs) <= 1e-9 * np.abs(theirs) + 1e-12).mean() > 0.99  # the rest is rounding
     assert all(a.n_tokens <= b.n_tokens for a, b in zip(after, before, strict=True))
-    assert sum(a.n_tokens < polish.simplified(b).n_tokens for a, b in zip(after, before, strict=True)) > 5
+    assert sum(a.n_tokens < simplify.simplified(b).n_tokens for a, b in zip(after, before, strict=True)) > 5
 
 
 def test_variables_of_which_y_is_a_power_are_recognised():

@@ -14,18 +14,18 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows
 from exprkit.operators import ops
-from exprkit.regression.polish import nodes, tree_of
+from exprkit.regression.formulas.trees import nodes, tree_of
+from exprkit.regression.pairs.ruled_pool import RuledPool
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules import units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.constraints import limits
 from exprkit.regression.rules.dimensions import law_of
 from exprkit.regression.rules.groups import all_measures
-from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.rules.units import BASE, exponents
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
 from exprkit.regression.stages.fewer_variables import factor, group
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 

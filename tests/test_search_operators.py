@@ -11,7 +11,7 @@ from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import rows as expression_rows
 from exprkit.regression.on_device import programs
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.pool import Pool
+from exprkit.regression.pairs.pool import Pool
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-3, 3, (200, 2))

@@ -9,18 +9,18 @@ import pytest
 
 import exprkit as ek
 from exprkit.expressions.arguments import rows
-from exprkit.regression.constants import as_constants, as_parameters
 from exprkit.regression.estimator import equations
-from exprkit.regression.front import Entry, Front
-from exprkit.regression.goal import Goal
-from exprkit.regression.nonlinear.factored import factored
-from exprkit.regression.polish import expression_of
-from exprkit.regression.pool import Pool
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
+from exprkit.regression.formulas.front import Entry, Front
+from exprkit.regression.formulas.parameters import as_constants, as_parameters
+from exprkit.regression.formulas.trees import expression_of
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes.factored import factored
 from exprkit.regression.stages import growth
 from exprkit.regression.stages.begin import begin
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.regression.sums.dependent import dependent
 from exprkit.regression.sums.exact import exact_sums
 from exprkit.regression.sums.formulas import Around, arounds, sums

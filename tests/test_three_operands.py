@@ -26,7 +26,7 @@ from exprkit.operators import defined, ops
 from exprkit.programs.lower import lower
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs
-from exprkit.regression.pool import Pool
+from exprkit.regression.pairs.pool import Pool
 from exprkit.text import tokens
 
 

@@ -5,12 +5,12 @@ import pytest
 
 import exprkit as ek
 from exprkit.regression.estimator import equations
-from exprkit.regression.front import Entry
-from exprkit.regression.goal import Goal
-from exprkit.regression.nonlinear import growth
-from exprkit.regression.nonlinear.growth import left_out_errors
-from exprkit.regression.nonlinear.wild import wild_errors
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.front import Entry
+from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes import growth
+from exprkit.regression.shapes.between_rows import wild_errors
+from exprkit.regression.shapes.growth import left_out_errors
 
 
 def sample_of(n=300, low=46.0):

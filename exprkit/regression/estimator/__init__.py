@@ -8,7 +8,6 @@ In: data and settings.  Out: an estimator, its formulas as tables, text and figu
 ``formulas``              what can be read of a fitted one
 ``equations``             formulas as tables, LaTeX, Python and figures; which is selected
 ``refusals``              tables in which nothing can be found
-``linear``                least squares of all columns
 ``progress``              what is shown while it searches
 ``islands``               generations on several devices
 ``checkpoint``            a search on disk; ``model_file``: what it found

@@ -6,10 +6,10 @@ by a search of the same data and settings.
     >>> import pathlib, tempfile
     >>> import numpy as np
     >>> from exprkit.runtime.budget import Budget
-    >>> from exprkit.regression.discovery import Discovery
-    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.regression.stages.discovery import Discovery
+    >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.regression.estimator.checkpoint import Checkpoint
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> sample, path = Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), pathlib.Path(tempfile.mkdtemp()) / "search.npz"
     >>> kept = Checkpoint(path)
@@ -43,8 +43,8 @@ import numpy as np
 from exprkit.expressions import population_file
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
-from exprkit.regression.discovery import Discovery, Halfway
-from exprkit.regression.front import Entry
+from exprkit.regression.formulas.front import Entry
+from exprkit.regression.stages.discovery import Discovery, Halfway
 from exprkit.runtime import files
 from exprkit.search.state_file import WHAT, StateFile
 

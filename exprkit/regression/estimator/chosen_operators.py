@@ -19,7 +19,7 @@ from exprkit.errors import ArgumentError, brief, number_of, whole_number
 from exprkit.expressions import arguments
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import MOST_OPERANDS
-from exprkit.regression.settings import default_operators
+from exprkit.regression.stages.settings import default_operators
 
 PARAMETERS = {2: "binary_operators", 1: "unary_operators"}
 

@@ -25,16 +25,16 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import function_length
 from exprkit.fitting.fitted_expression import latex_of, numbered
 from exprkit.fitting.fitted_expression import rounded as rounded_by
-from exprkit.regression.confirm import values_of
-from exprkit.regression.constants import as_constants, as_parameters, count, is_fraction
 from exprkit.regression.estimator.numbers import covariances
-from exprkit.regression.front import Entry
-from exprkit.regression.goal import Goal
-from exprkit.regression.nonlinear.growth import OF_A_NUMBER, OF_A_TOKEN
-from exprkit.regression.nonlinear.poles import have_poles
-from exprkit.regression.nonlinear.wild import wild_errors
-from exprkit.regression.polish import simplified
+from exprkit.regression.formulas.front import Entry
+from exprkit.regression.formulas.parameters import as_constants, as_parameters, count, is_fraction
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.goal import Goal
 from exprkit.regression.rules.accident import Told
+from exprkit.regression.shapes.between_rows import wild_errors
+from exprkit.regression.shapes.growth import OF_A_NUMBER, OF_A_TOKEN
+from exprkit.regression.shapes.poles import have_poles
 from exprkit.text import printer
 
 if TYPE_CHECKING:

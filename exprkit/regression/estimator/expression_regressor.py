@@ -27,9 +27,9 @@ from exprkit.fitting import ranking
 from exprkit.fitting.fit import fit
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.fitted_expression import FittedExpression
-from exprkit.regression.estimator.linear import least_squares
 from exprkit.regression.estimator.refusals import checked_data, checked_rows
 from exprkit.regression.estimator.regressor import names_of, seed_of
+from exprkit.regression.sums.linear import least_squares
 
 with brought_by("search"):
     from sklearn.base import BaseEstimator, RegressorMixin

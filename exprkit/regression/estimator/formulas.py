@@ -13,10 +13,10 @@ import numpy as np
 from exprkit.errors import ArgumentError, brought_by, checks_methods, listed, whole
 from exprkit.expressions.expression import Expression
 from exprkit.fitting.plot import Curve, beside_data, used_by
-from exprkit.regression.confirm import values_of
 from exprkit.regression.estimator import equations
 from exprkit.regression.estimator.equations import MARK, DescribedFront
 from exprkit.regression.estimator.refusals import checked_rows, target_of
+from exprkit.regression.formulas.values import values_of
 from exprkit.text.names import word_of
 from exprkit.text.tokens import VARIABLE
 

@@ -30,9 +30,9 @@ from exprkit.distributed.workers import Workers
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
-from exprkit.regression.discovery import Discovery
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.stages.discovery import Discovery
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
 EPOCH = 20  # generations between two migrations

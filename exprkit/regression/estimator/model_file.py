@@ -36,7 +36,7 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.expressions.population_file import shaped
 from exprkit.regression.estimator.equations import DescribedFront
-from exprkit.regression.front import Entry
+from exprkit.regression.formulas.front import Entry
 from exprkit.runtime import files
 
 FORMAT = 5

@@ -5,10 +5,10 @@ loss, and the errors of these as ``ek.fit`` has them.
 
     >>> import numpy as np
     >>> import exprkit as ek
-    >>> from exprkit.regression.discovery import Discovery
+    >>> from exprkit.regression.stages.discovery import Discovery
     >>> from exprkit.regression.estimator.numbers import finished
-    >>> from exprkit.regression.sample import Sample
-    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.array([[1.0], [4.0], [9.0], [16.0], [25.0]])
     >>> search = Discovery(Sample(X, [2.1, 3.9, 6.2, 7.8, 10.1]), SearchSettings(), Budget())
@@ -34,11 +34,11 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.likelihood import FREE_OF
-from exprkit.regression import constants
-from exprkit.regression.confirm import values_of
-from exprkit.regression.front import Entry
-from exprkit.regression.goal import Goal
-from exprkit.regression.polish import simplified, with_signs_inside
+from exprkit.regression.formulas import parameters as constants
+from exprkit.regression.formulas.front import Entry
+from exprkit.regression.formulas.simplify import simplified, with_signs_inside
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.goal import Goal
 from exprkit.regression.stages.search import FormulaSearch
 
 AS_GOOD = 1e-8  # share of a loss that simple numbers may cost

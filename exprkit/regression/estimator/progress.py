@@ -34,8 +34,8 @@ from exprkit.regression.estimator.equations import draw_front, rounded
 from exprkit.runtime.budget import Ended
 
 if TYPE_CHECKING:
-    from exprkit.regression.discovery import Discovery
-    from exprkit.regression.front import Entry
+    from exprkit.regression.formulas.front import Entry
+    from exprkit.regression.stages.discovery import Discovery
 
 EVERY = 0.1  # seconds between two looks,
 DRAWN_EVERY = 1.0  # and between two pictures of the front, of some 0.05 s each

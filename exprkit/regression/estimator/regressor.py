@@ -46,23 +46,24 @@ from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.confirm import values_of
-from exprkit.regression.discovery import Discovery
 from exprkit.regression.estimator import equations, islands, model_file, numbers, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.estimator.formulas import FormulaTable
-from exprkit.regression.estimator.linear import linear_formulas
 from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of, weights_of
-from exprkit.regression.goal import NAMED, Goal, sample_for
-from exprkit.regression.nonlinear.spread import proportional_weights
-from exprkit.regression.polish import expression_of, simplified, tree_of
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import expression_of, tree_of
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.goal import NAMED, Goal, sample_for
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
+from exprkit.regression.shapes.spread import proportional_weights
+from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.sums.linear import linear_formulas
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.names import QUOTE, Names
 

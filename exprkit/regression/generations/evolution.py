@@ -7,7 +7,7 @@ In: the ``Sample``, blocks to build with, trees to begin with.  Out: generation 
     >>> import exprkit as ek
     >>> from exprkit.expressions.arguments import rows
     >>> from exprkit.regression.generations.evolution import Evolution
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> sample = Sample(X, 3 * X[:, 0] / (1.5 + X[:, 1]))
     >>> leaves = ek.parse(["x1", "x2"])
@@ -37,13 +37,13 @@ from exprkit.errors import DataError, FileError
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem, backend_of_fits
 from exprkit.operators import defined, ops
-from exprkit.regression.confirm import values_of
+from exprkit.regression.formulas.values import values_of
 from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.survival import AROUND, Bests, FitOutcome, Places
 from exprkit.regression.generations.variation import Draws, TreeRows
-from exprkit.regression.goal import Goal
+from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.admission import FormulaRules
-from exprkit.regression.sample import Sample
 from exprkit.runtime.hashes import mixed
 from exprkit.text.tokens import CONSTANT, OPERATOR
 

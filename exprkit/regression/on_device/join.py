@@ -30,8 +30,10 @@ from exprkit.distributed.tasks import on_device
 from exprkit.distributed.threads import thread_of
 from exprkit.operators.defined import Written
 from exprkit.operators.ops import Operator
-from exprkit.regression import links
-from exprkit.regression.join import (
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import KernelFile, Programs
+from exprkit.regression.pairs import links
+from exprkit.regression.pairs.join import (
     CHUNK,
     MOST_PAIRS,
     NO_PAIRS,
@@ -43,9 +45,7 @@ from exprkit.regression.join import (
     smallest_first,
     smallest_of,
 )
-from exprkit.regression.links import Form
-from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import KernelFile, Programs
+from exprkit.regression.pairs.links import Form
 from exprkit.runtime import slices
 
 

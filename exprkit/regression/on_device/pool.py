@@ -23,7 +23,7 @@ from exprkit.backends.gpu.device import fetched
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
 from exprkit.regression.on_device.programs import KernelFile, Programs
-from exprkit.regression.pool import (
+from exprkit.regression.pairs.pool import (
     LEAF,
     NEGATED,
     SHIFT,

@@ -23,14 +23,16 @@ import numpy as np
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.expressions.expression import Expression
-from exprkit.regression.confirm import MOSTLY, TRIED, line, values_of
-from exprkit.regression.join import AGREES, ROUNDING
-from exprkit.regression.links import OVER, TIMES, Form
+from exprkit.regression.formulas.numbers import CLOSE, simple_number
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import KernelFile
-from exprkit.regression.polish import CLOSE, simple_number, simplified
-from exprkit.regression.sample import Sample
+from exprkit.regression.pairs.confirm import MOSTLY, TRIED, line
+from exprkit.regression.pairs.join import AGREES, ROUNDING
+from exprkit.regression.pairs.links import OVER, TIMES, Form
+from exprkit.regression.problem.sample import Sample
 from exprkit.runtime.jit import compiled
 
 SMALL, MONOMIALS = (1_000, 15_000), (100, 50_000)  # functions f, and functions h

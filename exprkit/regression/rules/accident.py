@@ -4,7 +4,7 @@ In: a ``Sample``, and a formula that is exact at its rows.  Out: whether the row
 
     >>> import exprkit as ek, numpy as np
     >>> from exprkit.regression.rules.accident import Told
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.arange(20.0)[:, None]
     >>> told, labels = Told(Sample(X, np.sqrt(X[:, 0]))), Told(Sample(X, X[:, 0] % 7 > 3))
     >>> formula = ek.parse("tanh(4e22 * exp(30 * sin(0.7318 * x1)))")[0]
@@ -22,9 +22,9 @@ from fractions import Fraction
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.regression.constants import count, is_fraction
-from exprkit.regression.polish import DENOMINATORS, LARGEST_NUMERATOR
-from exprkit.regression.sample import EXACT, USUALLY, Sample
+from exprkit.regression.formulas.numbers import DENOMINATORS, LARGEST_NUMERATOR
+from exprkit.regression.formulas.parameters import count, is_fraction
+from exprkit.regression.problem.sample import EXACT, USUALLY, Sample
 from exprkit.text.tokens import CONSTANT, VARIABLE
 
 SPARE = 2  # rows more than numbers at least

@@ -4,7 +4,7 @@ In: a ``Sample``.  Out: ``Measures`` that take such variables for units, so that
 
     >>> import numpy as np
     >>> from exprkit.regression.rules.factors import power_factors
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 9, (300, 4))
     >>> y = X[:, 0] / X[:, 1] ** 2 * np.log(1 + X[:, 2] * X[:, 3])
     >>> [(one.chosen, one.of_y) for one in power_factors(Sample(X, y))][0]
@@ -21,8 +21,8 @@ import itertools
 
 import numpy as np
 
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.groups import Measures
-from exprkit.regression.sample import Sample
 
 STEP, LARGEST = 0.5, 4.0  # of powers
 ERRORS, UNSURE = 3.0, 0.06  # standard errors that a power may be off; the largest one

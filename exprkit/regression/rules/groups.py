@@ -33,9 +33,11 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.polish import CLOSE, Tree, expression_of, nodes, simple_number, simplified, tree_of
+from exprkit.regression.formulas.numbers import CLOSE, simple_number
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.dimensions import ALIKE, FREE, POWER, SCALES, law_of
-from exprkit.regression.sample import Sample
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 MOST_VARIABLES = 12

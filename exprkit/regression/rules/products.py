@@ -4,7 +4,7 @@ In: a ``Sample``.  Out: ``Measures`` that leave one variable, the product.
 
     >>> import numpy as np
     >>> from exprkit.regression.rules.products import inner_products
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 5, (150, 3))
     >>> y = 1 / (np.exp(X[:, 0] * X[:, 2] / X[:, 1] ** 2) + 1)
     >>> [(one.chosen, one.others, one.powers) for one in inner_products(Sample(X, y))]
@@ -22,8 +22,8 @@ import math
 
 import numpy as np
 
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.groups import Measures
-from exprkit.regression.sample import Sample
 
 EXPONENTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 4.0, -4.0, 1.5, -1.5)  # of a variable, simple ones first
 MOST = 40_000  # products that are tried

@@ -22,7 +22,9 @@ from collections.abc import Callable, Iterable
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.polish import EXP, KNOWN, LOG, Tree, exponent_of, expression_of, nodes, tree_of
+from exprkit.regression.formulas.numbers import KNOWN
+from exprkit.regression.formulas.simplify import EXP, LOG, exponent_of
+from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 MOST_FACTORS = 9  # of a power that is written as a product, and terms of a multiple as a sum

@@ -14,5 +14,6 @@ In: a ``FormulaSearch``, with its data, its front and what all stages do.  Out: 
 ``generations``      ``evolve``: populations, bred from all of that
 ===================  ==========================================================================================
 
-A stage is a function of the search; ``discovery`` has them in order.
+``discovery`` has the stages in order, ``settings`` what a user asked for, ``simplification`` formulas of the front with
+fewer or simpler numbers.
 """

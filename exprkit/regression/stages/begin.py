@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from exprkit.errors import ArgumentError
 from exprkit.expressions.parser import parse
-from exprkit.regression import effort
+from exprkit.regression.problem import effort
 from exprkit.regression.rules.groups import in_unit
 from exprkit.regression.stages.search import FormulaSearch
 

@@ -3,8 +3,8 @@
 In: a ``FormulaSearch``.  Out: its front, with what is exact at a few rows and holds at all of them.
 
     >>> import numpy as np
-    >>> from exprkit.regression.sample import Sample
-    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.regression.stages import exact
     >>> from exprkit.regression.stages.search import FormulaSearch
     >>> from exprkit.runtime.budget import Budget, Ended
@@ -23,15 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.regression import effort, links, rests
-from exprkit.regression.confirm import TRIED, confirmed
-from exprkit.regression.join import LOOKUP, Partners
-from exprkit.regression.on_device import triples
+from exprkit.regression.on_device import triples as device_triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import with_memory
-from exprkit.regression.pool import Pool
-from exprkit.regression.sample import Sample
+from exprkit.regression.pairs import links, triples
+from exprkit.regression.pairs.confirm import TRIED, confirmed
+from exprkit.regression.pairs.join import LOOKUP, Partners
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.problem import effort
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums.exact import exact_sums
 
@@ -79,7 +80,7 @@ def join_three(search: FormulaSearch) -> None:
     few, check = search.sample.few(n_points, search.settings.seed), search.budget.check
     (pool := search.pool(few, min(effort.STAGES[-1], search.most))).multiply(len(pool) + len(pool) // 2)
     partners, rules = Partners(pool, search.settings.threads, check), search.settings.rules
-    search.offer_some(rests.formulas(
+    search.offer_some(triples.formulas(
         pool, partners, few.y, search.sample, search.unary, np.nan if rules is None else rules.target,
         search.looking(effort.LOOKED_UP),
     ))  # fmt: skip
@@ -94,7 +95,7 @@ def _join_three_on_device(search: FormulaSearch, few: Sample) -> None:
     def work(room: int) -> None:
         pool: Any = search.pool(few, room, search.device)
         pool.multiply(2 * room)
-        search.offer_some(triples.formulas(pool, few.y, search.sample, forms, search.budget.check))
+        search.offer_some(device_triples.formulas(pool, few.y, search.sample, forms, search.budget.check))
 
     with_memory(search.device, min(effort.STAGES_ON_DEVICE[0], search.most), len(few), work)
 

@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from exprkit.regression import effort
-from exprkit.regression.confirm import values_of
-from exprkit.regression.polish import negated
+from exprkit.regression.formulas.simplify import negated
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem import effort
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import Measures
 from exprkit.regression.rules.products import inner_products
-from exprkit.regression.sample import Sample
 from exprkit.regression.stages import exact, nested, sums
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.runtime.budget import Ended

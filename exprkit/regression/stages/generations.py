@@ -8,8 +8,8 @@ from __future__ import annotations
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression import effort
 from exprkit.regression.generations.evolution import Evolution
+from exprkit.regression.problem import effort
 from exprkit.regression.stages.search import FormulaSearch
 
 

@@ -14,12 +14,12 @@ import numpy as np
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
-from exprkit.regression import constants, effort
-from exprkit.regression.confirm import values_of
-from exprkit.regression.nonlinear import noise
-from exprkit.regression.nonlinear.growth import Functions, Growing, unlike
-from exprkit.regression.polish import nodes
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas import parameters as constants
+from exprkit.regression.formulas.trees import nodes
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem import effort, noise
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes.growth import Functions, Growing, unlike
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.sums import inner_terms
 from exprkit.regression.sums.formulas import terms_of

@@ -8,11 +8,12 @@ from __future__ import annotations
 import numpy as np
 
 from exprkit.operators import defined, ops
-from exprkit.regression import effort, links
-from exprkit.regression.nonlinear import templates
-from exprkit.regression.nonlinear.curves import curves
-from exprkit.regression.nonlinear.factored import factored
-from exprkit.regression.pool import is_power
+from exprkit.regression.pairs import links
+from exprkit.regression.pairs.pool import is_power
+from exprkit.regression.problem import effort
+from exprkit.regression.shapes import templates
+from exprkit.regression.shapes.curves import curves
+from exprkit.regression.shapes.factored import factored
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums.formulas import Around
 from exprkit.regression.sums.inside import is_logarithm

@@ -8,9 +8,10 @@ from __future__ import annotations
 import functools
 
 from exprkit.expressions.expression import Expression
-from exprkit.regression import effort, links
-from exprkit.regression.confirm import joined
 from exprkit.regression.on_device.regress import regressed
+from exprkit.regression.pairs import links
+from exprkit.regression.pairs.confirm import joined
+from exprkit.regression.problem import effort
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums.regress import best_pairs
 

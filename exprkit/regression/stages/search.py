@@ -4,8 +4,8 @@ In: a ``Sample``, ``SearchSettings``, a ``Budget``.  Out: a ``Front`` that takes
 
     >>> import numpy as np
     >>> import exprkit as ek
-    >>> from exprkit.regression.sample import Sample
-    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.regression.stages.search import FormulaSearch
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
@@ -28,22 +28,23 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import defined, ops
-from exprkit.regression import constants, effort
-from exprkit.regression.confirm import values_of
-from exprkit.regression.front import Front
-from exprkit.regression.goal import Goal
-from exprkit.regression.nonlinear.growth import Functions
-from exprkit.regression.nonlinear.turns import turn_too_fast
+from exprkit.regression.formulas import parameters as constants
+from exprkit.regression.formulas.front import Front
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs, device_of
-from exprkit.regression.polish import simplified
-from exprkit.regression.pool import Pool
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.pairs.ruled_pool import RuledPool
+from exprkit.regression.problem import effort
+from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.accident import Told
-from exprkit.regression.rules.pooled import RuledPool
 from exprkit.regression.rules.spelling import ChosenOperators
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
-from exprkit.regression.simpler import Simpler
+from exprkit.regression.shapes.growth import Functions
+from exprkit.regression.shapes.turns import turn_too_fast
+from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.simplification import Simpler
 from exprkit.runtime.budget import Budget, Ended
 
 

@@ -5,10 +5,11 @@ In: a ``FormulaSearch``.  Out: its front, with the formulas of least squares, fi
 
 from __future__ import annotations
 
-from exprkit.regression import constants, effort
-from exprkit.regression.nonlinear import templates
-from exprkit.regression.pool import is_power
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas import parameters as constants
+from exprkit.regression.pairs.pool import is_power
+from exprkit.regression.problem import effort
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes import templates
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, terms_inside

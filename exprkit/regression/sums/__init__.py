@@ -9,6 +9,7 @@ In: a pool, the sample.  Out: formulas of a few terms, also under a root or belo
 ``monomials``  products of powers of variables as terms
 ``inside``     terms with a number inside of an operator
 ``single``     one function of very many
+``linear``     least squares of all columns
 ``formulas``   what is a term, and the sets as formulas
 ``regress``    all pairs of a small pool
 =============  ==============================================================

@@ -5,8 +5,8 @@ d, or p and q, are together sums of up to three functions with numbers, and a nu
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.pool import Pool
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.pairs.pool import Pool
+    >>> from exprkit.regression.problem.sample import Sample
     >>> from exprkit.regression.sums.dependent import dependent
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> sample = Sample(X, (3 * X[:, 0] + 5) / (1 + 0.7 * X[:, 1] + X[:, 2] ** 2))
@@ -39,10 +39,12 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.links import inverse
-from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
-from exprkit.regression.pool import Pool, is_power, without_multiples
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.numbers import plain_numbers
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.pairs.links import inverse
+from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.sums.formulas import Around, arounds
 from exprkit.regression.sums.inside import is_logarithm
 from exprkit.runtime import slices

@@ -4,10 +4,10 @@ In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formula
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.sums.exact import exact_sums
     >>> from exprkit.regression.sums.formulas import arounds
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> sample = Sample(X, 1 / np.sqrt(3 * X[:, 0] ** 2 + 5 * X[:, 1] - 2 * X[:, 2]))
     >>> operators = rows(["*", "/", "sqr", "sqrt"])
@@ -31,10 +31,10 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.links import UNDONE
-from exprkit.regression.pool import Pool, is_power
+from exprkit.regression.pairs.links import UNDONE
+from exprkit.regression.pairs.pool import Pool, is_power
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.admission import FormulaRules
-from exprkit.regression.sample import Sample
 from exprkit.regression.sums.dependent import dependent, makes_products
 from exprkit.regression.sums.formulas import Around, Breadth, arounds, sums
 from exprkit.regression.sums.monomials import monomials

@@ -5,9 +5,9 @@ In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: formulas ``u(c1 f1 
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.confirm import values_of
-    >>> from exprkit.regression.pool import Pool
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.formulas.values import values_of
+    >>> from exprkit.regression.pairs.pool import Pool
+    >>> from exprkit.regression.problem.sample import Sample
     >>> from exprkit.regression.sums.formulas import Around, sums
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> sample = Sample(X, X[:, 0] + 3 * X[:, 1] * X[:, 2] - 0.5 * X[:, 2] ** 2)
@@ -30,12 +30,13 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.links import Undone, around_of, inverse, inverted
-from exprkit.regression.polish import Tree, expression_of, simplified
-from exprkit.regression.pool import Pool, is_power, without_multiples
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.pairs.links import Undone, around_of, inverse, inverted
+from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
+from exprkit.regression.pairs.ruled_pool import RuledPool
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.admission import FormulaRules, are_alike
-from exprkit.regression.rules.pooled import RuledPool
-from exprkit.regression.sample import Sample
 from exprkit.regression.sums.inside import InnerTerms
 from exprkit.regression.sums.selection import KEPT, Chosen, selected
 from exprkit.text.tokens import CONSTANT, OPERATOR

@@ -5,7 +5,7 @@ follows.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.polish import expression_of
+    >>> from exprkit.regression.formulas.trees import expression_of
     >>> from exprkit.regression.sums.inside import terms_inside
     >>> from exprkit.text.tokens import VARIABLE
     >>> terms = terms_inside(np.array([[1.0, 2.0, 3.0]]), [(VARIABLE, 0)], rows(["exp", "/"]))
@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.operators import defined, ops
-from exprkit.regression.links import inverse
-from exprkit.regression.polish import Tree, nodes
-from exprkit.regression.pool import is_power
+from exprkit.regression.formulas.trees import Tree, nodes
+from exprkit.regression.pairs.links import inverse
+from exprkit.regression.pairs.pool import is_power
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 GRID = tuple(10.0 ** np.arange(-1.5, 1.01, 0.125))  # c times the usual size of h

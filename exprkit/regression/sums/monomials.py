@@ -5,7 +5,8 @@ In: the data's columns, operators.  Out: values and trees of terms such as ``(x1
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.polish import expression_of, simplified
+    >>> from exprkit.regression.formulas.trees import expression_of
+    >>> from exprkit.regression.formulas.simplify import simplified
     >>> from exprkit.regression.sums.monomials import monomials
     >>> X = np.random.default_rng(0).uniform(1, 2, (5, 3))
     >>> terms = monomials(X, rows(["*", "/", "sin"]), most=2_000)
@@ -26,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.operators import defined, ops
-from exprkit.regression.polish import Tree
-from exprkit.regression.pool import is_power
+from exprkit.regression.formulas.trees import Tree
+from exprkit.regression.pairs.pool import is_power
 from exprkit.regression.sums.inside import InnerTerms
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 

@@ -5,10 +5,10 @@ the least squared error of ``outer(f * (a + b h))``.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression import links
-    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.pairs import links
+    >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.sums.regress import best_pairs
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.problem.sample import Sample
     >>> random = np.random.default_rng(0)
     >>> X = random.uniform(1, 2, (100, 2))
     >>> sample = Sample(X, X[:, 0] * (2 + 3 * X[:, 1]) * (1 + 0.01 * random.standard_normal(100)))
@@ -33,9 +33,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from exprkit.distributed import sharing
-from exprkit.regression.links import OVER, PLUS, Form
-from exprkit.regression.pool import Pool
-from exprkit.regression.sample import Sample
+from exprkit.regression.pairs.links import OVER, PLUS, Form
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.problem.sample import Sample
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 

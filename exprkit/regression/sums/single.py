@@ -4,8 +4,8 @@ In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formula
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.pool import Pool
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.pairs.pool import Pool
+    >>> from exprkit.regression.problem.sample import Sample
     >>> from exprkit.regression.sums.formulas import Around
     >>> from exprkit.regression.sums.single import singles
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
@@ -26,9 +26,11 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
-from exprkit.regression.polish import expression_of, plain_numbers, simplified
-from exprkit.regression.pool import Pool
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.numbers import plain_numbers
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import expression_of
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.sums.formulas import Around, weighted
 from exprkit.text.tokens import CONSTANT, OPERATOR
 

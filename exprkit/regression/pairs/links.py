@@ -3,7 +3,7 @@
 In: the unary operators.  Out: the forms that are tried, and the inverses that they are taken apart by.
 
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.links import forms
+    >>> from exprkit.regression.pairs.links import forms
     >>> [form.text for form in forms(rows(["exp"]))][:4]
     ['f * (a + b * h)', 'f / (a + b * h)', 'f + a + b * h', 'f * exp(a + b * h)']
 

@@ -4,7 +4,7 @@ In: formulas with numbers, rows.  Out: which of them have such an operator, a si
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
-    >>> from exprkit.regression.nonlinear.turns import turn_too_fast
+    >>> from exprkit.regression.shapes.turns import turn_too_fast
     >>> X = np.linspace(0, 10, 21)[:, None]
     >>> turn_too_fast(list(parse(["x1", "sin(5 * x1)", "cos(7 * x1 + 1)", "cos(sin(x1) + 1)"])), X).tolist()
     [False, False, True, False]
@@ -24,8 +24,8 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
-from exprkit.regression.confirm import values_of
-from exprkit.regression.polish import Tree, expression_of, tree_of
+from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
+from exprkit.regression.formulas.values import values_of
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 PERIODS = (math.pi, 2 * math.pi, 1.0, 2.0, 180.0, 360.0)  # that operators may have, the shortest of a kind first

@@ -5,9 +5,9 @@ f and h being small functions and u an operator, or a root or logarithm of ``1 +
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.pool import Pool
-    >>> from exprkit.regression.sample import Sample
-    >>> from exprkit.regression.nonlinear.templates import nested
+    >>> from exprkit.regression.pairs.pool import Pool
+    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.shapes.templates import nested
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
     >>> sample = Sample(X, X[:, 0] / (np.exp(0.7 * X[:, 0] / X[:, 1]) - 1))
     >>> pool = Pool(sample.X, rows(["*", "/", "exp"]), constants=[1.0])
@@ -33,11 +33,12 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import defined, ops
-from exprkit.regression.polish import Tree, expression_of, nodes, simplified, tree_of
-from exprkit.regression.pool import Pool, without_multiples
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
+from exprkit.regression.pairs.pool import Pool, without_multiples
+from exprkit.regression.pairs.ruled_pool import RuledPool
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.admission import are_alike
-from exprkit.regression.rules.pooled import RuledPool
-from exprkit.regression.sample import Sample
 from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
 from exprkit.regression.sums.regress import regressed
 from exprkit.text.tokens import CONSTANT, OPERATOR

@@ -5,10 +5,10 @@ In: a ``Pool``, its ``Partners``, y at its points.  Out: formulas ``outer(g + f 
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.join import Partners
-    >>> from exprkit.regression.pool import Pool
-    >>> from exprkit.regression.rests import formulas
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.pairs.join import Partners
+    >>> from exprkit.regression.pairs.pool import Pool
+    >>> from exprkit.regression.pairs.triples import formulas
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 4))
     >>> sample = Sample(X, X[:, 0] + (X[:, 1] - X[:, 0]) * np.exp(-0.7 * X[:, 2] * X[:, 3]))
     >>> few = sample.few(16, 0)
@@ -33,9 +33,11 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
-from exprkit.regression.confirm import TRIED, confirmed, values_of
-from exprkit.regression.join import Lookup, Pairs, Partners, may_have_partner, partner_of
-from exprkit.regression.links import (
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.pairs.confirm import TRIED, confirmed
+from exprkit.regression.pairs.join import Lookup, Pairs, Partners, may_have_partner, partner_of
+from exprkit.regression.pairs.links import (
     HIDDEN,
     INVERSE,
     MINUS,
@@ -49,12 +51,11 @@ from exprkit.regression.links import (
     inverse,
     inverted,
 )
-from exprkit.regression.polish import simplified
-from exprkit.regression.pool import Pool
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.pairs.ruled_pool import RuledPool
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.admission import are_alike
 from exprkit.regression.rules.dimensions import behind
-from exprkit.regression.rules.pooled import RuledPool
-from exprkit.regression.sample import Sample
 from exprkit.runtime import slices
 from exprkit.runtime.jit import compiled
 

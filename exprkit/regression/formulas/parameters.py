@@ -3,7 +3,7 @@
 In: populations whose numbers are constants.  Out: the same with parameters, and their values; and the way back.
 
     >>> import exprkit as ek
-    >>> from exprkit.regression.constants import as_constants, as_parameters
+    >>> from exprkit.regression.formulas.parameters import as_constants, as_parameters
     >>> pop, params = as_parameters(ek.parse(["2 * x1 + 3", "x1"]))
     >>> pop.texts(), params.tolist()
     (['p1 * x1 + p2', 'x1'], [[2.0, 3.0], [nan, nan]])
@@ -20,7 +20,9 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.regression.polish import same, simple_fraction, simple_number, simplified
+from exprkit.regression.formulas.numbers import simple_fraction, simple_number
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import same
 from exprkit.text.tokens import CONSTANT, PARAMETER
 
 

@@ -5,8 +5,8 @@ their numbers follows.
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
-    >>> from exprkit.regression.nonlinear.growth import Functions, grown
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.shapes.growth import Functions, grown
+    >>> from exprkit.regression.problem.sample import Sample
     >>> from exprkit.text.tokens import VARIABLE
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 2))
     >>> sample = Sample(X, np.exp(0.1 * X[:, 0] + 0.2 * X[:, 1]))
@@ -36,12 +36,12 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.confirm import values_of
-from exprkit.regression.constants import as_parameters
-from exprkit.regression.front import Front
-from exprkit.regression.nonlinear.wild import wild_errors
-from exprkit.regression.polish import Tree, expression_of, nodes, tree_of
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.front import Front
+from exprkit.regression.formulas.parameters import as_parameters
+from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes.between_rows import wild_errors
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
 OF_A_SIZE = 4  # changes of every size that are fitted

@@ -4,9 +4,9 @@ In: a ``Discovery``.  Out: its front, on which simpler formulas have taken the p
 
     >>> import numpy as np
     >>> import exprkit as ek
-    >>> from exprkit.regression.discovery import Discovery
-    >>> from exprkit.regression.sample import Sample
-    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.regression.stages.discovery import Discovery
+    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
     >>> search = Discovery(Sample(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
@@ -28,12 +28,13 @@ from typing import Protocol
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.regression import constants, effort
-from exprkit.regression.confirm import values_of
-from exprkit.regression.front import Entry, Front
-from exprkit.regression.polish import as_quotient, completed, expanded, hoisted, rescaled
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
+from exprkit.regression.formulas import parameters as constants
+from exprkit.regression.formulas.front import Entry, Front
+from exprkit.regression.formulas.simplify import as_quotient, completed, expanded, hoisted, rescaled
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem import effort
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
 

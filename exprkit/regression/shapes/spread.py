@@ -3,8 +3,8 @@
 In: a ``Sample``.  Out: weights, 1 / (a^2 + f^2) of a simple f; None where noise does not grow, or there is none.
 
     >>> import numpy as np
-    >>> from exprkit.regression.nonlinear.spread import proportional_weights
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.shapes.spread import proportional_weights
+    >>> from exprkit.regression.problem.sample import Sample
     >>> random = np.random.default_rng(0)
     >>> x = np.exp(random.uniform(0, 7, 40))
     >>> y, noise = 3 / x**2, random.standard_normal(40)
@@ -27,8 +27,8 @@ import itertools
 
 import numpy as np
 
-from exprkit.regression.nonlinear.noise import nearest, ranks, told
-from exprkit.regression.sample import Sample
+from exprkit.regression.problem.noise import nearest, ranks, told
+from exprkit.regression.problem.sample import Sample
 
 FEWEST_ROWS, ROWS = 12, 1_000
 MOST_COLUMNS = 8

@@ -4,11 +4,11 @@ In: ``Pairs`` of a form, the ``Sample``.  Out: formulas that are y but for round
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression import links
-    >>> from exprkit.regression.confirm import confirmed
-    >>> from exprkit.regression.join import Partners
-    >>> from exprkit.regression.pool import Pool
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.pairs import links
+    >>> from exprkit.regression.pairs.confirm import confirmed
+    >>> from exprkit.regression.pairs.join import Partners
+    >>> from exprkit.regression.pairs.pool import Pool
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> sample = Sample(X, X[:, 0] / (3 + 5 * X[:, 0] * X[:, 1]))
     >>> pool = Pool(sample.X[:16], rows(["+", "*", "/"]), constants=[1.0])
@@ -22,25 +22,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
-from exprkit.regression.join import Pairs
-from exprkit.regression.links import OVER, TIMES, Form, pair_numbers
-from exprkit.regression.polish import CLOSE, simple_number, simplified
-from exprkit.regression.pool import Pool
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.numbers import CLOSE, simple_number
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.pairs.join import Pairs
+from exprkit.regression.pairs.links import OVER, TIMES, Form, pair_numbers
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.problem.sample import Sample
 
 TRIED = 16  # pairs of a form, the smallest
 MOSTLY = 0.8  # share of the rows at which a pair has to be known
-
-
-def values_of(expressions: list[Expression], X: np.ndarray, threads: int | None = None) -> np.ndarray:
-    """Of formulas without parameters, float64 (n_exprs, n_rows)."""
-    pop = parse(expressions)
-    with np.errstate(all="ignore"):
-        values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64", threads=threads).evaluate()
-    return values
 
 
 def confirmed(pairs: Pairs, form: Form, pool: Pool, sample: Sample) -> list[Expression]:

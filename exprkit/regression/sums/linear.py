@@ -2,8 +2,8 @@
 
 In: a ``Sample``.  Out: a formula, if there is one.
 
-    >>> from exprkit.regression.estimator.linear import linear_formulas
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.sums.linear import linear_formulas
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = [[1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [4.0, 1.0]]
     >>> str(linear_formulas(Sample(X, [7 + 2 * a - 4 * b for a, b in X]))[0])
     '2 * x1 + 7 - 4 * x2'
@@ -15,8 +15,10 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
-from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.numbers import plain_numbers
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.problem.sample import Sample
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 

@@ -1,14 +1,11 @@
-"""Simplification of found formulas: exact rewriting to the shortest form, and rounding of parameters to simple
-numbers.
+"""Algebraic simplification of formulas to the fewest tokens.
 
 In: an ``Expression`` without parameters.  Out: one that has the same values, but for rounding.
 
     >>> import exprkit as ek
-    >>> from exprkit.regression.polish import simplified, simple_number
+    >>> from exprkit.regression.formulas.simplify import simplified
     >>> print(simplified(ek.parse("3 * (x1 * 2) / (4 / x2) - (0 - x1) * 1")[0]))
     1.5 * x1 * x2 + x1
-    >>> simple_number(0.33333333333342)
-    0.3333333333333333
 
 Products and sums are taken apart into their factors and terms, whose numbers are put together to one.
 """
@@ -19,84 +16,15 @@ import contextlib
 import functools
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
+from exprkit.regression.formulas.numbers import CLOSE, KNOWN, plain_numbers
+from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.text.tokens import CONSTANT, OPERATOR
-
-CLOSE = 1e-10  # share of a number within which it is taken for a simple one
-DENOMINATORS = 12
-LARGEST_NUMERATOR = 100
-DIGITS = 6  # of a short decimal
-KNOWN = 1 << 14  # numbers and trees whose short forms are kept: formulas that are looked at have much in common
-
-Tree = tuple[Any, ...]  # (VARIABLE, i), (PARAMETER, i), (CONSTANT, number) or (OPERATOR, code, operand, ...)
-
-
-@functools.lru_cache(maxsize=KNOWN)
-def simple_number(number: float, close: float = CLOSE) -> float:
-    """The simplest fraction, fraction of pi or short decimal that a number is close to; else the number."""
-    if not math.isfinite(number) or number == 0:
-        return number
-    if (fraction := simple_fraction(number, close)) is not None:
-        return fraction
-    for digits in range(1, DIGITS + 1):
-        short = float(f"{number:.{digits}g}")
-        if abs(short - number) <= close * abs(number):
-            return short
-    return number
-
-
-@functools.lru_cache(maxsize=KNOWN)
-def simple_fraction(number: float, close: float = CLOSE) -> float | None:
-    """The simplest fraction, or fraction of pi, that a number other than 0 is close to, if there is one."""
-    for unit in (1.0, math.pi):
-        for denominator in range(1, DENOMINATORS + 1):
-            numerator = round(number / unit * denominator)
-            simple = unit * numerator / denominator
-            if 0 < abs(numerator) <= LARGEST_NUMERATOR and abs(simple - number) <= close * abs(number):
-                return simple
-    return None
-
-
-def tree_of(expression: Expression) -> Tree:
-    """As nested tuples."""
-    stack: list[Tree] = []
-    for kind, value in zip(expression.kinds.tolist(), expression.values, strict=True):
-        if kind == OPERATOR:
-            row = defined.known(int(value))
-            operands = stack[len(stack) - row.arity :]
-            del stack[len(stack) - row.arity :]
-            stack.append((OPERATOR, row.code, *operands))
-        else:
-            stack.append((kind, float(value.view(np.float64)) if kind == CONSTANT else int(value)))
-    return stack[0]
-
-
-def expression_of(tree: Tree) -> Expression:
-    """Back, over x1, x2, …"""
-    kinds: list[int] = []
-    values: list[np.uint64] = []
-    _write(tree, kinds, values)
-    return Expression(np.array(kinds, np.uint8), np.array(values, np.uint64))
-
-
-def _write(tree: Tree, kinds: list[int], values: list[np.uint64]) -> None:
-    if tree[0] == OPERATOR:
-        for operand in tree[2:]:
-            _write(operand, kinds, values)
-        values.append(np.uint64(tree[1]))
-    else:
-        values.append(np.float64(tree[1]).view(np.uint64) if tree[0] == CONSTANT else np.uint64(tree[1]))
-    kinds.append(tree[0])
-
-
-def same(a: Expression, b: Expression) -> bool:
-    """Whether two formulas are the same tokens."""
-    return np.array_equal(a.kinds, b.kinds) and np.array_equal(a.values, b.values)
 
 
 def simplified(expression: Expression) -> Expression:
@@ -228,25 +156,6 @@ def _positive(tree: Tree) -> Tree:
             powers = tuple((inner if one is base else one, e) for one, e in factors.powers)
             made.insert(0, _Factors(-factors.number, powers).tree())
     return min(made, key=nodes)
-
-
-def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:
-    """With simple numbers where they are close."""
-    values = expression.values.copy()
-    constants = expression.kinds == CONSTANT
-    numbers = [simple_number(number, close) for number in values[constants].view(np.float64).tolist()]
-    values[constants] = np.array(numbers).view(np.uint64)
-    return Expression(expression.kinds, values, expression.variables)
-
-
-def nodes(tree: Tree) -> int:
-    """Its tokens."""
-    if tree[0] != OPERATOR:
-        return 1
-    n = 1
-    for operand in tree[2:]:
-        n += nodes(operand) if operand[0] == OPERATOR else 1
-    return n
 
 
 @functools.lru_cache(maxsize=KNOWN)

@@ -3,9 +3,9 @@
 In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
 
     >>> import numpy as np
-    >>> from exprkit.regression.discovery import Discovery
-    >>> from exprkit.regression.sample import Sample
-    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.regression.stages.discovery import Discovery
+    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> found = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
@@ -63,14 +63,14 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, FileError, brought_by
 from exprkit.fitting.fit import backend_of_fits
-from exprkit.regression import effort
-from exprkit.regression.front import Entry, Front
+from exprkit.regression.formulas.front import Entry, Front
 from exprkit.regression.generations.evolution import Evolution
-from exprkit.regression.sample import Sample
-from exprkit.regression.settings import SearchSettings
+from exprkit.regression.problem import effort
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.stages import exact, fewer_variables, generations, growth, nested, pairs, sums
 from exprkit.regression.stages.begin import begin
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
 with brought_by("search"):

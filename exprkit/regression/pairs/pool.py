@@ -4,7 +4,7 @@ In: a few points of the data, operators.  Out: the functions' values there, and 
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.pairs.pool import Pool
     >>> points = np.random.default_rng(0).uniform(1, 2, (16, 2))
     >>> pool = Pool(points, rows(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
@@ -30,7 +30,7 @@ import numpy as np
 from exprkit.expressions.exhaustive import triples
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.polish import Tree, expression_of
+from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.runtime import slices
 from exprkit.runtime.hashes import GOLDEN
 from exprkit.runtime.jit import compiled, inline

@@ -4,7 +4,7 @@ In: a loss, by its name or as a text over f, y, w and columns, and the ``Sample`
 and rows as least squares want them, which make proposals.
 
     >>> import numpy as np
-    >>> from exprkit.regression.goal import Goal, sample_for
+    >>> from exprkit.regression.problem.goal import Goal, sample_for
     >>> sample = sample_for("(sqrt(f) - y)^2", [[1.0], [2.0]], [3.0, 4.0])
     >>> sample.y  # where the loss is least
     array([ 9., 16.])
@@ -37,7 +37,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import LossPoints, LossText, W, compose, parse_loss
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import BY_KIND, KINDS, FitProblem
-from exprkit.regression.sample import EXACT_SHARE, Sample, as_counts
+from exprkit.regression.problem.sample import EXACT_SHARE, Sample, as_counts
 
 NAMED = ("squares", "mae", "huber", "poisson")
 AT_ONCE = 1 << 21  # values whose losses are made at a time

@@ -4,8 +4,8 @@ In: formulas with numbers, the ``Sample`` that they were fitted to.  Out: by how
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
-    >>> from exprkit.regression.nonlinear.wild import wild_errors
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.shapes.between_rows import wild_errors
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(0, 1, (50, 2))
     >>> errors = wild_errors(list(parse(["x1", "sqrt(x1 - 0.02)", "0.001 / (x1 - 0.5)"])), Sample(X, X[:, 0]))
     >>> (errors > 0).tolist()
@@ -27,8 +27,8 @@ from __future__ import annotations
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.regression.confirm import values_of
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.sample import Sample
 
 ROWS = 1_000  # beside the sample's that are looked at
 HALF = 0.5  # share of the distance of two rows

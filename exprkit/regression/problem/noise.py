@@ -3,8 +3,8 @@
 In: a ``Sample``, a formula's values.  Out: whether noise is all that is left.
 
     >>> import numpy as np
-    >>> from exprkit.regression.nonlinear.noise import is_noise
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.problem.noise import is_noise
+    >>> from exprkit.regression.problem.sample import Sample
     >>> random = np.random.default_rng(0)
     >>> X = random.uniform(1, 2, (200, 2))
     >>> sample = Sample(X, X[:, 0] * X[:, 1] ** 2 + 0.01 * random.standard_normal(200))
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exprkit.regression.sample import Sample
+from exprkit.regression.problem.sample import Sample
 
 ROWS = 1_000  # more tell no more
 FEWEST_ROWS = 30

@@ -3,7 +3,7 @@
 In: formulas with their losses.  Out: the Pareto front.
 
     >>> import exprkit as ek
-    >>> from exprkit.regression.front import Front
+    >>> from exprkit.regression.formulas.front import Front
     >>> front = Front(maxsize=10)
     >>> [front.offer(ek.parse(text)[0], loss) for text, loss in (("x1", 3.0), ("x1 + 1", 1.0), ("x1 * x2", 2.0))]
     [True, True, False]

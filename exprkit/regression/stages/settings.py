@@ -2,7 +2,7 @@
 
 In: a user's arguments, checked.  Out: what the stages of ``discovery`` go by.
 
-    >>> from exprkit.regression.settings import SearchSettings
+    >>> from exprkit.regression.stages.settings import SearchSettings
     >>> [row.name for row in SearchSettings().operators][:5]
     ['add', 'sub', 'mul', 'div', 'sqr']
 """
@@ -26,7 +26,7 @@ class SearchSettings:
     population_size: int = 1000
     maxsize: int = 30
     loss: str = "squares"
-    pool_size: int | None = None  # by default what discovery.py says
+    pool_size: int | None = None  # of functions of the largest pool; by default problem/effort.py's
     crossover_probability: float = 0.4  # share of children that have two parents
     tournament_size: int = 10  # trees of which the best becomes a parent
     optimizer_iterations: int = 8  # Levenberg-Marquardt steps of a child at most; hopeless ones end earlier

@@ -5,7 +5,7 @@ In: a few points, operators, ``FormulaRules``.  Out: a ``Pool`` with a state of 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
     >>> from exprkit.regression.rules.admission import FormulaRules
-    >>> from exprkit.regression.rules.pooled import RuledPool
+    >>> from exprkit.regression.pairs.ruled_pool import RuledPool
     >>> points = np.random.default_rng(0).uniform(1, 2, (16, 3))
     >>> rules = FormulaRules(3, units=[(1, 0), (1, 0), (0, 1)], target=(1, 0))
     >>> pool = RuledPool(rules, points, rows(["+", "*"]), constants=[])
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.operators import defined
-from exprkit.regression.pool import LEAF, NEGATED, Pool
+from exprkit.regression.pairs.pool import LEAF, NEGATED, Pool
 from exprkit.regression.rules.admission import DIMENSION, FormulaRules
 
 

@@ -4,8 +4,8 @@ In: formulas with numbers, the ``Sample``.  Out: which of them have a pole, or a
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
-    >>> from exprkit.regression.nonlinear.poles import have_poles
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.shapes.poles import have_poles
+    >>> from exprkit.regression.problem.sample import Sample
     >>> sample = Sample(np.linspace(1, 8, 9)[:, None], np.linspace(1, 8, 9))
     >>> texts = ["1e-6 / (x1 - 2.3)", "1e-6 / sqr(x1 - 2.3)", "sqrt(sqr(x1 - 2.5) - 0.01)", "sin(x1 - 2) / (x1 - 2)"]
     >>> have_poles(list(parse(texts)), sample).tolist()
@@ -27,11 +27,11 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
-from exprkit.regression.confirm import values_of
-from exprkit.regression.nonlinear.noise import nearest
-from exprkit.regression.nonlinear.turns import operators_in
-from exprkit.regression.polish import Tree, expression_of, tree_of
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.noise import nearest
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes.turns import operators_in
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 ROWS = 500  # that are looked at

@@ -4,9 +4,9 @@ In: functions f, h and g, the ``Sample``, operators.  Out: formulas of least err
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression.nonlinear.factored import factored
-    >>> from exprkit.regression.pool import Pool, without_multiples
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.shapes.factored import factored
+    >>> from exprkit.regression.pairs.pool import Pool, without_multiples
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
     >>> sample = Sample(X, np.exp(-0.7 * X[:, 0]) * (1.5 + 0.3 * X[:, 0] * X[:, 1]))
     >>> pool = Pool(sample.X, rows(["*", "/", "exp"]), constants=[1.0])
@@ -27,19 +27,12 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.nonlinear.templates import (
-    EDGE,
-    GRID,
-    STEP,
-    grid_of,
-    least_between,
-    line_of,
-    simplest,
-    values_at,
-)
-from exprkit.regression.polish import Tree, expression_of, plain_numbers, simplified
-from exprkit.regression.pool import Pool, without_multiples
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.numbers import plain_numbers
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.pairs.pool import Pool, without_multiples
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.shapes.templates import EDGE, GRID, STEP, grid_of, least_between, line_of, simplest, values_at
 from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
 from exprkit.regression.sums.regress import regressed
 from exprkit.text.tokens import CONSTANT, OPERATOR

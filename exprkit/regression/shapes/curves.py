@@ -6,8 +6,8 @@ In: a ``Sample``, operators.  Out: formulas with their numbers, the best of each
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
     >>> from exprkit.expressions.parser import parse
-    >>> from exprkit.regression.nonlinear.curves import curves
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.shapes.curves import curves
+    >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.linspace(0.1, 6, 60)[:, None]
     >>> sample = Sample(X, 2 * np.exp(-0.4 * X[:, 0]) * np.sin(3 * X[:, 0] + 1) + 5)
     >>> found = [one for some in curves(sample, rows(["+", "*", "exp", "sin"]), seed=0) for one in some]
@@ -36,12 +36,12 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import defined, ops
-from exprkit.regression.confirm import values_of
-from exprkit.regression.constants import as_constants
-from exprkit.regression.links import inverse
-from exprkit.regression.polish import simplified
-from exprkit.regression.pool import is_power
-from exprkit.regression.sample import Sample
+from exprkit.regression.formulas.parameters import as_constants
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.pairs.links import inverse
+from exprkit.regression.pairs.pool import is_power
+from exprkit.regression.problem.sample import Sample
 from exprkit.regression.sums.formulas import Around, weighted
 from exprkit.regression.sums.inside import is_logarithm
 

@@ -4,9 +4,9 @@ In: a ``Pool``, y at its points, ``Form``s.  Out: ``Pairs`` whose values agree a
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import rows
-    >>> from exprkit.regression import links
-    >>> from exprkit.regression.join import Partners
-    >>> from exprkit.regression.pool import Pool
+    >>> from exprkit.regression.pairs import links
+    >>> from exprkit.regression.pairs.join import Partners
+    >>> from exprkit.regression.pairs.pool import Pool
     >>> points = np.random.default_rng(0).uniform(1, 2, (16, 2))
     >>> pool = Pool(points, rows(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
@@ -35,8 +35,8 @@ import numpy as np
 
 from exprkit.distributed import sharing
 from exprkit.operators import defined
-from exprkit.regression.links import Form
-from exprkit.regression.pool import Pool
+from exprkit.regression.pairs.links import Form
+from exprkit.regression.pairs.pool import Pool
 from exprkit.runtime import slices
 from exprkit.runtime.hashes import GOLDEN
 from exprkit.runtime.jit import compiled, inline

@@ -3,7 +3,7 @@
 In: X, y and weights.  Out: arrays that are the same for rows in another order, for a row that is there twice and one
 of weight 2, and whether or not rows of weight 0 are there.
 
-    >>> from exprkit.regression.sample import Sample
+    >>> from exprkit.regression.problem.sample import Sample
     >>> sample = Sample([[1.0], [2.0], [1.0], [9.0]], [3.0, 4.0, 3.0, 7.0], [1, 1, 1, 0])
     >>> sample.y.tolist(), sample.w.tolist()
     ([3.0, 4.0], [2.0, 1.0])

@@ -2,7 +2,7 @@
 
 In: nothing.  Out: numbers of functions, rows and rounds, shares of the time, and what work counts.
 
-    >>> from exprkit.regression.effort import STAGES
+    >>> from exprkit.regression.problem.effort import STAGES
     >>> STAGES
     (1000, 30000)
 """

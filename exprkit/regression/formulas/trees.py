@@ -1,0 +1,63 @@
+"""Formulas as trees of nested tuples, and back.
+
+In: an ``Expression``.  Out: its tree; of a tree, the expression and its number of nodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression
+from exprkit.operators import defined
+from exprkit.text.tokens import CONSTANT, OPERATOR
+
+Tree = tuple[Any, ...]  # (VARIABLE, i), (PARAMETER, i), (CONSTANT, number) or (OPERATOR, code, operand, ...)
+
+
+def tree_of(expression: Expression) -> Tree:
+    """An expression as nested tuples."""
+    stack: list[Tree] = []
+    for kind, value in zip(expression.kinds.tolist(), expression.values, strict=True):
+        if kind == OPERATOR:
+            row = defined.known(int(value))
+            operands = stack[len(stack) - row.arity :]
+            del stack[len(stack) - row.arity :]
+            stack.append((OPERATOR, row.code, *operands))
+        else:
+            stack.append((kind, float(value.view(np.float64)) if kind == CONSTANT else int(value)))
+    return stack[0]
+
+
+def expression_of(tree: Tree) -> Expression:
+    """A tree as an expression of x1, x2, …"""
+    kinds: list[int] = []
+    values: list[np.uint64] = []
+    _write(tree, kinds, values)
+    return Expression(np.array(kinds, np.uint8), np.array(values, np.uint64))
+
+
+def _write(tree: Tree, kinds: list[int], values: list[np.uint64]) -> None:
+    if tree[0] == OPERATOR:
+        for operand in tree[2:]:
+            _write(operand, kinds, values)
+        values.append(np.uint64(tree[1]))
+    else:
+        values.append(np.float64(tree[1]).view(np.uint64) if tree[0] == CONSTANT else np.uint64(tree[1]))
+    kinds.append(tree[0])
+
+
+def same(a: Expression, b: Expression) -> bool:
+    """Whether two formulas have the same tokens."""
+    return np.array_equal(a.kinds, b.kinds) and np.array_equal(a.values, b.values)
+
+
+def nodes(tree: Tree) -> int:
+    """The number of nodes of a tree."""
+    if tree[0] != OPERATOR:
+        return 1
+    n = 1
+    for operand in tree[2:]:
+        n += nodes(operand) if operand[0] == OPERATOR else 1
+    return n
