@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -139,6 +139,28 @@ class Population:
         population._fill(kinds, values, offsets, variables, parameters)
         population._faults = faults or {}
         return population
+
+    @classmethod
+    def of(cls, expressions: Sequence[Expression]) -> Population:
+        """A population of expressions over x1, x2, … and p1, p2, …, whatever names theirs have.
+
+        Parameters
+        ----------
+        expressions : sequence of Expression
+            In the order of the population.
+
+        Examples
+        --------
+        >>> import exprkit as ek
+        >>> ek.Population.of([ek.parse("x1 + p1")[0], ek.parse("exp(x2)")[0]]).texts()
+        ['x1 + p1', 'exp(x2)']
+        """
+        if not expressions:
+            return cls([], [], [0])
+        offsets = np.zeros(len(expressions) + 1, np.int64)
+        np.cumsum([len(expression.kinds) for expression in expressions], out=offsets[1:])
+        kinds = np.concatenate([expression.kinds for expression in expressions])
+        return cls._adopt(kinds, np.concatenate([expression.values for expression in expressions]), offsets)
 
     @classmethod
     def concatenate(cls, populations: Iterable[Population]) -> Population:

@@ -41,7 +41,6 @@ from typing import Any
 import numpy as np
 
 from exprkit.expressions import population_file
-from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.regression.formulas.front import Entry
 from exprkit.regression.stages.discovery import Discovery, Halfway
@@ -92,7 +91,7 @@ def own_settings(resolved: dict[str, Any]) -> dict[str, Any]:
 def _arrays(search: Discovery) -> dict[str, Any]:
     halfway = search.halfway()
     return {
-        **population_file.arrays_of(parse([entry.expression for entry in halfway.front])),
+        **population_file.arrays_of(Population.of([entry.expression for entry in halfway.front])),
         "search.numbers": [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals, halfway.work,
                            halfway.is_noisy],
         "search.loss": np.array([entry.loss for entry in halfway.front], np.float64),

@@ -20,7 +20,6 @@ from exprkit.backends import objective
 from exprkit.errors import ArgumentError, brief, brought_by, whole
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import function_length
 from exprkit.fitting.fitted_expression import latex_of, numbered
@@ -103,7 +102,8 @@ class DescribedFront:
 
     def parts(self, i: int) -> tuple[Expression, list[float], list[float]]:
         """Formula ``i`` with p1, p2, … for its numbers; the numbers and their standard errors."""
-        free, n = as_parameters(parse([self.entries[i].expression]))[0][0], int((~np.isnan(self.numbers[i])).sum())
+        free = as_parameters(Population.of([self.entries[i].expression]))[0][0]
+        n = int((~np.isnan(self.numbers[i])).sum())
         form = Expression(free.kinds, free.values, self.names)
         return form, self.numbers[i, :n].tolist(), self.errors[i, :n].tolist()
 
@@ -187,7 +187,7 @@ def described(
     by the ``simple`` ones of theirs, whichever is shorter.
     """
     expressions = [entry.expression for entry in entries]
-    pop, params = as_parameters(parse(expressions))
+    pop, params = as_parameters(Population.of(expressions))
     lengths, expected = _lengths(entries, goal)
     if simple is not None:
         lengths, expected = np.minimum((lengths, expected), _lengths(simple, goal))
@@ -204,7 +204,7 @@ def described(
 def _lengths(entries: list[Entry], goal: Goal) -> tuple[np.ndarray, np.ndarray]:
     """Nats of descriptions, and of the errors that are to be expected."""
     expressions = [entry.expression for entry in entries]
-    pop, params = as_parameters(parse(expressions))
+    pop, params = as_parameters(Population.of(expressions))
     of_squares = goal.plain and goal.kind == objective.SQUARES
     with np.errstate(all="ignore"):
         found = (_of_squares if of_squares else _of_loss)(entries, pop, np.where(np.isnan(params), 0.0, params), goal)
@@ -237,7 +237,7 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     some = goal if len(goal.sample) <= MANY_ROWS else Goal(goal.loss, goal.sample.few(MANY_ROWS, 0))
     squares = _squares(pop, params, some, some.weights) * (goal.total / some.total)
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
-    fitted, numbers = as_parameters(parse([entry.expression for entry in entries]), is_fraction)
+    fitted, numbers = as_parameters(Population.of([entry.expression for entry in entries]), is_fraction)
     k = fitted.n_params + 1.0  # numbers, and the variance; of few rows each takes more off the loss than it says
     few_rows = k * (k + 1) / np.maximum(goal.total - k - 1, 1)
     left_out = _of_rows_left_out(fitted, np.where(np.isnan(numbers), 0.0, numbers), goal)
@@ -367,7 +367,7 @@ def rounded(formula: Expression, precision: int) -> Expression:
         For a precision that is no whole number from 1 on.
     """
     whole("precision", precision, 1)
-    pop, params = as_parameters(parse([formula]))
+    pop, params = as_parameters(Population.of([formula]))
     numbers = np.array([[float(f"{number:.{precision}g}") for number in row] for row in params])
     short = as_constants(pop, numbers)[0]
     if (shorter := simplified(short)).n_tokens < short.n_tokens:
@@ -382,7 +382,7 @@ def _scientific(number: float) -> str:
 
 def python_text(formula: Expression, library: str) -> str:
     """A function of X and its numbers for a library of arrays: "to_numpy", "jax" or "torch", as of ``Expression``."""
-    pop, params = as_parameters(parse([formula]))
+    pop, params = as_parameters(Population.of([formula]))
     free = Expression(pop[0].kinds, pop[0].values, formula.variables)
     text: str = getattr(free, library)(params[0].tolist())
     return text

@@ -27,7 +27,6 @@ from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.tasks import TokenSlice, on_device, population_of, slice_of
 from exprkit.distributed.workers import Workers
-from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.regression.problem.sample import Sample
@@ -52,7 +51,7 @@ def evolve(
     words["operators"], words["coarseness"] = [row.name for row in settings.operators], sample.coarseness
     for first in range(0, settings.niterations, EPOCH):
         generations = min(EPOCH, settings.niterations - first)
-        formulas = parse([entry.expression for entry in search.front.entries()])
+        formulas = Population.of([entry.expression for entry in search.front.entries()])
         front = slice_of(formulas, 0, len(formulas), travels=not workers.devices)
 
         def island(cut: Cut, place: str | None) -> tuple[Any, ...]:
@@ -94,4 +93,4 @@ def _bred(data: tuple[Any, ...], words: dict[str, Any], front: Population) -> tu
     search.offer(front)
     with contextlib.suppress(Ended):
         search.evolve()
-    return parse([entry.expression for entry in search.front.entries()]), budget.n_evals
+    return Population.of([entry.expression for entry in search.front.entries()]), budget.n_evals

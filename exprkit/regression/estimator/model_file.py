@@ -32,7 +32,6 @@ import numpy as np
 
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.expressions.population_file import shaped
 from exprkit.regression.estimator.equations import DescribedFront
@@ -52,7 +51,7 @@ FITTED = {
 
 def save(model: Any, front: DescribedFront, path: Any) -> None:
     """Write a model: its formulas with the names that they have, and what is known of them."""
-    pop = parse([entry.expression for entry in front.entries])
+    pop = Population.of([entry.expression for entry in front.entries])
     named = Population(pop.kinds, pop.values, pop.offsets, variables=front.names)
     features = getattr(model, "feature_names_in_", None)
     arrays = {

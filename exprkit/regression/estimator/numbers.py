@@ -31,7 +31,6 @@ import numpy as np
 
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.likelihood import FREE_OF
 from exprkit.regression.formulas import parameters as constants
@@ -91,7 +90,7 @@ def _fitted(search: FormulaSearch, formulas: list[Expression], held: Any) -> lis
     """Formulas fitted at all rows, begun at their numbers, but for those that are held."""
     if not formulas:
         return []
-    pop, starts = constants.as_parameters(parse(formulas), held)
+    pop, starts = constants.as_parameters(Population.of(formulas), held)
     if not pop.max_params:
         return formulas
     starts = np.where(np.isnan(starts), 0.0, starts)
@@ -113,7 +112,7 @@ def _needed(search: FormulaSearch, formula: Expression) -> Expression:
     """The formula without numbers that others can stand for, as a in a * (b * f + c); or with 1 for such a one."""
     sample = search.sample
     for _ in range(ROUNDS):
-        pop, params = constants.as_parameters(parse([formula]))
+        pop, params = constants.as_parameters(Population.of([formula]))
         if not 0 < params.size < len(sample):
             return formula
         some = sample if len(sample) <= FEWER_ROWS else sample.few(FEWER_ROWS, 0)

@@ -6,12 +6,12 @@ import numpy as np
 
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 
 
 def values_of(expressions: list[Expression], X: np.ndarray, threads: int | None = None) -> np.ndarray:
     """Values of formulas without parameters, float64 (n_exprs, n_rows)."""
-    pop = parse(expressions)
+    pop = Population.of(expressions)
     with np.errstate(all="ignore"):
         values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64", threads=threads).evaluate()
     return values

@@ -34,7 +34,7 @@ import numpy as np
 
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.regression.formulas.front import Front
 from exprkit.regression.formulas.parameters import as_parameters
@@ -147,7 +147,7 @@ def left_out_errors(formulas: list[Expression], sample: Sample, threads: int | N
     To first order, by the rows' leverages; larger for a formula that is wild between rows, and inf where a value or
     derivative is no number.
     """
-    pop, params = as_parameters(parse(formulas))
+    pop, params = as_parameters(Population.of(formulas))
     ev = Evaluator(pop, sample.X, "cpu", dtype="float64", threads=threads)
     counts = (~np.isnan(params)).sum(axis=1)
     params = np.where(np.isnan(params), 0.0, params)
@@ -206,12 +206,12 @@ class Growing:
 
 def _nodes_of(tree: Tree, sample: Sample) -> tuple[list[_Subtree], _Tangent] | None:
     """All nodes with values and derivatives, and the tangent; None where some are no numbers."""
-    pop, params = as_parameters(parse([expression_of(tree)]))
+    pop, params = as_parameters(Population.of([expression_of(tree)]))
     free, n = tree_of(pop[0]), pop.max_params
     paths = list(_paths(tree))
     shifted = expression_of(_shifted(free, (), {path: n + k for k, path in enumerate(paths)}))
     point = np.concatenate([params[0], np.zeros(len(paths))])
-    ev = Evaluator(parse([shifted]), sample.X, "cpu", dtype="float64", threads=1)
+    ev = Evaluator(Population.of([shifted]), sample.X, "cpu", dtype="float64", threads=1)
     with np.errstate(all="ignore"):
         slopes = np.asarray(ev.jacobian([point]))[0]
         values = values_of([expression_of(_at(tree, path)) for path in paths], sample.X, 1)

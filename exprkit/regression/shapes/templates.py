@@ -31,7 +31,7 @@ import numpy as np
 
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
@@ -257,7 +257,7 @@ def simplest(pool: Pool, most: int, dimension: float = np.nan) -> list[int]:
 
 
 def values_at(trees: list[Tree], X: np.ndarray, threads: int | None) -> np.ndarray:
-    pop = parse([expression_of(tree) for tree in trees])
+    pop = Population.of([expression_of(tree) for tree in trees])
     values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64", threads=threads).evaluate()
     return values
 

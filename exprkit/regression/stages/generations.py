@@ -6,7 +6,7 @@ In: a ``FormulaSearch``.  Out: its front, with what every generation finds.
 from __future__ import annotations
 
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem import effort
@@ -17,7 +17,7 @@ def begun(search: FormulaSearch) -> Evolution:
     """Before the first generation."""
     settings, pool = search.settings, search.pool(search.rows, effort.BLOCKS)
     evolution = Evolution(
-        search.rows, list(settings.operators), parse([pool.expression(i) for i in range(len(pool))]),
+        search.rows, list(settings.operators), Population.of([pool.expression(i) for i in range(len(pool))]),
         population_size=settings.population_size, width=settings.maxsize, seed=settings.seed,
         crossover=settings.crossover_probability, tournament=settings.tournament_size,
         steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
@@ -31,7 +31,7 @@ def breed(search: FormulaSearch, evolution: Evolution) -> None:
     """The next generation; every now and then the front takes part, and is polished."""
     number = search.generation
     if number % effort.POLISHED == 0:
-        evolution.seed(parse([entry.expression for entry in search.front.entries()]))
+        evolution.seed(Population.of([entry.expression for entry in search.front.entries()]))
     made = evolution.generation()
     search.budget.count(made.tried)
     search.offer(search.best_of(made.formulas, made.loss))

@@ -13,7 +13,7 @@ import numpy as np
 
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.regression.formulas import parameters as constants
 from exprkit.regression.formulas.trees import nodes
 from exprkit.regression.formulas.values import values_of
@@ -70,7 +70,7 @@ def _best_fitted(search: FormulaSearch, formulas: list[Expression]) -> list[Expr
     """Those that may enter the front once they are fitted, in their shortest form."""
     if not formulas:
         return []
-    pop, starts = constants.as_parameters(parse(formulas))
+    pop, starts = constants.as_parameters(Population.of(formulas))
     search.budget.count(len(pop))
     found = constants.as_constants(pop, search.fitted(pop, np.where(np.isnan(starts), 0.0, starts)))
     with np.errstate(all="ignore"):

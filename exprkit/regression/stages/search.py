@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import defined, ops
@@ -197,7 +196,7 @@ class FormulaSearch:
             formulas = [spelled for one in formulas if (spelled := self.spelling.of(one)) is not None]
         if not formulas or self.settings.rules is None:
             return formulas
-        fits = self.settings.rules.allow(parse(formulas)).tolist()
+        fits = self.settings.rules.allow(Population.of(formulas)).tolist()
         return [formula for formula, fit in zip(formulas, fits, strict=True) if fit]
 
     def spelled(self, formula: Expression) -> Expression:
@@ -272,7 +271,7 @@ class FormulaSearch:
         """With the numbers of least loss, begun at those that they have; those that are held stay."""
         if not formulas:
             return []
-        pop, params = constants.as_parameters(parse(list(formulas)), held)
+        pop, params = constants.as_parameters(Population.of(list(formulas)), held)
         if not pop.max_params:
             return list(formulas)
         self.budget.count(len(pop))
