@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import exprkit as ek
@@ -346,3 +347,12 @@ def test_a_model_is_plotted_beside_its_data(weighed):
     with pytest.raises(ArgumentError, match="plot needs X and y"):
         copy.plot()
     assert len(copy.plot(X=X[:5], y=y[:5]).axes[0].lines[0].get_xdata()) == 5
+
+
+def test_figures_are_labelled_with_the_name_of_the_column():
+    X, y = table()
+    frame = pd.DataFrame({"t (s)": X[:, 0], "v (m/s)": y, "": y})
+    quick = ek.SymbolicRegressor(**QUICK | {"max_evals": 200})
+    for target, label in ((frame["v (m/s)"], "v (m/s)"), (y, "y"), (frame[""], "y")):
+        axes = quick.fit(frame[["t (s)"]], target).plot().axes
+        assert [one.get_ylabel() for one in axes] == [label, f"{label} - f"]

@@ -30,7 +30,9 @@ class Curve(NamedTuple):
     values: Callable[[np.ndarray], np.ndarray]
 
 
-def beside_data(curves: Sequence[Curve], X: np.ndarray, y: np.ndarray, over: int | None, name: str) -> Figure:
+def beside_data(
+    curves: Sequence[Curve], X: np.ndarray, y: np.ndarray, over: int | None, name: str, target: str = "y"
+) -> Figure:  # fmt: skip
     """Left the data and the predictions, right the residuals, y - f; above, what is what.
 
     What is drawn later is thinner, so that equal functions are all seen.  Over a column of X, as lines where an
@@ -56,9 +58,9 @@ def beside_data(curves: Sequence[Curve], X: np.ndarray, y: np.ndarray, over: int
             (x, drawn_y), mark = _along(curve, X, over), "-"
         label = shortened(curve.label, LONGEST).replace("`", "").replace("$", r"\$")
         left.plot(x, drawn_y, mark, label=label, **style)
-    for axes, what in ((left, "y"), (right, "y - f")):
+    for axes, what in ((left, target), (right, f"{target} - f")):
         axes.set_xlabel("predicted" if over is None else name, parse_math=False)
-        axes.set_ylabel(what)
+        axes.set_ylabel(what, parse_math=False)
     drawn.legend(loc="outside upper left", fontsize="small", frameon=False)
     return drawn
 

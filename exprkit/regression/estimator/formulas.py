@@ -45,6 +45,7 @@ class FormulaTable(BaseEstimator):
     n_rows_searched_: int
     _n_rows: int
     _data: tuple[np.ndarray, np.ndarray] | None = None
+    _target_name = "y"
 
     @property
     def equations_(self) -> pd.DataFrame:
@@ -152,7 +153,7 @@ class FormulaTable(BaseEstimator):
         over = used[0] if len(used) == 1 else None
         name = word_of(VARIABLE, over or 0, self._front.names)
         curve = Curve(self._front.short(chosen), formula, lambda X: values_of([formula], X)[0])
-        return beside_data([curve], X, y, over, name)
+        return beside_data([curve], X, y, over, name, self._target_name)
 
     def __str__(self) -> str:
         """The formulas, the selected one marked; before a fit the parameters."""

@@ -341,7 +341,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
                 f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
             )
-        self._names = names_of(self)
+        self._names, self._target_name = names_of(self), str(getattr(given, "name", None) or "y")
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else seed_of(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
