@@ -17,6 +17,9 @@ from hypothesis import HealthCheck, settings
 
 from exprkit.backends import NAMES, status
 from exprkit.backends.gpu import device as gpu
+from exprkit.backends.precision import Precision
+from exprkit.backends.transpiler import assembler, operator_ptx
+from exprkit.errors import BackendError
 from exprkit.operators import defined, ops
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # figures are drawn to files, on machines without a screen
@@ -153,6 +156,16 @@ def busy():
 def root() -> Path:
     """The top of the checkout."""
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def ptx_compiler():
+    """Skips a test where NVIDIA's compiler or assembler is missing."""
+    try:
+        operator_ptx.bodies(Precision(), "float32")
+        assembler.version("nvjitlink")
+    except BackendError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="module")

@@ -37,15 +37,7 @@ TEXT = """.version 6.4
 """
 
 
-def missing():
-    try:
-        assembler.version("nvjitlink")
-    except BackendError as error:
-        return str(error)
-    return None
-
-
-pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+pytestmark = pytest.mark.usefixtures("ptx_compiler")
 
 
 def texts(n, first=0):

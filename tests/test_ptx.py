@@ -17,7 +17,7 @@ from exprkit.backends.cases import bundles
 from exprkit.backends.cases.bundles import CodeShape, shape_of
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
-from exprkit.backends.transpiler import assembler, operator_ptx, program
+from exprkit.backends.transpiler import assembler, program
 from exprkit.backends.transpiler import engine as transpiler
 from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
 from exprkit.backends.transpiler.program import Transpiled, parts
@@ -37,15 +37,7 @@ AWKWARD = [0.0, -0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 1e-3, 1e-38, 88.0, 1e5, 3e38, np.
 AWKWARD += [-a for a in AWKWARD[2:-3]]
 
 
-def missing():
-    """Why operators cannot be made PTX here."""
-    try:
-        operator_ptx.bodies(Precision(), F4)
-    except BackendError as error:
-        return str(error)
-
-
-needs_bodies = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+needs_bodies = pytest.mark.usefixtures("ptx_compiler")
 
 
 def lowered(texts, precision="fast", dtype=F4):

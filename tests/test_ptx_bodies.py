@@ -32,16 +32,7 @@ FORMS = {"pasted": 1 << 30, "called": 0}  # instructions of the longest body tha
 ALONE = [row for row in ops.IN_VALUES.values() if row not in (PAIR, OF_PAIR)]
 
 
-def missing():
-    try:
-        operator_ptx.bodies(Precision(), "float32")
-        assembler.version("nvjitlink")
-    except BackendError as error:
-        return str(error)
-    return None
-
-
-pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+pytestmark = pytest.mark.usefixtures("ptx_compiler")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from ptx_machine import Machine, Memory, PtxError
 import exprkit as ek
 from exprkit.backends.precision import Precision
 from exprkit.backends.reference import engine as definition
-from exprkit.backends.transpiler import assembler, operator_ptx
+from exprkit.backends.transpiler import assembler
 from exprkit.backends.transpiler import engine as transpiler
 from exprkit.backends.transpiler.templates import CHUNK
 from exprkit.errors import BackendError
@@ -35,15 +35,7 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 OF_PAIRS = {row.rewrite.split[1] for row in ops.OPERATORS if row.rewrite.split}
 
 
-def missing():
-    try:
-        operator_ptx.bodies(Precision(), "float32")
-    except BackendError as error:
-        return str(error)
-    return None
-
-
-pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
+pytestmark = pytest.mark.usefixtures("ptx_compiler")
 
 
 class PtxKernel:

@@ -106,6 +106,7 @@ LAWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_a_law_is_found_at_fresh_points(law):
     X, fresh = drawn(), drawn(seed=1)
@@ -135,6 +136,7 @@ def test_what_is_taken_off_is_put_back(way):
     assert values([whole], np.column_stack([X, step.off(y, f)]))[0] == pytest.approx(y, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_evolution_alone_finds_what_it_is_for():
     X = drawn()
     y = values(["x1 * x2 + 0.5 * x3"], X)[0]
@@ -227,6 +229,7 @@ def noisy(n=400, n_vars=5):
     return X, np.random.default_rng(9).standard_normal(n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "n"), [(0.3, 400), (2.0, 50_000)])
 def test_a_timeout_holds(limit, n, busy):
     ek.SymbolicRegressor(**QUICK).fit(*noisy())  # its loops are compiled
@@ -288,10 +291,12 @@ def test_a_wrong_setting_is_named(wrong, message):
 SMALL = 'niterations=1, random_state=0, population_size=20, pool_size=30, maxsize=5, unary_operators=["square"]'
 
 
+@pytest.mark.slow
 def test_every_check_of_scikit_learn_passes():
     assert failed_checks(f"SymbolicRegressor({SMALL})") == []
 
 
+@pytest.mark.slow
 def test_it_works_in_a_pipeline_a_grid_and_a_cross_validation():
     X = drawn(60)
     y = 2 * X[:, 0] + X[:, 1]
