@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     figures.add_argument("--results", type=Path, default=Path("data/results"))
     figures.add_argument("--out", type=Path, default=Path("figures"))
 
-    readme = commands.add_parser("readme", help="make the tables of all pages named README.md again")
+    readme = commands.add_parser("readme", help="make the tables of README.md and data/results again")
     readme.set_defaults(command=_readme)
     readme.add_argument("--readme", type=Path, help="this page only")
     readme.add_argument("--results", type=Path, default=Path("data/results"))
@@ -161,7 +161,7 @@ def _readme(options: argparse.Namespace) -> int:
     from exprkit.runtime import files
     from exprkit.study import readme
 
-    for page in [options.readme] if options.readme else map(Path, readme.PAGES):
+    for page in [options.readme] if options.readme else readme.pages():
         if not page.is_file():
             raise ArgumentError(f"there is no file {page}: name it by --readme")
         files.write_text(page, readme.refreshed(page.read_text(encoding="utf-8"), options.results))

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings, strategies
 from made_up import FILES, samples
 from matplotlib.colors import to_rgb
 
@@ -17,7 +16,7 @@ from exprkit import data
 from exprkit.__main__ import main
 from exprkit.errors import DataError
 from exprkit.runtime import files
-from exprkit.study import bench, case_figures, conclusions, figures, measured, plots, readme, records, sweep
+from exprkit.study import bench, case_figures, figures, measured, plots, readme, records, sweep, tables
 
 pytestmark = pytest.mark.lab
 
@@ -201,7 +200,7 @@ def test_captions_say_on_what_and_by_which_command(drawn):
     for drawing in drawn.values():
         assert "Measured on " in drawing.caption and " each; " in drawing.caption, drawing.name
         assert f"by `{SWEEP}`" in drawing.caption and "data/studies" not in drawing.caption
-    when = "(cpu.json and 1 more: commit 0123456+, 2026-11-21 to 2026-11-22)"
+    when = "(commit 0123456+, 2026-11-21 to 2026-11-22)"
     assert drawn["phases"].caption.endswith(f"by `{SWEEP}` {when}.")
 
 
@@ -215,7 +214,7 @@ def test_without_results_the_thesis_s_figures_are_left_and_say_what_lacks(nothin
 
 
 def test_the_files_and_commands_that_captions_send_to_are_there(root, nothing):
-    said = " ".join([*(made.caption for made in nothing[1]), conclusions.page(nothing[0])])
+    said = " ".join([*(made.caption for made in nothing[1]), readme.STUDIES])
     makefile = (root / "Makefile").read_text()
     for target in re.findall(r"`make ([\w-]+)`", said):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
@@ -226,34 +225,17 @@ def test_the_files_and_commands_that_captions_send_to_are_there(root, nothing):
 # ── what made the samples ──
 
 
-def test_a_single_run_s_caption_names_what_made_it_and_what_was_asked_of_it(tmp_path, monkeypatch):
+def test_a_single_run_s_caption_names_what_made_it(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "roofs", lambda: {})
     monkeypatch.setattr(bench.machine, "commit", lambda: "abcdef0123456789")
     rows = samples("cpu", [1.0, 1.1], bench="benchmark").drop(columns=["block_used"])
     given = bench.DEFAULTS | {"seconds": 3.0, "results_dir": "elsewhere"}
-    path, *_ = bench.save(rows, tmp_path, given, made_by="notebooks/benchmark.ipynb")
+    bench.save(rows, tmp_path, given, made_by="notebooks/benchmark.ipynb")
     drawing = figures.phases(figures.read_results(tmp_path))
     day = datetime.now(UTC).date().isoformat()
-    made = f"by `notebooks/benchmark.ipynb` with seconds=3.0 ({path.stem}.json: commit abcdef0, {day})."
+    made = f"by `notebooks/benchmark.ipynb` (commit abcdef0, {day})."
     assert drawing.caption.endswith(f"Measured on C, 2 threads; 2 samples each; float32, fast; {made}")
     assert ".yaml" not in drawing.caption
-
-
-@pytest.mark.parametrize(
-    ("files", "known", "told"),
-    [
-        (["own"], {"own": {"made_by": "notebooks/scaling.ipynb"}}, "by this notebook"),
-        (["x"], {}, "by a command that is not recorded"),
-        (["x"], {"x": {"cpu": "C", "commit": None}}, "by a command that is not recorded (x.json)"),
-        (["x"], {"x": {"made_by": ["a", ""]}}, "by `a` and a command that is not recorded (x.json)"),
-        (["x"], {"x": {"made_by": "a", "parameters": {"table": 3, "seed": 7}}}, "by `a` (x.json)"),
-        (["x", "y"], {"x": {"made_by": "a"}, "y": {"made_by": "b"}}, "by `a` (x.json) and by `b` (y.json)"),
-        (["x", "y", "z"], {name: {"made_by": "a", "parameters": {"seed": 1}} for name in "xyz"},
-         "by `a` (x.json and 2 more)"),
-    ],
-)  # fmt: skip
-def test_provenance_is_what_the_records_tell(files, known, told):
-    assert measured.provenance(files, known) == told
 
 
 def test_the_published_records_name_the_studies_that_made_them(root):
@@ -298,10 +280,6 @@ def without_violins(monkeypatch):
     monkeypatch.setattr(plots.sns, "violinplot", names)
 
 
-def split(text):
-    return re.split(r"(?<=\.) (?=[A-Z])|; |\n", text)
-
-
 def ours(texts):
     return [text for text in texts if not re.search(NOT_OURS, text, re.IGNORECASE)]
 
@@ -315,23 +293,23 @@ def in_axis(axis):
     return ours([title, axis.get_xlabel(), *own]) if own and "thesis" not in title else []
 
 
+def split(text):
+    return re.split(r"(?<=\.) (?=[A-Z])|; |\n", text)
+
+
 def told(results):
-    """All that is said of our own measurements: captions, what stands in the figures, conclusions."""
+    """All that is said of our own measurements: captions, what stands in the figures, tables."""
     made = [draw(results) for draw in figures.ALL]
     captions = [text for one in made for text in split(one.caption)]
     axes = [axis for one in made if isinstance(one, plots.Drawing) for axis in one.figure.axes]
-    return [*ours(captions), *(text for axis in axes for text in in_axis(axis)), *concluded(results)]
+    return [*ours(captions), *(text for axis in axes for text in in_axis(axis)), *tabulated(results)]
 
 
-def concluded(results):
-    """What the conclusions tell, without what they quote of the thesis."""
-    lines = [line for line in conclusions.page(results).splitlines() if not line.startswith("**The thesis.**")]
-    return ours(split("\n".join(lines)))
-
-
-def answer(results, question):
-    """Ours, of one question."""
-    return conclusions.page(results).partition(f"**{question}**")[2].partition("**Here.** ")[2]
+def tabulated(results):
+    """The cells of every table about backends, without those of the thesis."""
+    shown = (make(results).reset_index(drop=True) for make in tables.TABLES.values())
+    lines = (line for one in shown for line in (list(one.columns) * bool(len(one)), *one.to_numpy().tolist()))
+    return [cell for line in lines for cell in ours(line) if len(ours(line)) == len(line) or "`" in cell]
 
 
 def about(name, texts):
@@ -362,22 +340,11 @@ def test_nothing_is_said_of_a_benchmark_that_is_not_measured(number, without_vio
     assert not any(f"benchmark {other}" in said for other in plots.BENCHMARKS if other != number)
 
 
-@pytest.mark.slow
-@settings(max_examples=15)
-@given(strategies.lists(strategies.sampled_from(sorted(set(KINDS))), unique=True, min_size=1))
-def test_conclusions_of_any_part_of_a_study_name_only_what_is_measured(kinds):
-    rows = STUDY[[kind in kinds for kind in KINDS]]
-    said = concluded(part_of(rows))
-    assert not any(re.search(r"\b(nan|inf)\b", text) for text in said)
-    for name in {"cpu", "cuda", "ptx"} - set(rows["backend"]):
-        assert about(name, said) == []
-
-
 def test_samples_that_measured_nothing_are_left_out():
     spoiled = STUDY.assign(total_s=STUDY["total_s"].mask(STUDY["backend"].eq("cuda"), np.nan))
     found = part_of(spoiled)
     assert set(found.samples["backend"]) == {"cpu", "numpy", "ptx"}
-    assert about("cuda", concluded(found)) == []
+    assert not any("cuda" in text for text in tabulated(found))
 
 
 @pytest.mark.slow
@@ -386,7 +353,7 @@ def test_a_cpu_s_tuning_repeats_no_block_size_of_the_thesis():
     results = figures.results_of(rows)
     assert "not measured yet" in figures.block_sizes(results).caption and "C, 2 threads" not in figures.block_sizes(
         results).caption  # fmt: skip
-    assert answer(results, "Which block size?").startswith("Not measured yet")
+    assert not [name for name in tables.block_sizes(results)[""] if name.startswith("exprkit")]
     small = samples("cuda", [1.0], bench="blocks", n_exprs=1000, n_points=10_860, block_size=128, points_per_thread=4)
     tuned = figures.results_of(small)
     assert "on 1,000 expressions x 10,860 points" in figures.tuning(tuned).caption
@@ -398,19 +365,11 @@ def test_maps_of_different_sizes_have_no_winner():
     assert isinstance(figures.crossover(figures.results_of(rows)), plots.Lacking)
 
 
-def test_files_of_one_machine_are_of_one_host():
-    rows = pd.concat([samples("cpu", [1.0]).assign(file="a"), samples("cuda", [0.5]).assign(file="b")])
-    here, gpu = {"host": "h", "cpu": "C", "cpus": 2}, {"gpu": {"name": "NVIDIA H200"}}
-    for other, whose in ((here | gpu, "the GPU's own host"), (here | gpu | {"host": "i"}, "another machine")):
-        text = answer(figures.results_of(rows, {"a": here, "b": other}), "When is the GPU faster than the CPU?")
-        assert f"wins 1 of 1 benchmark; `cpu, 2 threads` of {whose} takes 2 times as long on benchmark 2." in text
-
-
 def test_precisions_and_dtypes_are_told_apart():
     kinds = [{}, {"precision": "ieee"}, {"dtype": "float64"}]
     rows = pd.concat([samples("cpu", [n + 1.0], **columns) for n, columns in enumerate(kinds)])
     names = ["cpu, 2 threads", "cpu, 2 threads, float64", "cpu, 2 threads, ieee"]
-    found = conclusions.own_medians(figures.results_of(rows)).loc[2]
+    found = tables.own_medians(figures.results_of(rows)).loc["every", 2]
     assert found.to_dict() == dict(zip(names, [1, 3, 2], strict=True))
 
 
@@ -418,32 +377,6 @@ def test_the_published_samples_of_numpy_are_of_one_thread(root):
     found = figures.read_results(root / "data" / "results").samples
     assert set(found.loc[found["backend"] == "numpy", "where"]) == {"numpy, 1 thread"}
     assert {"cpu, 1 thread", "cpu, 2 threads", "cpu, 16 threads"} <= set(found["where"])
-
-
-def test_a_run_is_told_in_words_beside_the_thesis_s_of_its_size():
-    rows = pd.concat([samples("cpu", [0.15]), samples("cpu", [0.02], n_exprs=50)])
-    assert measured.in_words(rows) == [
-        "cpu, 2 threads: 10,000 expressions x 362 points x 100 steps, matrix of every step, in 0.15 s"
-        " (quartiles 0.15 s to 0.15 s); the thesis, with every step's: cpu interpreter 3.77 s, gpu interpreter 21.2 s,"
-        " gpu transpiler 19.6 s",
-        "cpu, 2 threads: 50 expressions x 362 points x 100 steps, matrix of every step, in 20 ms (quartiles 20 ms to 20"
-        " ms)",
-    ]
-    beside, alone = measured.in_words(rows, 200)
-    assert "(quartiles 0.15 s to 0.15 s), results of 200 checked; the thesis" in beside
-    assert alone.endswith("ms), every result checked")
-
-
-def test_winners(results):
-    compiling, some = measured.maps_of(measured.of(results, "map", file="gpu"))
-    assert set(compiling.loc[compiling["backend"] == "ptx", "code"]) == {"anew"}
-    table = measured.winners(some, 11).set_index(["n_exprs", "n_points"])
-    assert set(table["where"]) == {"cuda, H200"}
-    assert table.loc[(1000, 10_000), "factor"] == pytest.approx((10 * 0.05 + 0.1) / (10 * 0.02 + 0.1))
-    once = measured.winners(some, 1).set_index(["n_exprs", "n_points"])
-    assert once.loc[(1000, 10_000), "seconds"] == pytest.approx((10 * 0.02 + 0.1) / 2)
-    many = measured.winners(measured.of(results, "map", file="cpu"), 1000)
-    assert set(many["where"]) == {"cpu, 2 threads"} and many["factor"].to_numpy() == pytest.approx(30)
 
 
 def test_steps_are_scaled_to_the_thesis_s(results):
@@ -569,10 +502,10 @@ def test_figures_and_readme_from_the_command_line(tmp_path, capsys, without_viol
     said = set(capsys.readouterr().out.splitlines())
     assert {str(out / name) for name in ("benchmark.svg", "benchmark.png", "phases.svg", "README.md")} <= said
     assert "![benchmark](benchmark.png)" in (out / "README.md").read_text()
-    page.write_text("before\n<!-- results: made by `make readme` -->\nold\n<!-- end of results -->\nafter\n")
+    page.write_text("before\n<!-- samples: made by `make readme` -->\nold\n<!-- end of samples -->\nafter\n")
     assert main(["readme", "--readme", str(page), "--results", str(out)]) == 0
     lines = page.read_text().splitlines()
-    assert lines[2] == "None of the thesis's benchmarks is measured yet: `make study`."
+    assert lines[2] == f"Not measured yet: {readme.STUDIES}."
     assert (lines[0], lines[-1]) == ("before", "after")
 
 
@@ -625,62 +558,84 @@ def test_every_region_has_its_number_and_colours_that_differ_in_grey():
         assert all(lighter - darker > 0.1 for darker, lighter in itertools.pairwise(grey))
 
 
-# ── in words ──
+# ── tables ──
 
 
-def test_conclusions_hold_the_numbers(results):
-    text = conclusions.page(results)
-    assert "not measured yet" not in text.lower()
-    for said in (
-        "4.1 times and 5.6 times",  # the thesis's CPU on benchmarks 1 and 2
-        "160 takes 2.4 times and 192 3.3 times as long",
-        "as in the thesis: the GPU wins 3 of 3 benchmarks; `cpu, 2 threads` of another machine takes 2 times, 2 times",
-        "last step alone: the GPU wins 3 of 3 benchmarks; `cpu, 2 threads` of another machine takes 50 times, 50 times",
-        "`ptx, H200` transfers 434 MB per step at 54.7 GB/s.",  # no record of the link
-        "On Nikuradse's measurements a sample takes 0.6 times as long",
-        "The thesis's CPU interpreter takes 1.7 to 102 times as long as our best CPU, which moves the boundary back",
-        "| matrix of every step | 2 | 3.77 s | 19.6 s | 2.2 s | **1.1 s** | 2 s | **1.1 s** |",
-        "| matrix of the last step | 2 |  |  | 2.2 s | **44 ms** | 1.1 s | 0.11 s |",
-        "| losses only | 1,000 | 0 of 1 | none | 1 | 0 | 15 times at 100 x 100 |",
-        "only sums errors of 10,000 points or more, the interpreter takes 2 times as long as the transpiler",
-        "| errors | 10,000 (all different) x 10,860 | 10.1 ms | **5.05 ms** |",
-        "where it writes the matrix, 0.4 times; where the matrix is copied to the host (copy included), 1 times",
-        "1.03 s | never | never |",
-        "a block of 128 instead of 256 threads gained 6%; a stack of 10 instead of 25 values, with memory freed",
-        "| 128 | 25 | 13.6 s |",
-        "| 250,000 | the thesis, 12 threads | 88.5 ms |",
-        "| fitted parameters | 250,000 x 10,860 | 6 | `cuda, H200` | 1 | **2.1 s** | 0.141 s |",
-        "| 1.9 | 12 GB | 3 GB |",
-        "| matrix of every step | `cuda, H200` | 8.9e9 | **27 s** | 3.3e8 |",
-        "| matrix of every step | 10 x 362 | 275 |",
-        "`cuda, H200, reduction=atomic`",
-        "`cuda fast H200` 100%",
-        "| thesis gpu interpreter | **1.00** | 2.44 | 3.28 |  |",
-        "2.46 s on benchmark 2 (matrix of the last step; 10 to 11 steps, scaled); one launch for all is 56 times",
-        "| expressions, 10,000 points | 100 to 1,000 | 10 times | 2.5 times | 4 times |",
-        "`ptx, H200, compiling` 1.5 s + 26.3 ms per step; `ptx, H200, from cache` 0.5 s + 26.3 ms per step",
-        "it works 50% of the time",
-        "A cold L2 cache costs at most 20%",
-        "| matrix of every step | 10,000 x 10,860 | `ptx, H200` | **8.33 ms** | 434 MB | 52.1 GB/s |",
-        "| matrix of every step, 16 bits | 10,000 x 10,860 | `cuda, H200` | **4.04 ms** | 217 MB | 53.8 GB/s |",
-        "would save 1.2% to 19% of the instructions per point.",
-        "| trees | 19.0% | 0.88 | 0.97 | 3e-08 / 2e-08 |",
-        "| all different | 1.2% |  |  |  |",
-        "| losses | ieee, 362 points | 110 | 80 | 50 us | 40 us | 0.80 |",
-        "took 6 s with all operators and 1 s without powers.",
-    ):
-        assert said in text, said
-    assert "`cpu, 2 threads` | 8.9e9" not in text  # of fewer samples than there are generations
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("by backend", ["| matrix of every step | 3.77 s | 19.6 s | 2.2 s | **1.1 s** | 2 s | **1.1 s** |",
+                        "| 2: 10,000 x 362 | matrix of the last step |  |  | 2.2 s | **44 ms** | 1.1 s | 0.11 s |"]),
+        ("headline", ["| 2: 10,000 x 362 | matrix of the last step |  |  | 2.2 s | **44 ms** | 1.1 s |"]),
+        ("boundary", ["| losses only | 1,000 | 0 of 1 |  | 1 | 0 | 15 times at 100 x 100 |"]),
+        ("own data", ["| matrix of every step | 10,000 x 362 | `cuda, H200` | 0.60 |"]),
+        ("link", ["| matrix of every step | 10,000 x 10,860 | `ptx, H200` | **8.33 ms** | 434 MB | 52.1 GB/s |",
+                  "| matrix of every step, 16 bits | 10,000 x 10,860 | `cuda, H200` | **4.04 ms** | 217 MB |"]),
+        ("pairs", ["| errors | 10,000 (all different) x 10,860 | 10.1 ms | **5.05 ms** |", "1.03 s | never | never |"]),
+        ("growth", ["| expressions, 10,000 points | 100 to 1,000 | 10 times | 2.5 times | 4 times |"]),
+        ("once and step", ["1.5 s | 26.3 ms |", "0.5 s | 26.3 ms |"]),
+        ("block sizes", ["| thesis gpu interpreter | **1.00** | 2.44 | 3.28 |  |"]),
+        ("baseline", ["| 128 | 25 | 13.6 s |"]),
+        ("launches", ["| 2 | matrix of the last step | 10,000 x 362 | `cuda, H200` | 2.46 s | **44 ms** | 56 times |"]),
+        ("busy", ["| 50% |"]),
+        ("stages", ["| read |", "| 250,000 | `cpu, 2 threads` |"]),
+        ("memory", ["| fitted parameters | 250,000 x 10,860 | 6 | `cuda, H200` | 1 | **2.1 s** | 0.141 s |",
+                    "| 1.9 | 12 GB | 3 GB |"]),
+        ("search", ["| matrix of every step | `cuda, H200` | 8.9e+09 | **27 s** | 3.3e+08 |"]),
+        ("large", ["| matrix of every step | 10 x 362 | 275 |"]),
+        ("variants", ["`cuda, H200, reduction=atomic`"]),
+        ("contraction", ["| trees | 19.0% | 0.88 | 0.97 | 3e-08 / 2e-08 |", "| all different | 1.2% |  |  |  |"]),
+        ("specialised", ["| losses | ieee, 362 points | 110 | 80 | 50 us | 40 us | 0.80 |"]),
+    ],
+)  # fmt: skip
+def test_tables_hold_the_numbers(results, name, lines):
+    text = readme.markdown(tables.TABLES[name](results), "")
+    assert all(line in text for line in lines), text
 
 
-def test_a_cpu_that_wins_is_said_to_win():
-    rows = pd.concat([samples("cpu", [1.0], n_points=10_860), samples("cuda", [2.0], n_points=10_860)])
-    rows = rows.assign(file="x")
-    record = {"x": {"cpu": "C", "roofs": {"link_bytes_per_s": 1e11}}}
-    text = answer(figures.results_of(rows, record), "When is the GPU faster than the CPU?")
-    assert "as in the thesis: the CPU wins; `cpu, 2 threads` of the GPU's own host takes 0.5 times as long" in text
-    assert "On a GPU this is not measured yet on benchmarks 1 and 2." in text
-    assert "transfers 434 MB per step at 43 GB/s, 43% of the rate of a copy alone" in text
+def test_a_search_of_fewer_samples_than_generations_is_left_out(results):
+    assert list(tables.search(results)[""]) == ["`cuda, H200`"]
+
+
+def test_tables_without_results_say_what_measures_them(nothing):
+    empty = {name for name, make in tables.TABLES.items() if make(nothing[0]).empty}
+    assert empty == set(tables.TABLES) - {"block sizes"}  # which has the thesis's
+    text = "<!-- link: made by `make readme` -->\nold\n<!-- end of link -->"
+    assert "Not measured yet: `make study` measures it" in readme.markdown(tables.link(nothing[0]), readme.STUDIES)
+    assert readme.MARKED.search(text)
+
+
+@pytest.mark.parametrize("kinds", [KINDS[::7], KINDS[3::11], KINDS[5::5]], ids=len)
+def test_tables_of_any_part_of_a_study_are_of_what_is_measured(kinds):
+    rows = STUDY[[kind in kinds for kind in KINDS]]
+    cells = tabulated(part_of(rows))
+    assert not any(re.search(r"\b(nan|inf)\b", text) for text in cells)
+    for name in {"cpu", "cuda", "ptx"} - set(rows["backend"]):
+        assert not [text for text in cells if f"`{name}" in text]
+
+
+def test_the_table_of_samples():
+    made = samples("cpu", [1.0, 2.0, 3.0], cpu_s=3.0, host_bytes=2.5e9)
+    row, other = readme.markdown(tables.samples(figures.results_of(made)), "").splitlines()[2:]
+    size = "| 2 | 10,000 (all different) x 362 |"
+    assert row.startswith(f"{size} matrix of every step | `cpu`, fast, float32 | C, 2 threads | **2 s** | 1 s | 3 |")
+    assert row.endswith("| 1.5 | 2.5 GB | 3.77 s | 19.6 s |")
+    assert other.startswith(f"{size} matrix of the last step |") and other.endswith("| 1.5 | 2.5 GB |  |  |")
+
+
+@pytest.mark.parametrize(
+    ("files", "known", "told"),
+    [
+        (["own"], {"own": {"made_by": "notebooks/scaling.ipynb"}}, "by this notebook"),
+        (["x"], {}, "by a command that is not recorded"),
+        (["x", "y"],
+         {"x": {"made_by": "a", "time": "2026-11-21T0"}, "y": {"made_by": ["b", ""], "commit": "0123456789"}},
+         "by `a` and `b` (commit 0123456, 2026-11-21)"),
+    ],
+)  # fmt: skip
+def test_provenance_is_what_the_records_tell(files, known, told):
+    assert measured.provenance(files, known) == told
+
 
 
 @pytest.mark.slow
@@ -696,69 +651,21 @@ def test_every_number_of_the_thesis_stands_beside_ours(root):
         assert plots.written(row["median"]) == seconds and row["samples"] == 50
         ours = told.loc[benchmark].xs("matrix of every step", level="results").index
         assert {"exprkit cpu fast 2 threads", "exprkit cuda fast H200"} <= set(ours)
-    text = conclusions.page(results)
-    for said in (  # its numbers, each in an answer that has ours
-        "With 362 points the CPU wins, 4.1 times and 5.6 times",
-        "1.6 times (interpreter) and 1.9 times (transpiler)", "did not finish (10 hours per sample)",
-        "1.87 ms per expression on benchmark 1 and 2.12 ms on benchmark 2",
-        "30 times as many points cost only 1.4 times",
-        "160 takes 2.4 times and 192 3.3 times", "160, 5% better than 128",
-        "a block of 128 instead of 256 threads gained 6%; a stack of 10 instead of 25 values",
-        "take 21.2 s on benchmark 2", "the GPU is at 60 to 70 % (transpiler) and 100 % (interpreter)",
-        "in 88.5 ms on 12 threads, and in 6.9 s with a cache",
-        "transpiled in 0.05 s and compiled in 3.2 s on 12 threads",
-        "None of its implementations managed that.", "took two days on eight cores",
-        "ten large expressions, of 50 to 500 tokens", "a ternary operator",
-    ):
-        question = next(one for one in re.split(r"\n\n(?=\*\*[^*]+\?\*\*)", text) if said in one)
-        assert "**Here.** Not measured yet" not in question and ("|" in question or "`" in question), said
+    pages = readme.of_the_thesis()
+    assert len(pages) == 14 and all("**Here.**" in page and "| --- |" in page for page in pages)
     drawn = figures.steps(results).figure.axes
     labels = {label.get_text() for axis in drawn for label in axis.get_yticklabels()}
     assert {"interpreter: frontend and data once", "interpreter: block 128", "interpreter: stack of 10, memory freed",
             "transpiler: transpiled once", "transpiler: compiled once"} <= labels  # fmt: skip
 
 
-def test_conclusions_without_results_invent_nothing(nothing):
-    text = conclusions.page(nothing[0])
-    assert text.count("Not measured yet") == len(conclusions.QUESTIONS)
-
-
-def test_the_readme_s_table_of_results(tmp_path):
-    assert readme.results(tmp_path) == "None of the thesis's benchmarks is measured yet: `make study`."
-    made = samples("cpu", [1.0, 2.0, 3.0], cpu_s=3.0, host_bytes=2.5e9)
-    records.write_samples(tmp_path / "x.parquet", made.assign(run="r"))
-    head, _, row, other = readme.results(tmp_path).splitlines()[:4]
-    assert head.startswith("| benchmark | expressions x points | copied to the host | exprkit | on | median |")
-    size = "| 2 | 10,000 (all different) x 362 |"
-    assert row.startswith(f"{size} matrix of every step | `cpu`, fast, float32 | C, 2 threads | **2 s** | 1 s | 3 |")
-    assert row.endswith("| 1.5 | 2.5 GB | 3.77 s | 19.6 s |") and "memory, host" in head and "device" not in head
-    assert other.startswith(f"{size} matrix of the last step |") and other.endswith("| 1.5 | 2.5 GB |  |  |")
-
-
-def test_the_first_table_has_the_protocols_side_by_side(tmp_path):
-    made = [samples("cpu", [1.0], threads=n, device=f"C, {n} thread{'s' * (n > 1)}") for n in (1, 2)]
-    records.write_samples(tmp_path / "here.parquet", pd.concat(made).assign(run="r"))
-    host = samples("cpu", [0.3], device="G, 16 threads", threads=16)
-    gpu = [samples("cuda", [0.4]), samples("cuda", [0.02], results="last"), samples("ptx", [0.01], results="last")]
-    records.write_samples(tmp_path / "there.parquet", pd.concat([host, *gpu]).assign(run="r"))
-    *lines, between, verdicts = readme.headline(tmp_path).splitlines()
-    assert not between and verdicts.startswith("Matrix of every step: the CPU wins; `cpu, 16 threads` of the GPU's own")
-    assert "Matrix of the last step: the GPU wins 1 of 1 benchmark;" in verdicts and "Losses" not in verdicts
-    assert lines == [
-        "| benchmark | copied to the host | the thesis, CPU | the thesis, best GPU | `cpu`, 2 threads"
-        " | `cpu`, 16 threads, the GPU's host | H200 |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-        "| 2: 10,000 x 362 | matrix of every step | 3.77 s | 19.6 s | 1 s | **0.3 s** | 0.4 s `cuda` |",
-        "| 2: 10,000 x 362 | matrix of the last step |  |  | 1 s | 0.3 s | **20 ms** `cuda` |",
-    ]  # without ptx, whose code came from the cache
-
-
-def test_the_readme_s_tables_of_fits(tmp_path):
-    assert readme.fits(tmp_path).startswith("Nothing has been measured yet")
-    head = "what,value,unit,target,note\n"
-    (tmp_path / "h200_fit.csv").write_text(f'{head}"fit 9880 x 362, fast",709.7,us,900,\nother,3,us,,\n')
-    assert readme.fits(tmp_path).splitlines()[2:] == ["| fit 9,880 x 362, fast | **0.71 ms** | 0.9 ms |"]
-    assert readme.fit_peers(tmp_path).startswith("Nothing has been measured yet")
+def test_tables_of_scripts(tmp_path):
+    assert readme.OTHERS["fits"](tmp_path).startswith("Not measured yet: `python tests/gpu_fit_speed.py")
+    head = "what,value,unit,target,least,note\n"
+    (tmp_path / "h200_fit.csv").write_text(f'{head}"fit 9880 x 362, fast",709.7,us,900,,\nother,3,us,,,\n')
+    (line,) = readme.OTHERS["fits"](tmp_path).splitlines()[2:]
+    assert line == "| fit 9880 x 362, fast | **709.7** us | 900 us |  |  |"
+    assert readme.fit_peers(tmp_path).startswith("Not measured yet")
     (tmp_path / "fit_peers.csv").write_text(
         "n_points,method,expressions,reached,of_sample,reached_of_sample,us_per_fit,ratio\n"
         "362,scipy,0,0,1000,753,3569,0.03\n362,exprkit,9880,7380,1000,744,5.196,22\n"
@@ -768,31 +675,23 @@ def test_the_readme_s_tables_of_fits(tmp_path):
     ]  # fmt: skip
 
 
-def test_the_readme_s_table_of_peers(tmp_path):
+def test_the_table_of_peers(tmp_path):
     seconds = {"pyoperon": 0.4, "jax": 0.2, "fast matrix": 0.1}
     table = pd.DataFrame({"method": [*seconds, "ieee"], "seconds": [*seconds.values(), 1.0], "ratio": 2.0})
     table = table.assign(workload=["thesis"] * 3 + ["sin"], n_exprs=[1000] * 3 + [64], n_points=362, threads=1)
     table.to_csv(tmp_path / "peers.csv", index=False)
-    text = readme.peers(tmp_path)
-    assert "| thesis, 1,000 | 362 | 1 | 0.4 s | 0.2 s | 0.1 s (**2.0x**) |" in text.splitlines()
-    assert "1 of 1 are faster" in text
-
-
-@pytest.mark.parametrize(
-    ("values", "text"), [([1.2, 2.31], "1.2 to 2.3 times"), ([2.0], "2 times"), ([4.0, 25.0], "4 to 25 times")]
-)
-def test_a_span_says_its_unit_once(values, text):
-    assert conclusions.span(values, conclusions.times) == text
+    assert "| thesis, 1,000 | 362 | 1 | 0.4 s | 0.2 s | 0.1 s (**2.0x**) |" in readme.peers(tmp_path).splitlines()
+    assert readme.operators_beside_numpy(tmp_path).splitlines()[2] == "| 1 | 1 | 2.0x |  |"
 
 
 @pytest.mark.parametrize(("count", "text"), [(1.0, "1"), (75.2, "76"), (4712.3, "4,800"), (np.inf, "never")])
 def test_steps_until_something_pays_are_rounded_up(count, text):
-    assert conclusions.steps(count) == text
+    assert tables.steps(count) == text
 
 
 def test_axes_are_compared_where_all_were_measured():
     rows = pd.DataFrame({"where": ["a", "a", "a", "b", "b"], "n": [1, 10, 100, 1, 10]})
-    assert conclusions.measured_by_all(rows, "n")["n"].tolist() == [1, 10, 1, 10]
+    assert tables.measured_by_all(rows, "n")["n"].tolist() == [1, 10, 1, 10]
 
 
 def test_the_machines_are_a_table():
@@ -801,5 +700,6 @@ def test_the_machines_are_a_table():
     gpu = {"cpu": "G", "gpu": {"name": "NVIDIA H200", "driver": "580"}}
     known = {"cpu": {"machines": [{"cpu": "C"}], "warnings": ["slow"]}, "gpu": {"machines": [gpu]} | clocks}
     table = figures.machines(figures.results_of(pd.DataFrame(), known))
-    assert table.loc["gpu"].tolist() == ["G", "NVIDIA H200, driver 580", "1200 to 1980 MHz", "2 of 7 samples", "none"]
-    assert table.loc["cpu"].tolist() == ["C", "", "", "", "slow"]
+    card = "NVIDIA H200, driver 580"
+    assert table.loc["gpu"].tolist() == ["G", card, "", "1200 to 1980 MHz", "2 of 7 samples", "none"]
+    assert table.loc["cpu"].tolist() == ["C", "", "", "", "", "slow"]

@@ -1,6 +1,6 @@
 """Measurements: the thesis's protocol, its figures, and the code behind the notebooks.
 
-In: parameters of a notebook or a study.  Out: samples and records, figures, the tables of the pages named README.md.
+In: parameters of a notebook or a study.  Out: samples and records, figures, the tables of README.md and data/results.
 
 =================  ==================================================================
 ``notebook``       guards a notebook's parameters
@@ -8,10 +8,10 @@ In: parameters of a notebook or a study.  Out: samples and records, figures, the
 ``bench``          measures them, on a ``timed_device``, once ``agreement`` has compared results
 ``sweep``          many such runs
 ``records``        their files
-``measured``       tables out of the files, for the next four
+``measured``       frames out of the files, for the next three
 ``figures``        pictures (``case_figures``: of case discussions), drawn by ``plots``
-``conclusions``    sentences: ``conclusions.md`` with its numbers
-``readme``         the tables of pages named README.md
+``tables``         tables of texts, for the pages in ``data/results/tables``
+``readme``         writes them, and those of scripts, into the pages
 ``devices``        what more devices would gain
 =================  ==================================================================
 """

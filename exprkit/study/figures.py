@@ -416,7 +416,7 @@ def crossover(results: Results) -> Drawing | Lacking:
     """How many times as fast as the CPU every backend is, over the size, for searches of 1 to 1,000 steps."""
     rows = with_code(of(results, "map"), both=True)
     groups = rows.assign(order=plots.places(rows["results"])).groupby(["order", "file"])
-    maps = [one for _, one in groups if len(measured.winners(one, 1))]
+    maps = [one for _, one in groups if len(measured.map_seconds(one, 1).dropna(thresh=2))]
     if not maps:
         what = "Which backend wins where is not measured yet: that takes the same sizes on two backends of one machine"
         return Lacking("crossover", f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")

@@ -1,7 +1,6 @@
-"""Tables for figures and conclusions, computed from the recorded samples.
+"""Frames for figures and tables, computed from the recorded samples.
 
-In: the files of ``records`` and the thesis's published samples.  Out: tables that ``figures`` draws and
-``conclusions`` tells.
+In: the files of ``records`` and the thesis's published samples.  Out: what ``figures`` draws and ``tables`` writes.
 
     >>> from exprkit.study import measured
     >>> results = measured.read_results("data/results")
@@ -11,7 +10,8 @@ In: the files of ``records`` and the thesis's published samples.  Out: tables th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -111,17 +111,23 @@ def machines(results: Results) -> pd.DataFrame:
     lines = {}
     for name, record in results.records.items():
         ran = record.get("machines", [record])
-        gpus = [f"{one['gpu']['name']}, driver {one['gpu']['driver']}" for one in ran if "gpu" in one]
+        gpus = [f"{one['gpu']['name']}, driver {one['gpu'].get('driver')}" for one in ran if "gpu" in one]
         clock, sentences = record.get("sm_mhz"), record.get("warnings", [])
         more = [f"and {len(sentences) - WARNINGS} more"] if len(sentences) > WARNINGS else []
         lines[name] = {
             "CPU": "; ".join(dict.fromkeys(one["cpu"] for one in ran)),
             "GPU": "; ".join(dict.fromkeys(gpus)),
+            "versions": "; ".join(dict.fromkeys(_versions(one) for one in ran)),
             "GPU clock": f"{clock['least']:.0f} to {clock['most']:.0f} MHz" if clock else "",
             "held back": f"{record['throttled_samples']} of {record['samples_on_gpu']} samples" if clock else "",
             "warnings": "; ".join([*sentences[:WARNINGS], *more]) or "none",
         }
     return pd.DataFrame.from_dict(lines, orient="index")
+
+
+def _versions(run: dict[str, Any]) -> str:
+    versions = run.get("versions", {})
+    return ", ".join(f"{name} {versions[name]}" for name in ("python", "numpy", "numba") if name in versions)
 
 
 def machine_of(file: str, record: dict[str, Any]) -> str:
@@ -131,73 +137,22 @@ def machine_of(file: str, record: dict[str, Any]) -> str:
     return ", ".join(dict.fromkeys(names)) or file
 
 
-def host_of(file: str, record: dict[str, Any]) -> Any:
-    """What tells the host of one file's samples from that of another's; of a file without a record its own name."""
-    ran = record.get("machines", [record])
-    return tuple(dict.fromkeys((one.get("host"), one["cpu"], one.get("cpus")) for one in ran if "cpu" in one)) or file
-
-
 def provenance(files: Iterable[str], by_file: dict[str, dict[str, Any]]) -> str:
-    """What made files of samples, at which commits and on which days: as their records tell, and no more than that."""
-    ways: dict[str, list[str]] = {}
-    for file in files:
-        ways.setdefault("this notebook" if file == OWN else _made_by(by_file.get(file, {})), []).append(file)
-    return " and ".join(f"by {way}{_changed(some, by_file)}{_when(some, by_file)}" for way, some in ways.items())
+    """By which commands files of samples were measured, at which commits and on which days, as their records say."""
+    files = list(files)
+    records = [by_file[file] for file in files if file in by_file and file != OWN]
+    runs = [run for record in records for run in record.get("machines", [record])]
+    commands = [command for record in records for command in _list(record.get("made_by")) if command]
+    commits = [f"commit {run['commit'][:7]}{'+' * run['commit'].endswith('+')}" for run in runs if run.get("commit")]
+    days = sorted(time[:10] for record in records for time in _list(record.get("time")))
+    facts = [*dict.fromkeys(commits), *([" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [])]
+    unknown = "this notebook" if OWN in files else "a command that is not recorded"
+    by = " and ".join(f"`{command}`" for command in dict.fromkeys(commands)) or unknown
+    return f"by {by} ({', '.join(facts)})" if facts else f"by {by}"
 
 
-def _made_by(record: dict[str, Any]) -> str:
-    names = record.get("made_by", records.UNKNOWN)
-    ways = [names] if isinstance(names, str) else names
-    return " and ".join(f"`{way}`" if way else "a command that is not recorded" for way in ways)
-
-
-def _changed(files: list[str], by_file: dict[str, dict[str, Any]]) -> str:
-    """The parameters of ``benchmark.ipynb`` that a single run was given, but for the place of its results."""
-    parameters = by_file.get(files[0], {}).get("parameters", {}) if len(files) == 1 else {}
-    if not set(parameters) <= set(bench.DEFAULTS):  # another notebook's
-        return ""
-    changed = [f"{name}={value}" for name, value in parameters.items()
-               if name != "results_dir" and value != bench.DEFAULTS[name]]  # fmt: skip
-    return f" with {', '.join(changed)}" if changed else ""
-
-
-def _when(files: list[str], by_file: dict[str, dict[str, Any]]) -> str:
-    """`` (cpu.json: commit cea0d60, 2026-11-21)``; a ``+`` behind a commit whose files had been changed."""
-    files = [file for file in files if file in by_file and file != OWN]
-    if not files:
-        return ""
-    runs = [by_file[file] for file in files]
-    commits = [one.get("commit") for run in runs for one in run.get("machines", [run])]
-    short = dict.fromkeys(f"commit {commit[:7]}{'+' * commit.endswith('+')}" for commit in commits if commit)
-    times = [run["time"] for run in runs if "time" in run]
-    days = sorted(time[:10] for one in times for time in ([one] if isinstance(one, str) else one))
-    named = f"{files[0]}.json" if len(files) == 1 else f"{files[0]}.json and {len(files) - 1} more"
-    told = ", ".join([*short, *([" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [])])
-    return f" ({named}: {told})" if told else f" ({named})"
-
-
-def in_words(samples: pd.DataFrame, n_checked: int = 0) -> list[str]:
-    """A sentence on each configuration: how long a sample took; and the thesis's, where it measured the same.
-
-    ``n_checked``: of how many expressions the results were compared with the definition.
-    """
-    theirs = plots.thesis_samples(data.thesis_samples())
-    sentences = []
-    table = bench.medians(samples)
-    for (_, row), number in zip(table.iterrows(), plots.benchmark_of(table), strict=True):
-        spread = f"{plots.written(row['q25_s'])} to {plots.written(row['q75_s'])}"
-        said = (
-            f"{row['backend']}, {short(row['device'])}: {row['n_exprs']:,} expressions x {row['n_points']:,} points x"
-            f" {row['n_steps']:,} steps, {plots.PROTOCOLS.get(row['results'], row['results'])}, in"
-            f" {plots.written(row['median_s'])} (quartiles {spread})"
-        )
-        if n_checked:
-            said += f", {'every result' if n_checked >= row['n_exprs'] else f'results of {n_checked:,}'} checked"
-        thesis = theirs[theirs["panel"] == number].groupby("evaluator", sort=False)["seconds"].median()
-        beside = [f"{name.removeprefix('thesis ')} {plots.written(seconds)}"
-                  for name, seconds in thesis.items()]  # fmt: skip
-        sentences.append(f"{said}; the thesis, with every step's: {', '.join(beside)}" if beside else said)
-    return sentences
+def _list(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list) else [value]
 
 
 def of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
@@ -337,28 +292,12 @@ def maps_of(rows: pd.DataFrame) -> list[pd.DataFrame]:
     return [rows[rows["code"].isin(("", code))] for code in codes] or [rows]
 
 
-def winners(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
-    """By size (n_exprs, n_points) the fastest backend for so many steps, its seconds, and the next one's factor."""
-    seconds = map_seconds(rows, n_steps)
-    first, second = np.sort(seconds.assign(nobody=np.nan).to_numpy(), axis=1)[:, :2].T
-    table = pd.DataFrame({"where": seconds.idxmin(axis=1), "seconds": first, "factor": second / first})
-    return table.dropna(subset="factor").reset_index()  # where there are two to compare
-
-
-def ways_to_the_host(results: Results) -> pd.DataFrame:
-    """Steps whose matrices come to the host, on a GPU: bytes a step, seconds, rate, and share of the link's rate."""
-    rows = pd.concat([benchmarks(results), of(results, "results", results="half")])
-    rows = rows[rows["results"].isin(bench.TO_HOST) & rows["backend"].isin(ON_GPU) & rows["dispatch"].eq("")]
-    rows = with_code(rows[rows["source"].eq(plots.DIFFERENT)], both=False)
-    if rows.empty:
-        return rows
-    roofs = {file: record.get("roofs", {}).get("link_bytes_per_s", np.nan) for file, record in results.records.items()}
-    size = rows["dtype"].map(ITEMSIZE).mask(rows["results"].eq("half"), 2)
-    rows = rows.assign(size=rows["n_exprs"] * rows["n_points"] * size, roof=rows["file"].map(roofs).astype(float))
-    keys = ["n_exprs", "n_points", "results", "where", "size", "roof"]
-    table = rows.groupby(keys, dropna=False, sort=False)["step_s"].median().reset_index()
-    rate = table["size"] / table["step_s"]
-    return table.assign(rate=rate, share=rate / table["roof"]).sort_values(["n_exprs", "n_points", "where", "results"])
+def maps_by_protocol(rows: pd.DataFrame, steps: Iterable[int]) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
+    """(protocol, number of steps) and ``map_seconds`` for each of them that was measured."""
+    for name, n_steps in itertools.product(plots.PROTOCOLS, steps):
+        part = rows[rows["results"].eq(name)]
+        if len(part):
+            yield (name, n_steps), map_seconds(part, n_steps)
 
 
 def kernels(rows: pd.DataFrame) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -229,18 +229,6 @@ def written(seconds: float) -> str:
             value = seconds / size
             return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
     return f"{seconds * 1e6:.3g} us"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown: a head and rows, each cell a text."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows))
-
-
-def table_of(rows: pd.DataFrame, cells: dict[str, Callable[[Any], str]]) -> str:
-    """A table in Markdown, a line for each row, whose cells functions of it write; without columns that are empty."""
-    texts = pd.DataFrame({head: [write(row) for row in rows.itertuples()] for head, write in cells.items()})
-    texts = texts.loc[:, texts.ne("").any()]
-    return table(texts.columns, texts.to_numpy())
 
 
 def known(write: Callable[[float], str], value: float) -> str:

@@ -1,0 +1,465 @@
+"""Tables of the recorded results, each a function: results in, a table of texts out, empty where nothing is measured.
+
+``readme`` writes them between the marks of the pages in ``data/results``, ``comparison.ipynb`` shows those pages.
+
+    >>> from exprkit.study import measured, tables
+    >>> tables.block_sizes(measured.read_results("data/results")).columns[:3].tolist()
+    ['', '64', '128']
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from exprkit.errors import brought_by
+from exprkit.study import bench, figures, measured, plots
+from exprkit.study.measured import ON_GPU, Results, of, with_code
+from exprkit.study.plots import BENCHMARKS, PROTOCOLS, gigabytes, known, places, written
+from exprkit.study.workload import SOURCES
+
+with brought_by("notebooks"):
+    import pandas as pd
+
+GROWING = (  # study, column, words, whether cost may grow in proportion
+    ("map", "n_exprs", "expressions, {:,} points", True),
+    ("map", "n_points", "points, {:,} expressions", True),
+    ("tokens", "tokens_each", "tokens per expression", True),
+    ("vars", "n_vars", "variables", False),
+    ("params", "params_each", "parameters per expression", False),
+)
+MANY = 10_000  # expressions from which interpreter and transpiler are compared
+STEP_RESULTS = {"every": "matrix to the host", "last": "matrix", "loss": "errors"}
+STAGES = {"parse_s": "read", "lower_s": "programs", "emit_s": "structures and PTX", "compile_s": "machine code"}
+GENERATIONS = 54  # of the search that the thesis estimates
+COPIED: dict[str, str] = PROTOCOLS | {"half": "matrix of every step, 16 bits", "fit": "fitted parameters"}
+NOTHING = pd.DataFrame()
+Cells = dict[str, Callable[[Any], str]]  # heading: the text of a row's cell
+
+
+def table_of(rows: pd.DataFrame, cells: Cells) -> pd.DataFrame:
+    """A line for each row, whose cells functions of the row write; without columns that are empty."""
+    if rows.empty:
+        return NOTHING
+    texts = pd.DataFrame({head: [write(row) for row in rows.itertuples()] for head, write in cells.items()})
+    return texts.loc[:, texts.ne("").any()]
+
+
+def bold_least(values: pd.Series, write: Callable[[float], str] = written) -> pd.Series:
+    """Numbers as texts, the least in bold, nothing for nan."""
+    texts = values.map(lambda value: known(write, value))
+    return texts.mask(values.eq(values.min()), "**" + texts + "**")
+
+
+def times(factor: float) -> str:
+    """A ratio as a text: ``2.3 times``."""
+    return f"{factor:,.0f} times" if factor >= 10 else f"{factor:.2g} times"
+
+
+def _size(row: Any) -> str:
+    return f"{row.n_exprs:,} x {row.n_points:,}"
+
+
+def _where(row: Any) -> str:
+    return f"`{row.where}`"
+
+
+# ── samples of the thesis's benchmarks ───────────────────────────────────────────────
+
+
+def own_medians(results: Results) -> pd.DataFrame:
+    """Seconds of a sample: a row for each (protocol, benchmark), a column for each backend, one launch for all."""
+    rows = measured.benchmarks(results)
+    rows = with_code(rows[rows["dispatch"].eq("")], both=True)
+    rows = rows.assign(benchmark=plots.benchmark_of(rows), repeated=rows["source"].eq(plots.ESR))
+    keys = ["results", "benchmark", "where"]
+    each = rows.groupby([*keys, "repeated"])["total_s"].median().reset_index().drop_duplicates(keys)
+    table = each.pivot(index=keys[:2], columns="where", values="total_s")
+    return table.sort_index(key=lambda level: places(level) if level.name == "results" else level)
+
+
+def _beside_the_thesis(results: Results, medians: pd.DataFrame) -> pd.DataFrame:
+    """``own_medians`` as texts, behind the thesis's, which copies the matrix of every step."""
+    if medians.empty:
+        return NOTHING
+    theirs, (protocols, numbers) = measured.thesis_medians(results), zip(*medians.index, strict=True)
+    front = pd.DataFrame(index=medians.index)
+    front["benchmark"] = ["{}: {:,} x {:,}".format(number, *BENCHMARKS[number]) for number in numbers]
+    front["copied to the host"] = [PROTOCOLS[name] for name in protocols]
+    for head, who in (("thesis, CPU", theirs["cpu_interpreter"]),
+                      ("thesis, best GPU", theirs.drop(columns="cpu_interpreter").min(axis=1))):  # fmt: skip
+        front[head] = [written(who[number]) if name == "every" else "" for name, number in medians.index]
+    return front.join(medians.apply(bold_least, axis=1).rename(columns="`{}`".format))
+
+
+def by_backend(results: Results) -> pd.DataFrame:
+    """Seconds of a sample of the thesis's benchmarks on every backend, the least in bold."""
+    return _beside_the_thesis(results, own_medians(results))
+
+
+def headline(results: Results) -> pd.DataFrame:
+    """The same for the backends that ran all benchmarks, with new expressions in every sample."""
+    medians = own_medians(results)
+    new = ~medians.columns.str.endswith(plots.CODE["kept"])
+    complete = new & medians.groupby(level="benchmark").count().gt(0).all()
+    return _beside_the_thesis(results, medians.loc[:, complete].dropna(how="all"))
+
+
+def samples(results: Results) -> pd.DataFrame:
+    """Every configuration of the thesis's benchmarks: median, deviation, memory, and the thesis's times."""
+    rows = measured.benchmarks(results)
+    if rows.empty:
+        return NOTHING
+    rows = rows.assign(scaled_from=rows.get("scaled_from", np.nan))
+    medians = pd.concat([bench.medians(part).assign(scaled_from=steps)
+                         for steps, part in rows.groupby("scaled_from", dropna=False)], ignore_index=True)  # fmt: skip
+    theirs = measured.thesis_medians(results)
+    medians = medians.assign(
+        benchmark=plots.benchmark_of(medians), order=places(medians["results"]), source=medians["source"].map(SOURCES),
+    )  # fmt: skip
+    medians["thesis_cpu"] = medians["benchmark"].map(theirs["cpu_interpreter"])
+    medians["thesis_gpu"] = medians["benchmark"].map(theirs.drop(columns="cpu_interpreter").min(axis=1))
+    return table_of(medians.sort_values(["benchmark", "order", "source", "median_s"]), SAMPLES)
+
+
+def _configuration(row: Any) -> str:
+    scaled = "" if pd.isna(row.scaled_from) else f"({row.scaled_from:.0f} steps, scaled)"
+    way = " ".join(filter(None, (f"`{row.backend}`", row.dispatch, scaled, plots.CODE.get(row.code))))
+    return f"{way}, {row.precision}, {row.dtype}"
+
+
+SAMPLES: Cells = {
+    "benchmark": lambda row: str(row.benchmark),
+    "expressions x points": lambda row: f"{row.n_exprs:,} ({row.source}) x {row.n_points:,}",
+    "copied to the host": lambda row: PROTOCOLS[row.results],
+    "exprkit": _configuration,
+    "on": lambda row: row.device,
+    "median": lambda row: f"**{written(row.median_s)}**",
+    "standard deviation": lambda row: known(written, row.sd_s),
+    "samples": lambda row: str(row.samples),
+    "parsing": lambda row: written(row.parse_s),
+    "threads busy": lambda row: known("{:.1f}".format, row.busy_threads),
+    "memory, host": lambda row: gigabytes(row.host_bytes),
+    "memory, device": lambda row: gigabytes(row.device_bytes),
+    "thesis, CPU": lambda row: written(row.thesis_cpu) * (row.results == "every"),
+    "thesis, best GPU": lambda row: written(row.thesis_gpu) * (row.results == "every"),
+}
+
+
+def machines(results: Results) -> pd.DataFrame:
+    """The machine and the versions of each file of results."""
+    return measured.machines(results).drop(columns="warnings", errors="ignore").rename_axis("file").reset_index()
+
+
+# ── CPU or GPU, and the way to the host ──────────────────────────────────────────────
+
+
+def boundary(results: Results) -> pd.DataFrame:
+    """Of each map of sizes with CPU and GPU: how many sizes each wins, by protocol and number of steps."""
+    lines = []
+    for _, part in of(results, "map").groupby("file"):
+        first = measured.maps_of(part)[0]  # as in a search, each generation new
+        for (name, n_steps), seconds in measured.maps_by_protocol(first, figures.CROSSOVER_STEPS):
+            gpus = [column for column in seconds if column.partition(",")[0] in ON_GPU]
+            cpus = [column for column in seconds if column.startswith("cpu")]
+            lead = (seconds[cpus].min(axis=1) / seconds[gpus].min(axis=1)).dropna() if cpus and gpus else NOTHING
+            if len(lead) == 0:
+                continue
+            lost, best = lead.index[lead < 1], seconds.loc[lead.index[lead >= 1], gpus].idxmin(axis=1)
+            lines.append({
+                "copied to the host": PROTOCOLS[name], "steps": f"{n_steps:,}",
+                f"won by {', '.join(f'`{cpu}`' for cpu in cpus)}": f"{len(lost)} of {len(lead)}",
+                "these sizes (expressions x points)": _sizes(lost),
+                **{f"won by `{gpu}`": str(int(best.eq(gpu).sum())) for gpu in gpus},
+                "the GPU's largest lead": f"{times(lead.max())} at {_sizes([lead.idxmax()])}",
+            })  # fmt: skip
+    return pd.DataFrame(lines).fillna("")
+
+
+def _sizes(index: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"{n_exprs:,} x {n_points:,}" for n_exprs, n_points in index)
+
+
+def own_data(results: Results) -> pd.DataFrame:
+    """Times on Nikuradse's own data over those on synthetic data of the same shape; on a CPU of processor seconds."""
+    rows = of(results, "nikuradse")
+    seconds = rows["total_s"].where(rows["backend"].isin(ON_GPU), rows["cpu_s"])  # what else runs does not count
+    rows = rows.assign(own=rows["dataset"].ne("rough_pipe"), seconds=seconds)
+    keys = ["results", "n_exprs", "n_points", "source", "where", "code", "dispatch", "file", "own"]
+    each = rows.groupby(keys)["seconds"].median().unstack().reindex(columns=[True, False])
+    each = each.assign(ratio=each[True] / each[False]).dropna(subset="ratio")[["ratio"]].reset_index()
+    return table_of(each, WORK | {"": _where, "own over synthetic data": lambda row: f"{row.ratio:.2f}"})
+
+
+WORK: Cells = {"copied to the host": lambda row: COPIED[row.results], "expressions x points": _size}
+
+
+def link(results: Results) -> pd.DataFrame:
+    """Steps whose matrices come to the host, on a GPU: bytes a step, seconds, rate, and share of the link's rate."""
+    rows = pd.concat([measured.benchmarks(results), of(results, "results", results="half")])
+    rows = rows[rows["results"].isin(bench.TO_HOST) & rows["backend"].isin(ON_GPU) & rows["dispatch"].eq("")]
+    rows = with_code(rows[rows["source"].eq(plots.DIFFERENT)], both=False)
+    if rows.empty:
+        return NOTHING
+    roofs = {file: record.get("roofs", {}).get("link_bytes_per_s", np.nan) for file, record in results.records.items()}
+    size = rows["dtype"].map(measured.ITEMSIZE).mask(rows["results"].eq("half"), 2)
+    rows = rows.assign(size=rows["n_exprs"] * rows["n_points"] * size, roof=rows["file"].map(roofs).astype(float))
+    keys = ["n_exprs", "n_points", "where", "results", "size", "roof"]
+    each = rows.groupby(keys, dropna=False)["step_s"].median().reset_index()
+    return table_of(each.assign(rate=each["size"] / each["step_s"]), LINK)
+
+
+LINK: Cells = WORK | {
+    "": _where,
+    "time per step": lambda row: f"**{written(row.step_s)}**",
+    "bytes per step": lambda row: f"{row.size / 1e6:,.0f} MB",
+    "rate": lambda row: f"{row.rate / 1e9:.3g} GB/s",
+    "of the link's rate": lambda row: known("{:.0%}".format, row.rate / row.roof),
+}
+
+
+# ── interpreter or transpiler ────────────────────────────────────────────────────────
+
+
+def pairs(results: Results) -> pd.DataFrame:
+    """Seconds of a step on the device by interpreter and transpiler, and from which step on compiling pays."""
+    rows = of(results, "benchmarks", "results", "map", dispatch="", options="")
+    rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(ON_GPU) & rows["results"].isin(STEP_RESULTS)]
+    rows = rows.assign(
+        kind=rows["code"].mask(rows["backend"].eq("cuda"), "cuda"), gives=rows["results"].map(STEP_RESULTS),
+        once=rows["total_s"] - rows["steps_s"], alone=rows["device_s"].fillna(rows["kernel_s"]).fillna(rows["step_s"]),
+    )  # fmt: skip
+    keys = ["gives", "n_exprs", "n_points", "source", "file", "results", "dtype", "precision", "n_steps"]
+    each = rows.groupby([*keys, "kind"])[["once", "step_s", "alone"]].median().unstack("kind")
+    columns = pd.MultiIndex.from_product([("once", "step_s", "alone"), ("cuda", "anew", "kept")])
+    once, step, alone = (each.reindex(columns=columns)[name] for name in ("once", "step_s", "alone"))
+    gain = step["cuda"] - step["kept"].fillna(step["anew"])
+    work = pd.DataFrame({"interpreter": alone["cuda"], "transpiler": alone["kept"].fillna(alone["anew"]),
+                         "compiling": once["anew"] - once["cuda"]})  # fmt: skip
+    for code in plots.CODE:
+        pays = 1 + ((once[code] - once["cuda"]) / gain).clip(lower=0)
+        work[code] = pays.mask(gain.le(0) & once[code].notna(), np.inf)
+    return table_of(work.dropna(subset=["interpreter", "transpiler"]).reset_index(), PAIRS)
+
+
+def steps(count: float) -> str:
+    """From which step on something pays, rounded up to two digits; nothing where that is not known."""
+    if not np.isfinite(count):
+        return "" if np.isnan(count) else "never"
+    unit = 10 ** max(len(str(int(count))) - 2, 0)
+    return f"{int(np.ceil(count / unit)) * unit:,}"
+
+
+def _bold_if(text: str, bold: bool) -> str:
+    return f"**{text}**" if bold else text
+
+
+PAIRS: Cells = {
+    "result of a step": lambda row: row.gives + ("" if row.precision == "fast" else f", {row.precision}"),
+    "expressions x points":
+        lambda row: f"{row.n_exprs:,} ({SOURCES.get(row.source, row.source)}) x {row.n_points:,}",
+    "interpreter, device": lambda row: _bold_if(written(row.interpreter), row.interpreter <= row.transpiler),
+    "transpiler, device": lambda row: _bold_if(written(row.transpiler), row.transpiler <= row.interpreter),
+    "compiling adds": lambda row: known(written, row.compiling),
+    "recovered after steps, compiled anew": lambda row: steps(row.anew),
+    "from cache": lambda row: steps(row.kept),
+}  # fmt: skip
+
+
+# ── growth, blocks, launches ─────────────────────────────────────────────────────────
+
+
+def growth(results: Results) -> pd.DataFrame:
+    """A step of squared errors at the end of a range over that at its beginning, and the exponent of growth there."""
+    lines: list[dict[str, str]] = []
+    for study, column, words, proportional in GROWING:
+        rows = with_code(of(results, study, results="loss"), both=False)
+        if column in figures.AT and len(rows):
+            other, size, _ = figures.AT[column]
+            size = size if rows[other].eq(size).any() else rows[other].max()
+            rows, words = rows[rows[other] == size], words.format(size)
+        rows = measured_by_all(rows[rows["backend"] != "numpy"], column)
+        if rows[column].nunique() >= 2:
+            grown = {f"`{where}`": _grown(part, column, proportional) for where, part in rows.groupby("where")}
+            lines.append({"more of": words, "from ... to": f"{rows[column].min():,} to {rows[column].max():,}"} | grown)
+    return pd.DataFrame(lines).fillna("")
+
+
+def measured_by_all(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Of each backend the values that every one of them was measured at."""
+    common = rows.groupby(column)["where"].nunique() == rows["where"].nunique()
+    return rows[rows[column].map(common).astype(bool)]
+
+
+def _grown(rows: pd.DataFrame, column: str, proportional: bool) -> str:
+    """``31 times, ^0.97``: over all of the range, and the exponent between its last two values."""
+    step = rows["device_s"].fillna(rows["step_s"]).groupby(rows[column]).median()  # on the device alone, if measured
+    text = times(step.iloc[-1] / step.iloc[0])
+    if len(step) > 2 and proportional:
+        text += f", ^{np.log(step.iloc[-1] / step.iloc[-2]) / np.log(step.index[-1] / step.index[-2]):.2f}"
+    return text
+
+
+def once_and_step(results: Results) -> pd.DataFrame:
+    """Seconds that a sample of losses takes once, and for each step, at the most steps that were measured."""
+    rows = of(results, "steps_axis", results="loss")
+    rows = with_code(rows[rows["backend"].ne("numpy") & rows["n_steps"].gt(1)], both=True)
+    rows = rows[rows["n_steps"].eq(rows.groupby("where")["n_steps"].transform("max"))]
+    keys = ["where", "n_exprs", "n_points", "tokens_each"]
+    each = rows.assign(once=rows["total_s"] - rows["steps_s"]).groupby(keys)[["once", "step_s"]].median().reset_index()
+    return table_of(each, {
+        "": _where, "expressions x points": _size, "tokens": lambda row: str(row.tokens_each),
+        "once": lambda row: written(row.once), "each step": lambda row: written(row.step_s),
+    })  # fmt: skip
+
+
+def block_sizes(results: Results) -> pd.DataFrame:
+    """Time over the least of each evaluator, by threads of a block: the thesis's samples, our steps."""
+    relative = measured.relative_to_best(results)
+    texts = relative.apply(lambda line: bold_least(line, "{:.2f}".format), axis=1)
+    return texts.rename(columns=str).rename_axis("", axis=0).reset_index()
+
+
+def baseline(results: Results) -> pd.DataFrame:
+    """Block and stack of a kernel as the thesis's, with a launch for each expression."""
+    rows = of(results, "baseline")
+    rows = rows.assign(seconds=measured.seconds_for(rows, plots.THESIS_STEPS))
+    each = rows.groupby(["block_size", "options"])["seconds"].agg(["median", "std"]).reset_index()
+    return table_of(each, {
+        "block": lambda row: str(row.block_size), "stack": lambda row: row.options.partition("=")[2],
+        f"{plots.THESIS_STEPS} launches of every expression": lambda row: written(row.median),
+        "standard deviation": lambda row: known(written, row.std),
+    })  # fmt: skip
+
+
+def launches(results: Results) -> pd.DataFrame:
+    """Samples with one launch per expression, scaled to 100 steps, beside one launch for all."""
+    rows = measured.benchmarks(results)
+    rows = with_code(rows.assign(benchmark=plots.benchmark_of(rows), apart=rows["dispatch"].ne("")), both=True)
+    keys = ["benchmark", "results", "where", "source", "n_exprs", "n_points"]
+    each = rows.groupby([*keys, "apart"])["total_s"].median().unstack().reindex(columns=[True, False])
+    each = each.set_axis(["apart", "whole"], axis=1).dropna().reset_index()
+    return table_of(each, {"benchmark": lambda row: str(row.benchmark)} | WORK | {
+        "": _where, "a launch per expression": lambda row: written(row.apart),
+        "one launch": lambda row: f"**{written(row.whole)}**", "ratio": lambda row: times(row.apart / row.whole),
+    })  # fmt: skip
+
+
+def busy(results: Results) -> pd.DataFrame:
+    """The share of a step in which the device works, and what a cold second-level cache costs."""
+    rows = of(results, "benchmarks", "results", source=plots.DIFFERENT, dispatch="", precision="fast", options="")
+    rows = with_code(rows[rows["device_s"].notna()], both=False)
+    rows = rows.assign(gives=rows["results"].map(STEP_RESULTS))
+    keys, seconds = ["gives", "n_exprs", "n_points", "where"], ["step_s", "device_s", "device_cold_s"]
+    return table_of(rows.groupby(keys)[seconds].median().reset_index(), {
+        "result of a step": lambda row: row.gives, "expressions x points": _size, "": _where,
+        "step of a sample": lambda row: written(row.step_s), "on the device alone": lambda row: written(row.device_s),
+        "share": lambda row: f"{min(row.device_s / row.step_s, 1):.0%}",
+        "with a cold L2": lambda row: known(written, row.device_cold_s),
+    })  # fmt: skip
+
+
+# ── stages, sizes, whole searches ────────────────────────────────────────────────────
+
+
+def stages(results: Results) -> pd.DataFrame:
+    """Seconds of reading, lowering, writing PTX and compiling, by number of expressions."""
+    usual = {"source": plots.DIFFERENT, "dispatch": "", "dtype": "float32", "precision": "fast"}
+    rows = with_code(of(results, *measured.OF_THE_THESIS, n_points=BENCHMARKS[2][1], **usual), both=True)
+    each = rows.groupby(["n_exprs", "where"])[list(STAGES)].median().reset_index()
+    cells: Cells = {"expressions": lambda row: f"{row.n_exprs:,}", "": _where}
+    for name, words in STAGES.items():
+        cells[words] = lambda row, name=name: known(written, getattr(row, name))  # type: ignore[misc]
+    return table_of(each.dropna(subset=list(STAGES), how="all"), cells)
+
+
+def _every_run(results: Results, study: str) -> pd.DataFrame:
+    """The samples of a study; a CPU's matrix of the last step is that of every step, and left out."""
+    rows = with_code(of(results, study), both=True)
+    return rows[rows["backend"].isin(ON_GPU) | rows["results"].ne("last")]
+
+
+def search(results: Results) -> pd.DataFrame:
+    """Seconds of as many samples, one after the other, as the thesis's search has generations."""
+    rows = _every_run(results, "search").sort_values("results", key=places, kind="stable")
+    keys = ["results", "where", "n_exprs", "n_points", "n_steps"]
+    total = rows.groupby(keys, sort=False)["total_s"]
+    seconds = total.apply(lambda each: each.iloc[:GENERATIONS].sum())
+    each = seconds[total.size() >= GENERATIONS].rename("seconds").reset_index()
+    return table_of(each.assign(count=each["n_exprs"] * each["n_points"] * each["n_steps"] * GENERATIONS), {
+        "copied to the host": lambda row: PROTOCOLS[row.results], "": _where,
+        "evaluations": lambda row: f"{row.count:.2g}",
+        f"{GENERATIONS} generations": lambda row: f"**{written(row.seconds)}**",
+        "evaluations per second": lambda row: f"{row.count / row.seconds:.2g}",
+    })  # fmt: skip
+
+
+def sizes(results: Results, study: str) -> pd.DataFrame:
+    """Time, work of the CPU and memory of every configuration of a study."""
+    rows = _every_run(results, study)
+    if rows.empty:
+        return NOTHING
+    rows = rows.assign(order=places(rows["results"])).sort_values(["n_exprs", "order", "n_points", "where"])
+    names = rows.groupby(list(bench.CONFIGURATION), dropna=False, sort=False)["where"].first()
+    return table_of(bench.medians(rows.drop(columns="file")).assign(where=list(names)), SIZES)
+
+
+SIZES: Cells = WORK | {
+    "tokens": lambda row: f"{row.n_tokens / row.n_exprs:.0f}",
+    "": _where,
+    "steps": lambda row: f"{row.n_steps:,}",
+    "a sample": lambda row: f"**{written(row.median_s)}**",
+    "standard deviation": lambda row: known(written, row.sd_s),
+    "a step": lambda row: known(written, row.step_s),
+    "of it on the device": lambda row: known(written, row.device_s),
+    "threads busy": lambda row: known("{:.1f}".format, row.busy_threads),
+    "memory, host": lambda row: gigabytes(row.host_bytes),
+    "memory, device": lambda row: gigabytes(row.device_bytes),
+}
+
+
+# ── other measurements, of scripts ───────────────────────────────────────────────────
+
+
+def contraction(results: Results) -> pd.DataFrame:
+    """What fused multiplication and addition saves in instructions, and in time at most."""
+    value, note = results.scripts["value"], results.scripts["note"]
+    ratios = {"cpu without the products": "cpu, products left out", "cuda without the products":
+              "cuda, products left out", "ptx": "fused beside apart"}  # fmt: skip
+    lines = []
+    for name, saved in value.filter(regex=", instructions saved$").items():
+        name = str(name).rpartition(",")[0]
+        errors = re.findall(r"error ([^,]*),", " ".join(str(note.get(f"{name}, {how}")) for how in ("apart", "fused")))
+        lines.append({"expressions": name, "instructions saved": f"{saved:.1f}%"} | {
+            head: known("{:.2f}".format, value.get(f"{name}, {what}", np.nan)) for head, what in ratios.items()
+        } | {"errors of ptx": " / ".join(errors)})  # fmt: skip
+    frame = pd.DataFrame(lines)
+    return frame.loc[:, frame.ne("").any()]
+
+
+def specialised(results: Results) -> pd.DataFrame:
+    """Registers and times of kernels with and without powers."""
+    value, note = results.scripts["value"], results.scripts["note"]
+    lines = []
+    for what, ratio in value.filter(regex=", without over with$").items():
+        size, _, task = str(what).removesuffix(", without over with").rpartition(", ")
+        kinds = ("with powers", "without")
+        registers = [note[f"{size}, first losses {kind}"].partition(" ")[0] for kind in kinds]
+        seconds = [written(1e-6 * value[f"{size}, {task} {kind}"]) for kind in kinds]
+        lines.append((task, size, *registers, *seconds, f"{ratio:.2f}"))
+    head = ("result of a step", "precision, points", "registers, all operators", "registers without powers",
+            "time, all operators", "time without powers", "ratio")  # fmt: skip
+    return pd.DataFrame(lines, columns=head)
+
+
+TABLES: dict[str, Callable[[Results], pd.DataFrame]] = {  # name between a page's marks
+    "headline": headline, "samples": samples, "machines": machines, "by backend": by_backend, "boundary": boundary,
+    "own data": own_data, "link": link, "pairs": pairs, "growth": growth, "once and step": once_and_step,
+    "block sizes": block_sizes, "baseline": baseline, "launches": launches, "busy": busy, "stages": stages,
+    "memory": lambda results: sizes(results, "memory"), "large": lambda results: sizes(results, "large"),
+    "variants": lambda results: sizes(results, "variants"), "search": search, "contraction": contraction,
+    "specialised": specialised,
+}  # fmt: skip
