@@ -231,7 +231,7 @@ def race(page):
     page.locator(".jupyter-button", has_text="Race").last.click()
     page.get_by_text("race: done after").wait_for()
     assert page.get_by_text("auto takes").count() == 1
-    assert page.locator(".widget-tab img.widget-image:visible").count() == 1, "the bars"
+    assert page.locator(".widget-tab td:visible", has_text="numpy").count() == 1, "the standings"
 
 
 def test_a_user_s_way_through_the_explorer(tmp_path):

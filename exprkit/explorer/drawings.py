@@ -1,4 +1,4 @@
-"""Drawings of the explorer: an expression against the data, its tree, a Pareto front, bars.
+"""Drawings of the explorer: an expression against the data, its tree, a Pareto front.
 
 In: numbers.  Out: PNG.  Everything is drawn by matplotlib, on nothing and in grey, for light and dark pages.
 
@@ -257,7 +257,7 @@ def _near(axes: Any, values: np.ndarray) -> np.ndarray:
     return np.clip(values, low - (high - low), high + (high - low))
 
 
-# ── a front, bars ────────────────────────────────────────────────────────────────────
+# ── a front ────────────────────────────────────────────────────────────────────────
 
 
 def front(
@@ -294,18 +294,6 @@ def front(
     marks = np.column_stack([np.concatenate(parts) for parts in zip(line, chosen, strict=True)])
     places = axes.transData.transform(marks) / figure.bbox.size
     return png, np.column_stack([places[:, 0], 1 - places[:, 1]])
-
-
-def bars(rows: Sequence[tuple[str, float, str]]) -> bytes:
-    """Horizontal bars from above: (name, length, what is written behind)."""
-    names, lengths, texts = zip(*rows, strict=True) if rows else ((), (), ())
-    figure = _figure(640, 26 * max(1, len(rows)))
-    axes = figure.add_axes((0.15, 0.0, 0.45, 1.0), frame_on=False)
-    drawn = axes.barh(names, lengths, color=SERIES[: len(rows)])
-    axes.bar_label(drawn, texts, padding=5, color=GREY)
-    axes.tick_params(left=False, bottom=False, labelbottom=False, labelcolor=GREY)
-    axes.invert_yaxis()
-    return _png(figure)
 
 
 # ── trees ────────────────────────────────────────────────────────────────────────────
