@@ -129,7 +129,7 @@ def test_a_matrix_in_16_bits_that_is_rounded_otherwise_is_refused(monkeypatch):
         return result
 
     monkeypatch.setattr(ek.Evaluator, "evaluate", downwards)
-    with pytest.raises(BackendError, match="otherwise than to the nearest float16, as in expression 0: x1"):
+    with pytest.raises(BackendError, match="otherwise than to the nearest float16, most in expression 0: x1"):
         small(backends=["cpu"], results="half")
 
 

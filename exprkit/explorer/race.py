@@ -74,8 +74,8 @@ class RacePanel(widgets.VBox):
         points = self.points.dataset.repeat_to(n_points)
         pop, code = generated(self.source.value, n, points.X.shape[1])
         pop = pop[np.arange(n) % len(pop)]
-        options = {"precision": self.precision.value, "dtype": self.dtype.value}
-        limits = {"n_steps": int(self.n_steps.value), "n_samples": N_SAMPLES, "seconds": SECONDS}
+        options: dict[str, Any] = {"precision": self.precision.value, "dtype": self.dtype.value}
+        limits: dict[str, Any] = {"n_steps": int(self.n_steps.value), "n_samples": N_SAMPLES, "seconds": SECONDS}
         own, limited = ("".join(f", {name}={value!r}" for name, value in one.items()) for one in (options, limits))
         self.code.show(
             f"import numpy as np\nimport exprkit as ek\n\n{code}\npop = pop[np.arange({n}) % len(pop)]\n"

@@ -433,12 +433,16 @@ def _check(work: _Measurement, pop: Population, result: Any) -> None:
     approximate = settings.precision == "fast" and isinstance(work.device, Gpu)
     apart = disagreement(some, X[points], params, values[:, points], dtype=settings.dtype,
                          precision=settings.precision, approximate=approximate)  # fmt: skip
-    if apart.mean() > (ALLOWED_FAST if approximate else ALLOWED if len(some) >= ENOUGH else ALLOWED_OF_FEW):
+    allowed = ALLOWED_FAST if approximate else ALLOWED if len(some) >= ENOUGH else ALLOWED_OF_FEW
+    _refuse_above(allowed, work, apart, which, "disagrees with the definition in {:.2%} of the results checked")
+
+
+def _refuse_above(allowed: float, work: _Measurement, apart: np.ndarray, which: np.ndarray, words: str) -> None:
+    """Raise BackendError if more than an allowed share of results lies apart, with the expression that does most."""
+    if apart.mean() > allowed:
         worst = int(which[apart.argmax()])
-        raise BackendError(
-            f"backend {work.backend!r} disagrees with the definition in {apart.mean():.2%} of the results checked,"
-            f" most in expression {worst}: {work.texts[worst]}; nothing was timed"
-        )
+        raise BackendError(f"backend {work.backend!r} {words.format(apart.mean())}, most in expression {worst}:"
+                           f" {work.texts[worst]}; nothing was timed")  # fmt: skip
 
 
 def _check_losses(work: _Measurement, losses: np.ndarray, values: np.ndarray, which: np.ndarray) -> None:
@@ -447,12 +451,8 @@ def _check_losses(work: _Measurement, losses: np.ndarray, values: np.ndarray, wh
         expected = ((values.astype(np.float64) - work.points.y) ** 2).sum(axis=1)
         compared = np.isnan(expected) | (expected < np.finfo(work.settings.dtype).max * 1e-2)
         apart = compared & ~np.isclose(losses, expected, rtol=1e-3, equal_nan=True)
-    if apart.mean() > ALLOWED_LOSSES:
-        worst = int(which[apart.argmax()])
-        raise BackendError(
-            f"backend {work.backend!r} gives losses that are not the sums of its own squared errors in"
-            f" {apart.mean():.0%} of those checked, as in expression {worst}: {work.texts[worst]}; nothing was timed"
-        )
+    words = "gives losses that are not the sums of its own squared errors in {:.0%} of those checked"
+    _refuse_above(ALLOWED_LOSSES, work, apart, which, words)
 
 
 def _check_rounded(work: _Measurement, rounded: np.ndarray, values: np.ndarray, which: np.ndarray) -> None:
@@ -460,12 +460,8 @@ def _check_rounded(work: _Measurement, rounded: np.ndarray, values: np.ndarray, 
     with np.errstate(all="ignore"):
         expected = values.astype(rounded.dtype)
     apart = (rounded != expected) & ~(np.isnan(rounded) & np.isnan(expected))
-    if apart.any():
-        worst = int(which[apart.mean(axis=1).argmax()])
-        raise BackendError(
-            f"backend {work.backend!r} rounds {apart.mean():.2%} of the results checked otherwise than to the nearest"
-            f" {rounded.dtype}, as in expression {worst}: {work.texts[worst]}; nothing was timed"
-        )
+    words = f"rounds {{:.2%}} of the results checked otherwise than to the nearest {rounded.dtype}"
+    _refuse_above(0.0, work, apart.mean(axis=1), which, words)
 
 
 # ── what came out ────────────────────────────────────────────────────────────────────

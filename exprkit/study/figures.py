@@ -7,7 +7,7 @@ writes them all:
     >>> figures.benchmark(figures.read_results("data/results")).name
     'benchmark'
 
-A figure whose measurements are missing is a ``Lacking``, which says what measures them; one that lacks a part says
+A figure whose measurements are missing is None, and its caption says what measures them; one that lacks a part says
 so in its caption.  Titles and captions tell what is in the samples, and what made them is in their records.
 """
 
@@ -24,7 +24,7 @@ from exprkit.errors import brought_by
 from exprkit.runtime import files
 from exprkit.study import bench, case_figures, measured, plots
 from exprkit.study.measured import Results, kernel_table, machines, medians, of, read_results, results_of, with_code
-from exprkit.study.plots import BENCHMARKS, Drawing, Lacking, colour_of, quiet, written
+from exprkit.study.plots import BENCHMARKS, Drawing, colour_of, quiet, written
 from exprkit.study.workload import SOURCES
 
 with brought_by("notebooks"):
@@ -38,9 +38,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Results", "drawings", "kernel_table", "machines", "medians", "read_results", "results_of", "write_all"]
 
+NOTES = (
+    f"Marks, in this order: {', '.join(plots.PROTOCOLS.values())} copied to the host (in the thesis the matrix of every"
+    f" step). At the right samples over their median, from {plots.SPREAD[0]} to {plots.SPREAD[1]}; those of fewer than"
+    f" {plots.FEW} as points. per-expression: one launch per expression, as in the thesis, of 10 steps scaled to 100."
+    " compiling: each sample compiles every structure; from cache: it finds the machine code there."
+)
 THESIS = "The thesis: 50 samples, Intel i5-12500 (12 threads) and RTX 3060 Ti."
 MAKE_STUDY = "`make study` measures it on this machine's CPU"
 MAKE_STUDY_GPU = "`make study-gpu` measures it on a machine with an NVIDIA GPU"
+ROOFLINE = (
+    "Roofline: medians of each configuration with 10,000 points or more, of steps that write the matrix or sum errors;"
+    " on a GPU one step on the device alone. Roofs: the measured rate of copying, and on a GPU one instruction per node"
+    " on every arithmetic unit at the highest clock; of a CPU's arithmetic no roof is known."
+)
 TUNED = {"cuda": "The CUDA interpreter", "ptx": "The transpiler"}
 CROSSOVER_STEPS = (1, 10, 100, 1000)
 AXES = (  # study, column, what the axis is called
@@ -51,14 +62,13 @@ AXES = (  # study, column, what the axis is called
     ("tokens", "tokens_each", "tokens per expression"),
     ("steps_axis", "n_steps", "steps a sample"),
 )
-FIXED = (("tokens_each", "tokens"), ("n_vars", "variables"), ("params_each", "parameters"))
+RELATIVE = "tokens_each", "n_vars", "params_each"  # over these the cost is over that of the least
 AT = {"n_exprs": ("n_points", 10_000, "points"), "n_points": ("n_exprs", 1000, "expressions")}  # the others' size
 
 
 def drawings(results: Results) -> list[Drawing]:
     """Every figure that the results are enough for."""
-    figures = (draw(results) for draw in ALL)
-    return [drawing for drawing in figures if isinstance(drawing, Drawing)]
+    return [drawing for drawing in (draw(results) for draw in ALL) if drawing.figure]
 
 
 def everything(results: Results) -> list[Drawing]:
@@ -70,10 +80,10 @@ def write_all(results: str | Path, out: str | Path) -> list[Path]:
     """Draw every figure as SVG and PNG, and a page with all of them and their captions; the files."""
     out = files.folder(out)
     figures, paths = everything(read_results(results)), []
-    for drawing in figures:
+    for name, figure in ((one.name, one.figure) for one in figures if one.figure):
         for suffix in (".svg", ".png"):
-            write = functools.partial(plots.write_figure, drawing.figure)
-            paths.append(files.write(out / f"{drawing.name}{suffix}", write))
+            write = functools.partial(plots.write_figure, figure)
+            paths.append(files.write(out / f"{name}{suffix}", write))
     page = "\n\n".join(f"![{one.name}]({one.name}.png)\n\n{one.caption}" for one in figures)
     return [*paths, files.write_text(out / "README.md", f"# Figures\n\n{page}\n")]
 
@@ -114,13 +124,11 @@ def listed(numbers: Iterable[int]) -> str:
 def benchmark(results: Results) -> Drawing:
     """All evaluators together."""
     rows = measured.benchmarks(results)
-    figure = plots.comparison(rows, results.thesis)
-    ours = " and ours" if len(rows) else ""
-    what = f"Seconds of a sample (parsing, preparing, 100 parameter steps): the thesis's evaluators{ours}."
-    there = set(rows["backend"])
+    what = "Seconds of a sample (parsing, preparing, 100 parameter steps)."
     lacks = [f"Ours on a {name} is not measured yet: {way}." for name, way, kinds in
-             (("CPU", MAKE_STUDY, {"cpu"}), ("GPU", MAKE_STUDY_GPU, measured.ON_GPU)) if not there & kinds]  # fmt: skip
-    return _drawing("benchmark", figure, results, what, rows, *_notes(rows), *lacks, THESIS)
+             (("CPU", MAKE_STUDY, {"cpu"}), ("GPU", MAKE_STUDY_GPU, measured.ON_GPU))
+             if not kinds & set(rows["backend"])]  # fmt: skip
+    return _drawing("benchmark", plots.comparison(rows, results.thesis), results, what, rows, NOTES, *lacks, THESIS)
 
 
 def interpreter(results: Results) -> Drawing:
@@ -137,27 +145,9 @@ def _one_kind(results: Results, name: str, theirs: str, ours: str, words: str) -
     rows = measured.benchmarks(results)
     rows = rows[rows["backend"] == ours]
     figure = plots.comparison(rows, results.thesis[results.thesis["evaluator"] == theirs])
-    what = f"Seconds of a sample: the thesis's {words}{', and ours' if len(rows) else ''}."
-    there = set(plots.benchmark_of(rows))
-    numbers = [number for number in BENCHMARKS if number not in there]
-    on = f" on {listed(numbers)}" if there and numbers else ""
-    lacks = [f"Ours{on} is not measured yet: {MAKE_STUDY_GPU}."] if numbers else []
-    return _drawing(name, figure, results, what, rows, *_notes(rows), *lacks, THESIS)
-
-
-def _notes(rows: pd.DataFrame) -> list[str]:
-    """What comes back, and what some of the evaluators' names mean."""
-    there = [words for name, words in plots.PROTOCOLS.items() if rows["results"].eq(name).any()]
-    notes = [f"What comes back to the host: {', '.join(there)}, each with its mark and in this order (in the thesis the"
-             f" matrix of every step). At the right samples over their median, from {plots.SPREAD[0]} to"
-             f" {plots.SPREAD[1]}; those of fewer than {plots.FEW} as points."] * bool(there)  # fmt: skip
-    if rows["dispatch"].ne("").any():
-        few = rows["scaled_from"].dropna().astype(int) if "scaled_from" in rows else []
-        scaled = f"; measured with {between(few)} steps and scaled" if len(few) else ""
-        notes.append(f"per-expression: one launch per expression, as the thesis does{scaled}.")
-    meanings = {"anew": "each sample compiles every structure", "kept": "it finds the machine code there"}
-    said = [f"{plots.CODE[code]}: {meanings[code]}" for code in plots.CODE if rows["code"].eq(code).any()]
-    return [*notes, f"{'; '.join(said)}."] if said else notes
+    lacking = [number for number in BENCHMARKS if number not in set(plots.benchmark_of(rows))]
+    lacks = [f"Ours on {listed(lacking)} is not measured yet: {MAKE_STUDY_GPU}."] if lacking else []
+    return _drawing(name, figure, results, f"Seconds of a sample of the {words}.", rows, NOTES, *lacks, THESIS)
 
 
 def steps(results: Results) -> Drawing:
@@ -190,10 +180,10 @@ def steps(results: Results) -> Drawing:
                  xlim=(min(seconds) / 2, max(seconds) * 10))  # fmt: skip
         axis.grid(alpha=0.3)
     what = "What each optimisation step brings, before above after. The thesis's are the gains that its text gives."
-    few = sorted({int(n) for n in rows["n_steps"]} - {plots.THESIS_STEPS})
-    back = " The matrix of every step comes back, where nothing else is said." * bool(len(rows))
-    scaled = f"; where {' or '.join(map(str, few))} were measured, scaled" if few else ""
-    note = f"Ours: seconds of 100 steps{scaled}.{back}" if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
+    note = (
+        "Ours: seconds of 100 steps, where 1 or 10 were measured, scaled; the matrix of every step is copied to the"
+        " host where nothing else is said." if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
+    )  # fmt: skip
     return _drawing("steps", figure, results, what, rows, note)
 
 
@@ -227,11 +217,10 @@ def block_sizes(results: Results) -> Drawing:
                  ylabel="times the shortest", ylim=(0.9, None))  # fmt: skip
         axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
         axis.grid(alpha=0.3)
-    ours = (
-        "; at the right the thesis's samples and one step of ours (at the best number of points per thread) over the"
-        " shortest of each" if len(rows) else ""
-    )  # fmt: skip
-    what = f"Block sizes on benchmark 3: the thesis's samples{ours}."
+    what = (
+        "Block sizes on benchmark 3: the thesis's samples; at the right those and one step of ours (at the best number"
+        " of points per thread) over the shortest of each."
+    )
     lacks = [] if len(rows) else [f"Ours is not measured yet: {MAKE_STUDY_GPU}."]
     return _drawing("block_sizes", figure, results, what, rows, THESIS, *lacks)
 
@@ -239,11 +228,11 @@ def block_sizes(results: Results) -> Drawing:
 # ── past the thesis ──────────────────────────────────────────────────────────────────
 
 
-def phases(results: Results) -> Drawing | Lacking:
+def phases(results: Results) -> Drawing:
     """Where the time of a sample goes."""
     rows = measured.benchmarks(results)
     if rows.empty:
-        return Lacking("phases", f"Where the time goes on benchmarks 1, 2 and 3 is not measured yet: {MAKE_STUDY}.")
+        return Drawing("phases", None, f"Where the time of a sample goes is not measured yet: {MAKE_STUDY}.")
     rows = rows.assign(panel=plots.benchmark_of(rows))
     rows = rows[~plots.beside_others(rows, rows["source"].eq(plots.ESR))]
     order = plots.places(rows["results"])
@@ -269,10 +258,10 @@ def phases(results: Results) -> Drawing | Lacking:
         f"Phases of a sample on {listed(sorted(set(rows['panel'])))} (medians), each with the first of these that is"
         f" measured: {', '.join(plots.PROTOCOLS.values())}."
     )
-    return _drawing("phases", figure, results, what, rows, *_notes(rows)[1:])
+    return _drawing("phases", figure, results, what, rows)
 
 
-def tuning(results: Results) -> Drawing | Lacking:
+def tuning(results: Results) -> Drawing:
     """Heat maps over block size and points per thread, and the threads that find no point."""
     rows = of(results, "blocks", options="")
     rows = rows[rows["points_per_thread"].notna() & rows["block_size"].notna()]
@@ -280,7 +269,7 @@ def tuning(results: Results) -> Drawing | Lacking:
     rows = rows[rows["backend"].eq(tuned)]
     if tuned is None:
         what = "The CUDA interpreter over block size and points a thread is not measured yet"
-        return Lacking("tuning", f"{what}: `notebooks/tuning.ipynb` measures it on a machine with an NVIDIA GPU.")
+        return Drawing("tuning", None, f"{what}: `notebooks/tuning.ipynb` measures it on a machine with an NVIDIA GPU.")
     n_exprs, n_points = rows[["n_exprs", "n_points"]].value_counts().idxmax()  # times of one size, not of several
     rows = rows[rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
     figure, axes = plt.subplots(1, 3, figsize=(16, 4.6), layout="constrained", width_ratios=(1.1, 1.1, 0.9))
@@ -332,12 +321,12 @@ def _excess_panel(axis: Axes) -> None:
     axis.legend(fontsize=8)
 
 
-def scaling(results: Results) -> Drawing | Lacking:
+def scaling(results: Results) -> Drawing:
     """Cost against everything that a population can have more of."""
     used = [(of(results, study, results="loss"), column, title) for study, column, title in AXES]
     if all(rows.empty for rows, *_ in used):
-        what = "What more expressions, points, variables, parameters, tokens and steps cost is not measured yet"
-        return Lacking("scaling", f"{what}: `notebooks/scaling.ipynb` measures it in small, `make study` in full.")
+        what = "What more expressions, points, variables, parameters, tokens and steps cost is not measured yet:"
+        return Drawing("scaling", None, f"{what} `notebooks/scaling.ipynb` measures it, `make study` at full size.")
     figure, axes = plt.subplots(2, 3, figsize=(13, 7.5), layout="constrained")
     used = [(with_code(rows, both=column == "n_steps"), column, title) for rows, column, title in used]
     kept = f", {plots.CODE['kept']}"  # which all other panels show
@@ -358,7 +347,7 @@ def scaling(results: Results) -> Drawing | Lacking:
         size, label = (1, "seconds per step") if other else (evaluations, "ns per evaluation, all included")
         alone = rows["device_s"].fillna(rows["step_s"])
         rows = rows.assign(cost=(rows["total_s"] / rows["n_steps"] if column == "n_steps" else alone) / size)
-        if column in dict(FIXED):
+        if column in RELATIVE:
             rows["cost"] /= _of_the_least(rows, column)
             label, growing = "cost over that of the least", [*growing, axis]
         with quiet():
@@ -381,7 +370,13 @@ def scaling(results: Results) -> Drawing | Lacking:
         axis.set_ylim(min(axis.get_ylim()[0], 0.3), max(axis.get_ylim()[1], 3))
         axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     figure.legend([legend[name] for name in names], names, loc="outside upper center", ncols=6)
-    return _drawing("scaling", figure, results, *_of_scaling([(rows, column) for rows, column, _ in used]))
+    what = (
+        "Cost of the steps that give every expression's squared error, against one size at a time; medians and"
+        " quartiles; on a GPU the time of the device alone. An evaluation is one expression at one point. Over"
+        " variables, parameters, tokens: the cost over that of the least. Last panel: whole samples, with parsing."
+    )
+    rows = pd.concat([rows for rows, *_ in used])
+    return _drawing("scaling", figure, results, what, rows, f"{sources(rows).capitalize()}.")
 
 
 def _of_the_least(rows: pd.DataFrame, column: str) -> pd.Series:
@@ -390,36 +385,14 @@ def _of_the_least(rows: pd.DataFrame, column: str) -> pd.Series:
     return rows["where"].map(least.groupby("where")["cost"].median())
 
 
-def _of_scaling(panels: list[tuple[pd.DataFrame, str]]) -> tuple[str, pd.DataFrame]:
-    """What the panels show, and all their rows."""
-    rows = pd.concat([rows for rows, _ in panels])
-    said = ["Cost of the steps that give every expression's squared error, against one size at a time"]
-    maps = pd.concat([rows for rows, column in panels if column in AT])
-    if len(maps):
-        said.append(f"{sources(maps)} of {between(maps['tokens_each'])} tokens on average in the first two panels")
-    others = [(rows, column) for rows, column in panels if column not in AT and len(rows)]
-    fixed = [(name, [rows[column] for rows, own in others if own != column]) for column, name in FIXED]
-    sizes = [f"{between(pd.concat(values))} {name}" for name, values in fixed if values]
-    if others:
-        kinds = sources(pd.concat([rows for rows, _ in others]))
-        said.append(f"{kinds} of {', '.join(sizes[:-1])} and {sizes[-1]} where these do not vary in the others")
-    if rows["device_s"].notna().any():
-        said.append("on a GPU the time of the device alone")
-    there = {column for _, column in others}
-    whole = " Last panel: whole samples, with parsing." if "n_steps" in there else ""
-    growth = " Over variables, parameters, tokens: the cost over that of the least." * bool(there & {*dict(FIXED)})
-    unit = " An evaluation is one expression at one point."
-    return f"{'; '.join([*said, 'medians and quartiles'])}.{unit}{growth}{whole}", rows
-
-
-def crossover(results: Results) -> Drawing | Lacking:
+def crossover(results: Results) -> Drawing:
     """How many times as fast as the CPU every backend is, over the size, for searches of 1 to 1,000 steps."""
     rows = with_code(of(results, "map"), both=True)
     groups = rows.assign(order=plots.places(rows["results"])).groupby(["order", "file"])
     maps = [one for _, one in groups if len(measured.map_seconds(one, 1).dropna(thresh=2))]
     if not maps:
         what = "Which backend wins where is not measured yet: that takes the same sizes on two backends of one machine"
-        return Lacking("crossover", f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")
+        return Drawing("crossover", None, f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")
     figure, axes = plt.subplots(len(maps), len(CROSSOVER_STEPS), figsize=(13, 0.9 + 2.4 * len(maps)), sharex=True,
                                 sharey="row", layout="constrained", squeeze=False)  # fmt: skip
     legend: dict[str, Any] = {}
@@ -460,7 +433,7 @@ def _times_as_fast(axis: Axes, seconds: pd.DataFrame) -> str:
     return str(base)
 
 
-def roofline(results: Results) -> Drawing | Lacking:
+def roofline(results: Results) -> Drawing:
     """Node evaluations a second over node evaluations a byte, under what the machine can do."""
     rows = of(results, "benchmarks", "results", "map", "tokens")
     if len(rows):
@@ -469,13 +442,13 @@ def roofline(results: Results) -> Drawing | Lacking:
         rows = with_code(rows, both=False)
     if rows.empty:
         what = "A roofline is not drawn: no step of 10,000 points or more is measured"
-        return Lacking("roofline", f"{what}, as `notebooks/scaling.ipynb` and `make study` measure them.")
+        return Drawing("roofline", None, f"{what}, as `notebooks/scaling.ipynb` and `make study` measure them.")
     roofs = {file: measured.roofs_of(results.records.get(file, {}), some["backend"])
              for file, some in rows.groupby("file", sort=False)}  # fmt: skip
     rows = rows[rows["file"].isin([file for file in roofs if roofs[file]])]
     if rows.empty:
         what = "A roofline is not drawn: no record tells how fast the machine copies"
-        return Lacking("roofline", f"{what}; results that are measured anew have it in theirs.")
+        return Drawing("roofline", None, f"{what}; results that are measured anew have it in theirs.")
     table = measured.kernels(rows)
     on_gpu = table["where"].str.partition(",")[0].isin(measured.ON_GPU)
     panels = [part for _, part in table.groupby(["file", on_gpu], sort=False)]
@@ -484,7 +457,7 @@ def roofline(results: Results) -> Drawing | Lacking:
         file, there = part["file"].iloc[0], set(part["where"].str.partition(",")[0])
         _roofline(axis, part, measured.roofs_of(results.records[file], there))
         axis.set_title(measured.machine_of(file, results.records[file]), fontsize=10)
-    return _drawing("roofline", figure, results, _of_roofline(rows, roofs), rows)
+    return _drawing("roofline", figure, results, ROOFLINE, rows)
 
 
 def _roofline(axis: Axes, table: pd.DataFrame, roofs: list[tuple[str, float, float]]) -> None:
@@ -507,19 +480,6 @@ def _roofline(axis: Axes, table: pd.DataFrame, roofs: list[tuple[str, float, flo
     axis.grid(alpha=0.3)
 
 
-def _of_roofline(rows: pd.DataFrame, roofs: dict[str, list[tuple[str, float, float]]]) -> str:
-    errors = rows["results"].eq("loss")
-    kinds = "steps that sum errors" if errors.all() else "steps that write the matrix"
-    if errors.any() and not errors.all():
-        kinds = f"at the left {kinds}, at the right those that sum errors"
-    alone = "; on a GPU one step on the device alone" if rows["device_s"].notna().any() else ""
-    units = any(np.isfinite(nodes_per_s) for some in roofs.values() for *_, nodes_per_s in some)
-    rate = ", and on a GPU one instruction per node on every arithmetic unit at the highest clock" if units else ""
-    what = f"Roofline: medians of each configuration with 10,000 points or more; {kinds}{alone}."
-    cpu = "; of a CPU's arithmetic no roof is known" if rows["backend"].eq("cpu").any() else ""
-    return f"{what} Roofs: the measured rate of copying{rate}{cpu}."
-
-
-ALL: tuple[Callable[[Results], Drawing | Lacking], ...] = (
+ALL: tuple[Callable[[Results], Drawing], ...] = (
     benchmark, interpreter, transpiler, steps, block_sizes, phases, tuning, scaling, crossover, roofline,
 )  # fmt: skip

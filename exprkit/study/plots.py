@@ -53,17 +53,13 @@ _STYLE: Any = {"svg.hashsalt": "exprkit", "font.family": "DejaVu Sans", "pdf.fon
 
 
 class Drawing(NamedTuple):
-    """A figure with the name of its files and what it shows, on what it was measured and by which command."""
+    """A figure with the name of its files and what it shows, on what it was measured and by which command.
+
+    Without a figure the caption says what is not measured, and what measures it.
+    """
 
     name: str
-    figure: Figure
-    caption: str
-
-
-class Lacking(NamedTuple):
-    """A figure that cannot be drawn: what is not measured for it, and what measures it."""
-
-    name: str
+    figure: Figure | None
     caption: str
 
 
@@ -246,11 +242,11 @@ def places(protocols: pd.Series) -> pd.Series:
     return protocols.map([*PROTOCOLS, "fit"].index)
 
 
-def show(drawing: Drawing | Lacking) -> None:
+def show(drawing: Drawing) -> None:
     """A figure and its caption in a notebook; or what lacks."""
     from IPython.display import Markdown, display
 
-    if isinstance(drawing, Drawing):
+    if drawing.figure is not None:
         display(drawing.figure)
     display(Markdown(drawing.caption))
 

@@ -17,8 +17,7 @@ grid    a list of values for each parameter: every combination, at every point
 
 Every name and type is checked before the first run.  A run has a folder of its own, named by
 a hash of its parameters and the notebook's code; it is finished when the notebook ended well
-*and* left a result file there (papermill's own record of a run cannot be trusted: a killed
-kernel looks complete in it).  Finished runs are not run again, so that starting a study again
+*and* left a result file there.  Finished runs are not run again, so that starting a study again
 resumes it.  A run that asks for a backend which cannot run here is skipped, and the reason told.
 """
 
@@ -68,10 +67,10 @@ class Outcome(NamedTuple):
     state: str
     detail: str
     folder: Path
-    seconds: float
+    seconds: float = 0.0
 
 
-class _Configuration(NamedTuple):
+class Job(NamedTuple):
     """One configuration to run."""
 
     notebook: Path
@@ -83,9 +82,9 @@ class _Configuration(NamedTuple):
         """The executed notebook."""
         return self.folder / self.notebook.name
 
-    def absolute(self) -> _Configuration:
-        """The same for a process that works in another folder."""
-        return self._replace(notebook=self.notebook.resolve(), folder=self.folder.resolve())
+    def ended(self, state: str, detail: str = "", seconds: float = 0.0) -> Outcome:
+        """What became of it."""
+        return Outcome(self.parameters, state, detail, self.folder, seconds)
 
 
 def sweep(
@@ -147,14 +146,6 @@ def sweep(
         Before anything runs: for a backend that does not exist.
     FileError
         If the system refuses to write, as where the disk is full; what is finished is kept.
-
-    Examples
-    --------
-    >>> import exprkit as ek
-    >>> study = {"fixed": {"n_exprs": 100, "n_steps": 2}, "grid": {"n_points": [362, 10860]}}
-    >>> runs = ek.sweep("notebooks/benchmark.ipynb", study, "results/points")  # doctest: +SKIP
-    >>> [run.state for run in runs]  # doctest: +SKIP
-    ['done', 'done']
     """
     jobs = jobs_of(notebook, study, out, only)
     if workers < 1:
@@ -180,16 +171,15 @@ def sweep(
     return [outcomes[job.folder] for job in jobs]
 
 
-def waiting_of(jobs: list[_Configuration], into: str | Path | None) -> tuple[list[_Configuration], list[Outcome]]:
+def waiting_of(jobs: list[Job], into: str | Path | None) -> tuple[list[Job], list[Outcome]]:
     """The runs that are to be started, and what is known of the others."""
     waiting, others = [], []
     collected = records.runs_in(into) if into is not None else set()
     for job in jobs:
-        reason = unavailable(job.parameters)
-        if reason:
-            others.append(Outcome(job.parameters, "skipped", reason, job.folder, 0.0))
+        if reason := unavailable(job.parameters):
+            others.append(job.ended("skipped", reason))
         elif job.folder.name in collected or finished(job.folder):
-            others.append(Outcome(job.parameters, "finished before", "", job.folder, 0.0))
+            others.append(job.ended("finished before"))
         else:
             waiting.append(job)
     return waiting, others
@@ -216,44 +206,28 @@ def summary(outcomes: Iterable[Outcome]) -> str:
     ])  # fmt: skip
 
 
-def listing(jobs: list[_Configuration], into: str | Path | None = None) -> str:
-    """What would run: for every name of a study what its runs share, and a line per run with what differs; how many.
-
-    Of the time they take only the limit is told that they set to themselves by ``seconds``, if they have that.
-    """
-    usual = {name: _text(value) for name, (_, value) in notebooks.defaults(jobs[0].notebook).items()}
-    texts = [{name: _text(value) for name, value in job.parameters.items()} for job in jobs]
-    table = pd.DataFrame(texts, index=[job.folder.name for job in jobs])
-    table = table.drop(columns=["study", "results_dir"], errors="ignore")  # which the folder's name tells
-    groups = table.groupby(lambda folder: folder.rpartition("-")[0], sort=False)
-    lines = [line for name, some in groups for line in _group(name, some, usual)]
+def listing(jobs: list[Job], into: str | Path | None = None) -> str:
+    """The runs, a line each with the parameters in which they differ; how many of them are to be started."""
+    table = pd.DataFrame([job.parameters for job in jobs], index=[job.folder.name for job in jobs]).map(json.dumps)
+    table = table.drop(columns="results_dir", errors="ignore")
+    shared = [f"{name}={table[name].iloc[0]}" for name in table if table[name].nunique() == 1]
+    table = table.loc[:, table.nunique() > 1]
+    lines = [" ".join([folder, *map("{}={}".format, table.columns, row)])
+             for folder, row in zip(table.index, table.to_numpy(), strict=True)]  # fmt: skip
     waiting, others = waiting_of(jobs, into)
-    runs = f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
-    return "\n".join([*lines, runs + _limit(waiting), *(summary(others).splitlines() if others else ())])
+    return "\n".join([
+        f"all with {' '.join(shared)}", *lines,
+        f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
+        + _limit(waiting), *(summary(others).splitlines() if others else ()),
+    ])  # fmt: skip
 
 
-def _group(name: Any, table: pd.DataFrame, usual: dict[str, str]) -> Iterator[str]:
-    """Lines on the runs of one name: what all of them have that the notebook has not by itself, then what differs."""
-    differs = table.nunique() > 1
-    shared = [f"{one}={text}" for one, text in table.loc[:, ~differs].iloc[0].items() if text != usual[str(one)]]
-    yield f"{name}: {number_of(len(table), 'run')}" + (", all with " + " ".join(shared) if shared else "")
-    for folder, row in table.loc[:, differs].iterrows():
-        yield " ".join([f"  {folder}", *(f"{one}={text}" for one, text in row.items())])
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) and value else json.dumps(value)
-
-
-def _limit(jobs: list[_Configuration]) -> str:
+def _limit(jobs: list[Job]) -> str:
     """How long the runs measure at most, if they have a limit."""
-    if not jobs or not {"seconds", "backends"} <= set(jobs[0].parameters):
+    seconds = sum(job.parameters.get("seconds", math.inf) * len(job.parameters.get("backends", ())) for job in jobs)
+    if not seconds or not math.isfinite(seconds):
         return ""
-    seconds = sum(job.parameters["seconds"] * len(job.parameters["backends"]) for job in jobs)
-    if not math.isfinite(seconds):
-        return ""
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    return f"; measuring takes up to {minutes} min {rest} s (their parameter seconds), preparing aside"
+    return f"; measuring takes up to {math.ceil(seconds / 60)} min (their parameter seconds), preparing aside"
 
 
 # ── what to run ──────────────────────────────────────────────────────────────────────
@@ -309,7 +283,7 @@ def _checked_block(where: str, block: Any) -> tuple[Any, Any, Any]:
     return fixed, points, grid
 
 
-def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | None = None) -> list[_Configuration]:
+def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | None = None) -> list[Job]:
     """All runs of a study, checked; ``sweep`` says what is raised."""
     notebook, out = Path(notebook), Path(out)
     code, declared, jobs = notebooks.code_of(notebook), notebooks.defaults(notebook), {}
@@ -325,7 +299,7 @@ def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | Non
             raise ArgumentError(f"the study has this configuration twice: {configuration}")
         if "results_dir" in parameters:
             parameters["results_dir"] = str(folder.resolve())
-        jobs[folder] = _Configuration(notebook, parameters, folder)
+        jobs[folder] = Job(notebook, parameters, folder)
     if not jobs:
         raise ArgumentError(f"the study has no configuration named {only!r}")
     return list(jobs.values())
@@ -339,7 +313,7 @@ def unavailable(parameters: dict[str, Any]) -> str:
     return "; ".join(f"{name}: {status(name).detail}" for name in names if not status(name).available)
 
 
-def _on_gpu(job: _Configuration) -> bool:
+def _on_gpu(job: Job) -> bool:
     return any(load(name).empty is not None for name in job.parameters.get("backends", ()))
 
 
@@ -355,9 +329,7 @@ def finished(folder: Path) -> bool:
 # ── running ──────────────────────────────────────────────────────────────────────────
 
 
-def _run_all(
-    jobs: list[_Configuration], workers: int, plain: Callable[..., Any] | None, end: float
-) -> Iterator[Outcome]:
+def _run_all(jobs: list[Job], workers: int, plain: Callable[..., Any] | None, end: float) -> Iterator[Outcome]:
     """Outcomes as they come; side by side, threads wait for papermill's processes."""
     if workers == 1:
         yield from (_run(job, end, plain) for job in jobs)
@@ -376,11 +348,11 @@ def _run_all(
                 run.cancel()
 
 
-def _run_on(cluster: Workers, jobs: list[_Configuration], end: float) -> Iterator[Outcome]:
+def _run_on(cluster: Workers, jobs: list[Job], end: float) -> Iterator[Outcome]:
     """Outcomes as they come from a cluster's workers; called off by a user who stops it."""
     from distributed import wait
 
-    runs = dict(zip(cluster.client.map(_run, [job.absolute() for job in jobs], end=end, pure=False), jobs, strict=True))
+    runs = dict(zip(cluster.client.map(_run, [_absolute(job) for job in jobs], end=end, pure=False), jobs, strict=True))
     try:
         while runs:
             cluster.look_after()
@@ -389,11 +361,16 @@ def _run_on(cluster: Workers, jobs: list[_Configuration], end: float) -> Iterato
             for run in [run for run in runs if run.done()]:
                 job, error = runs.pop(run), run.exception()
                 if error is not None:  # as where every worker that tried died
-                    yield Outcome(job.parameters, "failed", f"{type(error).__name__}: {error}", job.folder, 0.0)
+                    yield job.ended("failed", f"{type(error).__name__}: {error}")
                 else:
                     yield run.result()._replace(folder=job.folder)
     finally:
         cluster.client.cancel(list(runs))
+
+
+def _absolute(job: Job) -> Job:
+    """The same for a process that works in another folder."""
+    return job._replace(notebook=job.notebook.resolve(), folder=job.folder.resolve())
 
 
 def _device_count() -> int:
@@ -402,7 +379,7 @@ def _device_count() -> int:
     return int(cupy.cuda.runtime.getDeviceCount())
 
 
-def _run_on_a_device(job: _Configuration, end: float, devices: SimpleQueue[int]) -> Outcome:
+def _run_on_a_device(job: Job, end: float, devices: SimpleQueue[int]) -> Outcome:
     device = devices.get()
     try:
         return _run(job, end, None, device)
@@ -410,13 +387,11 @@ def _run_on_a_device(job: _Configuration, end: float, devices: SimpleQueue[int])
         devices.put(device)
 
 
-def _run(
-    job: _Configuration, end: float, plain: Callable[..., Any] | None = None, device: int | None = None
-) -> Outcome:
+def _run(job: Job, end: float, plain: Callable[..., Any] | None = None, device: int | None = None) -> Outcome:
     """Run one configuration, unless the time is up, and note it as finished if it is."""
     begin = perf_counter()
     if time() > end:
-        return Outcome(job.parameters, "not started", "the time was up", job.folder, 0.0)
+        return job.ended("not started", "the time was up")
     files.folder(job.folder)
     for old in (*job.folder.glob(f"*{records.SAMPLES}"), job.folder / FINISHED):
         old.unlink(missing_ok=True)  # of an earlier run that did not end well
@@ -427,12 +402,12 @@ def _run(
         error = "it ended well but left no result file"
     seconds = perf_counter() - begin
     if error:
-        return Outcome(job.parameters, "failed", f"{report}: {error}", job.folder, seconds)
+        return job.ended("failed", f"{report}: {error}", seconds)
     records.write_json(job.folder / FINISHED, {"results": results, "seconds": seconds})
-    return Outcome(job.parameters, "done", "", job.folder, seconds)
+    return job.ended("done", seconds=seconds)
 
 
-def _papermill(job: _Configuration, device: int | None) -> tuple[str, Path]:
+def _papermill(job: Job, device: int | None) -> tuple[str, Path]:
     """The last error line, empty if it ended well, and the executed notebook."""
     environment = os.environ | {"TQDM_MININTERVAL": "5"}
     if device is not None:
@@ -448,7 +423,7 @@ def _papermill(job: _Configuration, device: int | None) -> tuple[str, Path]:
     return f"{_last_line(done.stderr) or 'no error was written'} (exit {done.returncode})", job.report
 
 
-def _call(job: _Configuration, plain: Callable[..., Any]) -> tuple[str, Path]:
+def _call(job: Job, plain: Callable[..., Any]) -> tuple[str, Path]:
     """The same for a function in this process; its traceback goes to a file."""
     report = job.folder / "error.txt"
     report.unlink(missing_ok=True)
