@@ -70,7 +70,7 @@ class Outcome(NamedTuple):
     seconds: float = 0.0
 
 
-class Job(NamedTuple):
+class PlannedRun(NamedTuple):
     """One configuration to run."""
 
     notebook: Path
@@ -171,7 +171,7 @@ def sweep(
     return [outcomes[job.folder] for job in jobs]
 
 
-def waiting_of(jobs: list[Job], into: str | Path | None) -> tuple[list[Job], list[Outcome]]:
+def waiting_of(jobs: list[PlannedRun], into: str | Path | None) -> tuple[list[PlannedRun], list[Outcome]]:
     """The runs that are to be started, and what is known of the others."""
     waiting, others = [], []
     collected = records.runs_in(into) if into is not None else set()
@@ -206,7 +206,7 @@ def summary(outcomes: Iterable[Outcome]) -> str:
     ])  # fmt: skip
 
 
-def listing(jobs: list[Job], into: str | Path | None = None) -> str:
+def listing(jobs: list[PlannedRun], into: str | Path | None = None) -> str:
     """The runs, a line each with the parameters in which they differ; how many of them are to be started."""
     table = pd.DataFrame([job.parameters for job in jobs], index=[job.folder.name for job in jobs]).map(json.dumps)
     table = table.drop(columns="results_dir", errors="ignore")
@@ -222,7 +222,7 @@ def listing(jobs: list[Job], into: str | Path | None = None) -> str:
     ])  # fmt: skip
 
 
-def _limit(jobs: list[Job]) -> str:
+def _limit(jobs: list[PlannedRun]) -> str:
     """How long the runs measure at most, if they have a limit."""
     seconds = sum(job.parameters.get("seconds", math.inf) * len(job.parameters.get("backends", ())) for job in jobs)
     if not seconds or not math.isfinite(seconds):
@@ -283,7 +283,7 @@ def _checked_block(where: str, block: Any) -> tuple[Any, Any, Any]:
     return fixed, points, grid
 
 
-def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | None = None) -> list[Job]:
+def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | None = None) -> list[PlannedRun]:
     """All runs of a study, checked; ``sweep`` says what is raised."""
     notebook, out = Path(notebook), Path(out)
     code, declared, jobs = notebooks.code_of(notebook), notebooks.defaults(notebook), {}
@@ -299,7 +299,7 @@ def jobs_of(notebook: str | Path, study: Study, out: str | Path, only: str | Non
             raise ArgumentError(f"the study has this configuration twice: {configuration}")
         if "results_dir" in parameters:
             parameters["results_dir"] = str(folder.resolve())
-        jobs[folder] = Job(notebook, parameters, folder)
+        jobs[folder] = PlannedRun(notebook, parameters, folder)
     if not jobs:
         raise ArgumentError(f"the study has no configuration named {only!r}")
     return list(jobs.values())
@@ -313,7 +313,7 @@ def unavailable(parameters: dict[str, Any]) -> str:
     return "; ".join(f"{name}: {status(name).detail}" for name in names if not status(name).available)
 
 
-def _on_gpu(job: Job) -> bool:
+def _on_gpu(job: PlannedRun) -> bool:
     return any(load(name).empty is not None for name in job.parameters.get("backends", ()))
 
 
@@ -329,7 +329,7 @@ def finished(folder: Path) -> bool:
 # ── running ──────────────────────────────────────────────────────────────────────────
 
 
-def _run_all(jobs: list[Job], workers: int, plain: Callable[..., Any] | None, end: float) -> Iterator[Outcome]:
+def _run_all(jobs: list[PlannedRun], workers: int, plain: Callable[..., Any] | None, end: float) -> Iterator[Outcome]:
     """Outcomes as they come; side by side, threads wait for papermill's processes."""
     if workers == 1:
         yield from (_run(job, end, plain) for job in jobs)
@@ -348,7 +348,7 @@ def _run_all(jobs: list[Job], workers: int, plain: Callable[..., Any] | None, en
                 run.cancel()
 
 
-def _run_on(cluster: Workers, jobs: list[Job], end: float) -> Iterator[Outcome]:
+def _run_on(cluster: Workers, jobs: list[PlannedRun], end: float) -> Iterator[Outcome]:
     """Outcomes as they come from a cluster's workers; called off by a user who stops it."""
     from distributed import wait
 
@@ -368,7 +368,7 @@ def _run_on(cluster: Workers, jobs: list[Job], end: float) -> Iterator[Outcome]:
         cluster.client.cancel(list(runs))
 
 
-def _absolute(job: Job) -> Job:
+def _absolute(job: PlannedRun) -> PlannedRun:
     """The same for a process that works in another folder."""
     return job._replace(notebook=job.notebook.resolve(), folder=job.folder.resolve())
 
@@ -379,7 +379,7 @@ def _device_count() -> int:
     return int(cupy.cuda.runtime.getDeviceCount())
 
 
-def _run_on_a_device(job: Job, end: float, devices: SimpleQueue[int]) -> Outcome:
+def _run_on_a_device(job: PlannedRun, end: float, devices: SimpleQueue[int]) -> Outcome:
     device = devices.get()
     try:
         return _run(job, end, None, device)
@@ -387,7 +387,7 @@ def _run_on_a_device(job: Job, end: float, devices: SimpleQueue[int]) -> Outcome
         devices.put(device)
 
 
-def _run(job: Job, end: float, plain: Callable[..., Any] | None = None, device: int | None = None) -> Outcome:
+def _run(job: PlannedRun, end: float, plain: Callable[..., Any] | None = None, device: int | None = None) -> Outcome:
     """Run one configuration, unless the time is up, and note it as finished if it is."""
     begin = perf_counter()
     if time() > end:
@@ -407,7 +407,7 @@ def _run(job: Job, end: float, plain: Callable[..., Any] | None = None, device: 
     return job.ended("done", seconds=seconds)
 
 
-def _papermill(job: Job, device: int | None) -> tuple[str, Path]:
+def _papermill(job: PlannedRun, device: int | None) -> tuple[str, Path]:
     """The last error line, empty if it ended well, and the executed notebook."""
     environment = os.environ | {"TQDM_MININTERVAL": "5"}
     if device is not None:
@@ -423,7 +423,7 @@ def _papermill(job: Job, device: int | None) -> tuple[str, Path]:
     return f"{_last_line(done.stderr) or 'no error was written'} (exit {done.returncode})", job.report
 
 
-def _call(job: Job, plain: Callable[..., Any]) -> tuple[str, Path]:
+def _call(job: PlannedRun, plain: Callable[..., Any]) -> tuple[str, Path]:
     """The same for a function in this process; its traceback goes to a file."""
     report = job.folder / "error.txt"
     report.unlink(missing_ok=True)
