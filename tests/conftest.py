@@ -37,7 +37,7 @@ settings.load_profile("exprkit")
 def pytest_collection_modifyitems(items):
     """Without a GPU, the tests that need one (marker ``gpu``) are one skipped test a file, which says how many."""
     if defined.count():
-        names = ", ".join(row.name for row in defined.functions())
+        names = ", ".join(row.name for row in defined.definitions())
         raise pytest.UsageError(f"defined while tests were collected, by a module and not a fixture: {names}")
     if gpu.missing() is None:
         return

@@ -29,7 +29,6 @@ FORMULAS = {
     "either": "either(a, b, c) = cond(a, b) + cond(lessequal(a, 0), c)",
     "hard": "hard(u) = swish(hill(u, 2)) + u",
 }
-FUNCTIONS = {name: ek.operator(text) for name, text in FORMULAS.items()}
 MEANING = {
     "swish": lambda a: a / (1 + np.exp(-a)),
     "hill": lambda a, b: a**b / (1 + a**b),
@@ -45,8 +44,14 @@ TEXTS = [
 ]  # fmt: skip
 
 
+@pytest.fixture(autouse=True, scope="module")
+def own_operators(functions):
+    for text in FORMULAS.values():
+        ek.operator(text)
+
+
 @pytest.fixture(scope="module")
-def pop():
+def pop(own_operators):
     return ek.parse(TEXTS)
 
 
@@ -58,7 +63,7 @@ def some_params(pop, seed=1):
 
 
 def _trees():
-    rows = st.sampled_from([*ops.OPERATORS, *defined.definitions()])
+    rows = st.deferred(lambda: st.sampled_from([*ops.OPERATORS, *map(defined.spelled, FORMULAS)]))
     leaves = st.sampled_from(ek.variables(3) + ek.parameters(3)) | st.floats().map(constant)
     return st.recursive(
         leaves,
@@ -88,7 +93,7 @@ def test_written_out_there_is_nothing_left_of_them(expression):
 
 
 def test_what_is_printed():
-    assert str(FUNCTIONS["clip"](ek.variables(1)[0], 0, ek.swish(2.0))) == "clip(x1, 0, swish(2))"
+    assert str(ek.clip(ek.variables(1)[0], 0, ek.swish(2.0))) == "clip(x1, 0, swish(2))"
     assert ek.parse("hill(x1, 2) + 1")[0].latex() == r"\operatorname{hill}\left(x_{1}, 2\right) + 1"
     ek.operator("share(a, b) = a / (a + b)", latex=r"\frac{{a}}{{b}_{+}}")
     assert ek.parse("share(x1 + 1, x2) ^ 2")[0].latex() == r"\left(\frac{x_{1} + 1}{x_{2}_{+}}\right)^{2}"
@@ -211,7 +216,7 @@ def f(X):
 
 def test_generators_take_what_operator_gave():
     by_name = ek.generate.random(20, operators=["hill", "sin", "+"], n_vars=2)
-    assert ek.generate.random(20, operators=[FUNCTIONS["hill"], np.sin, "+"], n_vars=2) == by_name
+    assert ek.generate.random(20, operators=[ek.hill, np.sin, "+"], n_vars=2) == by_name
 
 
 def test_bad_domain_and_latex():
