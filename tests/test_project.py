@@ -27,18 +27,25 @@ from exprkit.study import readme
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / "exprkit").rglob("*.py"))
 
-# Each folder (or file) imports from those before it only, also inside functions and for types.
-LAYERS = [
+# Each folder (or file) imports from those before it only, also inside functions and for types: the engine knows
+# neither searches nor the lab, and the searches do not know the lab.
+ENGINE = [
     "version", "errors", "numbers", "operators", "runtime", "text", "expressions", "csv_files", "data", "programs",
     "backends", "backends.reference", "backends.gpu", "backends.cases", "backends.device_programs", "backends.cpu",
-    "backends.interpreter", "backends.transpiler",
-    "backends.cost_model", "distributed", "evaluate", "fitting", "search", "regression",
-    "regression.problem", "regression.formulas",
-    "regression.rules", "regression.pairs", "regression.sums", "regression.shapes", "regression.generations",
-    "regression.on_device", "regression.stages", "regression.estimator",
-    "saved", "study", "explorer", "warm_up", "__main__",
+    "backends.interpreter", "backends.transpiler", "backends.cost_model", "distributed", "evaluate", "fitting",
 ]  # fmt: skip
+REGRESSION = "problem formulas rules pairs sums shapes generations on_device stages estimator".split()
+SEARCHES = ["search", "regression", *(f"regression.{room}" for room in REGRESSION)]
+LAB = ["study", "explorer"]
+LAYERS = [*ENGINE, *SEARCHES, "saved", *LAB, "warm_up", "__main__"]
 TOP = "exprkit"  # the package itself, which users import, and of its own modules those that use it as a user does
+
+# Lines of Python and CUDA C of each folder
+MOST_LINES = {
+    "(top)": 1_752, "operators": 3_669, "runtime": 2_309, "text": 3_614, "expressions": 4_167, "programs": 2_020,
+    "backends": 19_951, "distributed": 2_553, "evaluate": 4_251, "fitting": 4_918, "search": 4_538,
+    "regression": 13_785, "study": 4_804, "explorer": 2_969,
+}  # fmt: skip
 
 # LLVM's instructions, words of Matplotlib and pandas and a title, which happen to be names of operators as well
 OTHER_WORDS = {
@@ -132,9 +139,14 @@ def test_folders_stay_small_and_say_what_they_are():
         assert ast.get_docstring(tree_of(folder / "__init__.py")), f"{folder} says what it is for"
 
 
-def test_files_stay_small():
-    lines = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in MODULES.items()}
-    assert {name: n for name, n in lines.items() if n >= 650} == {}
+def test_no_folder_grows():
+    """Lines may fall; who raises a number says why in the commit."""
+    lines = Counter()
+    for path in (ROOT / TOP).rglob("*"):
+        if path.suffix in (".py", ".cu"):
+            folder = path.relative_to(ROOT / TOP).parts[0]
+            lines[folder if folder != path.name else "(top)"] += path.read_bytes().count(b"\n")
+    assert {folder: n for folder, n in lines.items() if n > MOST_LINES[folder]} == {}
 
 
 def docstrings(tree):
