@@ -34,7 +34,7 @@ ENGINE = [
     "backends", "backends.reference", "backends.gpu", "backends.cases", "backends.device_programs", "backends.cpu",
     "backends.interpreter", "backends.transpiler", "backends.cost_model", "distributed", "evaluate", "fitting",
 ]  # fmt: skip
-REGRESSION = "problem formulas rules pairs sums shapes generations on_device stages estimator".split()
+REGRESSION = ["problem", "formulas", "rules", "pairs", "sums", "shapes", "generations", "on_device", "stages", "estimator"]
 SEARCHES = ["search", "regression", *(f"regression.{room}" for room in REGRESSION)]
 LAB = ["study", "explorer"]
 LAYERS = [*ENGINE, *SEARCHES, "saved", *LAB, "warm_up", "__main__"]
