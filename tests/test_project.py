@@ -34,8 +34,8 @@ ENGINE = [
     "backends", "backends.reference", "backends.gpu", "backends.cases", "backends.device_programs", "backends.cpu",
     "backends.interpreter", "backends.transpiler", "backends.cost_model", "distributed", "evaluate", "fitting",
 ]  # fmt: skip
-REGRESSION = ["problem", "formulas", "rules", "pairs", "sums", "shapes", "generations", "on_device", "stages", "estimator"]
-SEARCHES = ["search", "regression", *(f"regression.{room}" for room in REGRESSION)]
+ROOMS = ["problem", "formulas", "rules", "pairs", "sums", "shapes", "generations", "on_device", "stages", "estimator"]
+SEARCHES = ["search", "regression", *(f"regression.{room}" for room in ROOMS)]
 LAB = ["study", "explorer"]
 LAYERS = [*ENGINE, *SEARCHES, "saved", *LAB, "warm_up", "__main__"]
 TOP = "exprkit"  # the package itself, which users import, and of its own modules those that use it as a user does
