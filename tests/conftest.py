@@ -7,6 +7,7 @@ import functools
 import os
 import signal
 import sys
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -109,6 +110,15 @@ def same_random_numbers(generators):
     """What a test draws from a generator of its module does not depend on which tests ran before it."""
     for generator, state in generators:
         generator.bit_generator.state = state
+
+
+@pytest.fixture(autouse=True)
+def no_search_goes_on():
+    """A search that a test left alone ends before the next test, whose clock stands while another thread compiles."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name == "exprkit-search":
+            thread.join(60)
 
 
 @pytest.fixture(autouse=True, scope="module")

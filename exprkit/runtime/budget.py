@@ -101,7 +101,7 @@ class Budget:
     @property
     def seconds(self) -> float:
         """Since the search began, without those in which loops were compiled."""
-        return time.perf_counter() - self._begin - (_COMPILING.seconds - self._compiled)
+        return max(0.0, time.perf_counter() - self._begin - (_COMPILING.seconds - self._compiled))
 
     def part(self, share: float) -> Callable[[], bool]:
         """Whether work for such a share of the time has been done since now; never where time has no limit."""
