@@ -58,7 +58,7 @@ def small(**settings):
 
 @pytest.fixture(scope="module")
 def model():
-    return regressor().fit(*table())
+    return regressor(niterations=1).fit(*table())
 
 
 def bits(model):
