@@ -146,6 +146,14 @@ def sweep(
         Before anything runs: for a backend that does not exist.
     FileError
         If the system refuses to write, as where the disk is full; what is finished is kept.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> study = {"fixed": {"n_exprs": 100, "n_steps": 2}, "grid": {"n_points": [362, 10860]}}
+    >>> runs = ek.sweep("notebooks/benchmark.ipynb", study, "results/points")  # doctest: +SKIP
+    >>> [run.state for run in runs]  # doctest: +SKIP
+    ['done', 'done']
     """
     jobs = jobs_of(notebook, study, out, only)
     if workers < 1:
