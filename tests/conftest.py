@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import functools
 import os
 import signal
@@ -189,11 +190,14 @@ def emulated():
 @pytest.fixture
 def on_a_gpu(emulated, monkeypatch):
     """The device of a search: small pools, as kernels run on the CPU."""
+    from exprkit.regression.problem import effort
+
     monkeypatch.setattr(gpu, "current", lambda: emulated)
     monkeypatch.setattr(gpu, "missing", lambda: None)
-    monkeypatch.setattr("exprkit.regression.problem.effort.STAGES_ON_DEVICE", (2_000,))
-    monkeypatch.setattr("exprkit.regression.problem.effort.LAST_ON_DEVICE", 4_000)
-    monkeypatch.setattr("exprkit.regression.problem.effort.PAIRED_ON_DEVICE", (300, 100))
+    pools = dataclasses.replace(effort.POOLS, device_sizes=(2_000,), device_max=4_000)
+    monkeypatch.setattr(effort, "POOLS", pools)
+    pairs = dataclasses.replace(effort.REGRESSIONS, device_pair_functions=(300, 100))
+    monkeypatch.setattr(effort, "REGRESSIONS", pairs)
     monkeypatch.setattr("exprkit.regression.on_device.programs.FEWEST", 500)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -184,10 +185,9 @@ def is_made(q, g, h):
 def searching(device, monkeypatch):
     """Searches whose pools lie on the device, in stages that a CPU makes in its stead."""
     monkeypatch.setattr(search, "device_of", lambda backend: device)
-    monkeypatch.setattr(effort, "STAGES", (300,))
-    monkeypatch.setattr(effort, "STAGES_ON_DEVICE", (2_000,))
-    monkeypatch.setattr(effort, "LAST_ON_DEVICE", 4_000)
-    monkeypatch.setattr(effort, "PAIRED_ON_DEVICE", (300, 100))
+    pools = replace(effort.POOLS, host_sizes=(300,), device_sizes=(2_000,), device_max=4_000)
+    monkeypatch.setattr(effort, "POOLS", pools)
+    monkeypatch.setattr(effort, "REGRESSIONS", replace(effort.REGRESSIONS, device_pair_functions=(300, 100)))
     monkeypatch.setattr(programs, "FEWEST", 500)
     monkeypatch.setattr(triples, "SMALL", (40, 300))
     monkeypatch.setattr(triples, "MONOMIALS", (40, 400))

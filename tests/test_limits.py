@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -94,8 +95,8 @@ def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, busy, monkeypatc
         monkeypatch.setattr(gpu, "missing", lambda: None)
         monkeypatch.setattr(gpu, "names", lambda: [device.name])
         monkeypatch.setattr(gpu, "current", lambda: device)
-    monkeypatch.setattr(effort, "STAGES", (200, 400))
-    monkeypatch.setattr(effort, "STAGES_ON_DEVICE", (800, 1000))
+    pools = replace(effort.POOLS, host_sizes=(200, 400), device_sizes=(800, 1000))
+    monkeypatch.setattr(effort, "POOLS", pools)
     hold, begun = stuck
     settings = QUICK | {"backend": "cuda", "niterations": 1, "pool_size": 1200}
     for owner, name in (
@@ -184,7 +185,7 @@ def test_some_of_the_rows_have_both_values_of_a_column_of_0_and_1():
 
 
 def test_a_law_of_very_many_rows_is_found_with_a_column_of_0_and_1(monkeypatch):
-    monkeypatch.setattr(effort, "MANY_ROWS", 500)
+    monkeypatch.setattr(effort, "ROWS", replace(effort.ROWS, front=500))
     random = np.random.default_rng(0)
     X = np.column_stack([random.integers(0, 2, 3000), random.uniform(1, 2, 3000)]).astype(float)
     model = ek.SymbolicRegressor(random_state=0, niterations=0, pool_size=3000).fit(X, 2.5 * X[:, 1] + 1.5 * X[:, 0])

@@ -1,64 +1,175 @@
-"""Effort: how much each stage of a search does.
+"""Effort: how many functions, rows, rounds and which share of the time each stage of a search may use.
 
-In: nothing.  Out: numbers of functions, rows and rounds, shares of the time, and what work counts.
+In: nothing.  Out: one frozen dataclass per stage, each with its one instance; a test replaces the instance.
 
-    >>> from exprkit.regression.problem.effort import STAGES
-    >>> STAGES
-    (1000, 30000)
+    >>> from dataclasses import replace
+    >>> from exprkit.regression.problem.effort import POOLS
+    >>> replace(POOLS, host_sizes=(100,)).host_sizes, POOLS.host_sizes
+    ((100,), (1000, 30000))
+
+Every value has its unit beside it and, where it was measured, the source; one without a source was chosen, not
+measured.  Time is counted work (``Work``), and shares are shares of a search's time limit.  ``laws.md`` is
+``data/results/laws.md``.
 """
 
-POINTS = 16  # at which functions of a pool are told apart
-FEWEST_POINTS = 6  # that tell two functions and two numbers from a coincidence
-STAGES = (1_000, 30_000)  # functions of the pools before the last
-LAST = 300_000
-STAGES_ON_DEVICE = (1_000_000, 20_000_000)  # the same for pools on a GPU, which come after the first ones
-LAST_ON_DEVICE = 100_000_000
-FIRST_GROWTH, GROWN_FIRST = 0.06, 12  # of the time and rounds, for formulas that are grown before exact ones
-EXPLAINED, BEST = 0.3, 3  # noise may be no more of the variance; after every stage so many formulas are polished then,
-LONGEST = 30  # unless they are longer: what describes a surface has very many numbers
-GROWTH, LONG_GROWTH = 0.3, 0.5  # of the time, for formulas that are grown, and where none is nearly y,
-GROWN = 100  # and so many rounds of it at most,
-FITTED_AT_ONCE = 64  # of which so many are fitted between two looks at the clock
-THREE = 0.2  # of the time, for three functions: the forms are in the order of how simple they are
-CURVES, MORE_CURVES = 0.12, 0.23  # the same for curves, and for more of them
-SHORT = 15  # tokens of a formula that curves may be like
-PROMISING, NEARLY_KNOWN = 0.1, 0.01  # where so much of the variance is not explained at most
-GROUPED, MEASURES = 0.6, 8  # and for data in units of their own, of which there may be several,
-SHAPES = 3  # of a kind of curves for a function of the pool: a small search looks at fewer
-FACTORED, OF_PRODUCT = 0.35, 0.35  # and for those without variables of which y is a power, and those of one product
-TOLD_ROWS, CONTRADICTED = 500, 2.0  # unless a formula is off by twice its error: by a quarter at most for laws;
-TOLERATED = 1e-3  # share of the variance that any formula may be off by
-SHORTEST = 5  # tokens of formulas that curves and stages with fewer variables are for: pairs make shorter ones
-FITTED, IN_GROUPS = 2, 300  # of which so many are fitted to, with pools of so many functions: there are fewer variables
-NESTED = 1_500  # functions that templates choose from
-SINGLE = 10_000  # functions that are tried alone, beside as many monomials
-SUMMED = 3_000  # functions of which terms are chosen, beside as many monomials
-SIMPLE, SUMMED_ROWS, EXACT_SUMS = 1_500, 32, 0.2  # functions of exact sums, rows that tell them, share of the time
-WITH_NUMBERS = 16  # functions that a number stands before within an operator
-PAIRED, PAIRED_WITHIN = 3_000, 1_000  # functions of which all pairs are fitted; within an operator
-PAIRED_ON_DEVICE = 20_000, 10_000
-PAIRED_ROWS = 128  # at which
-FITTED_ROWS = 256  # of the sample, for the fits of generations,
-SOME_ROWS = 1_000  # for numbers inside of operators,
-MANY_ROWS = 10_000  # and for those of the formulas of the front: more would keep a search from ending in time
-BLOCKS = 400  # small functions that trees are varied with
-SHORTER = 2  # tokens that a formula may have less once it is simplified
-POLISHED = 10  # generations between two polishes of the front
-MOST_OFFERED = 24  # formulas of a generation that are looked at closer
-LONGER, NOT_BETTER, GOOD = 8, 1.05, 0.002  # when noise alone is left: tokens, ratio of losses, share of the variance
-ROUNDS = 12  # of making formulas shorter
-FINISH = 0.04  # of the time, for the numbers of the formula that is chosen
-BETTER = 0.999  # share of the loss of what is smaller; above it a formula is not worth polishing
-WORSE = 1.5  # ratio of losses at some rows beyond which a formula is not tried at all of very many
-NOISY = 1e-6  # share of the loss of 0 above which noise may be what is left
-TURNING = 1e-9  # share of the variance that a formula may leave which turns faster than the rows tell
-NEARLY = 1e-18  # share of the loss of 0 below which a formula is nearly exact
-UNSEEN = 1e-15  # share of a value that is no more than rounding
+from __future__ import annotations
 
-# What work counts, in seconds of one core of an Intel Xeon (2026-11, two cores, other work on both): shares of the time
-# are shares of it, so that decisions are the same on every machine and under any load.
-COMBINED = 2e-8  # a combination of a pool, at a row
-FITTED_FORMULA, FITTED_ROW = 3e-4, 4e-7  # a formula that is fitted, and each of its rows
-SHAPE = 4e-4  # a curve's shape, fitted roughly and the best in earnest
-# between two looks of a stage:
-LOOKED_UP, ADDED_UP, GROWN_ROUND, GROWN_ROW, FACTOR = 3e-3, 2e-2, 5e-3, 2e-5, 5e-2
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Rows:
+    """How many rows of the data stages look at."""
+
+    generations: int = 256  # rows, for the fits of generations
+    templates: int = 1_000  # rows, for numbers inside of operators
+    front: int = 10_000  # rows, for fits of the front's formulas: with more a search does not end in time
+
+
+@dataclass(frozen=True)
+class Pools:
+    """Sizes of the pools of functions."""
+
+    key_rows: int = 16  # rows at which two functions of a pool are compared
+    min_rows: int = 6  # rows that tell two functions with two numbers from a coincidence
+    host_sizes: tuple[int, ...] = (1_000, 30_000)  # functions of the pools before the last
+    host_max: int = 300_000  # functions of the last pool
+    device_sizes: tuple[int, ...] = (1_000_000, 20_000_000)  # functions of the pools on a GPU, after the host's
+    device_max: int = 100_000_000  # functions of the last pool on a GPU
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Exact formulas: three functions, and sums of a few."""
+
+    triples_share: float = 0.2  # of the time, the simplest forms first
+    sums_share: float = 0.2  # of the time; a list of functions takes half a second (laws.md, exact sums)
+    sum_functions: int = 1_500  # functions that sums are made of
+    sum_rows: int = 32  # rows at which sums are compared with y
+
+
+@dataclass(frozen=True)
+class FewerVariables:
+    """Searches with fewer variables: in units made of some, without power factors, in one product of powers."""
+
+    units_share: float = 0.6  # of the time
+    max_unit_systems: int = 8  # sets of variables taken for units
+    fitted_unit_systems: int = 2  # of them, the sets in which formulas are fitted as well
+    fitted_functions: int = 300  # functions of pools for those fits
+    factors_share: float = 0.35  # of the time
+    product_share: float = 0.35  # of the time
+    min_tokens: int = 5  # of ``maxsize``: pairs make all shorter formulas; for curves as well
+    check_rows: int = 500  # rows at which a power factor is compared with the best formula so far
+    max_error_ratio: float = 2.0  # of squared errors; <= 0.25 of true factors, 4 to 10 of a false one (laws.md)
+    min_error: float = 1e-3  # share of the variance that any formula may be off by
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Shapes with several numbers inside."""
+
+    share: float = 0.12  # of the time (laws.md, data without a known law)
+    more_share: float = 0.23  # of the time, where a short formula explains most of y
+    max_tokens: int = 15  # of that short formula
+    max_unexplained: float = 0.1  # share of the variance; after 1.2 s 0.07 at most of 17 curves (laws.md)
+    shapes_per_function: int = 3  # shapes of one kind for each function of the largest pool
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Formulas of the front with one function more."""
+
+    first_share: float = 0.06  # of the time, before exact stages: 90 of 120 noisy laws reached the noise (laws.md)
+    first_rounds: int = 12
+    share: float = 0.3  # of the time
+    long_share: float = 0.5  # of the time, where more is unexplained (laws.md, data without a known law)
+    max_unexplained: float = 0.01  # share of the variance that a formula near y leaves
+    rounds: int = 100
+    functions: int = 400  # functions of a pool that are added; generations vary trees with as many
+    fits_at_once: int = 64  # formulas fitted between two checks of the clock; of sums as well
+    max_shortening: int = 2  # tokens that a formula may lose when it is simplified
+
+
+@dataclass(frozen=True)
+class Regressions:
+    """Linear regressions on functions of a pool: single ones, sums and pairs."""
+
+    rows: int = 128  # rows at which functions are regressed
+    single_functions: int = 10_000  # functions tried alone, beside as many monomials
+    sum_functions: int = 3_000  # functions of which terms are chosen, beside as many monomials
+    functions_with_numbers: int = 16  # functions that have a number before them within an operator
+    pair_functions: tuple[int, int] = (3_000, 1_000)  # functions of which all pairs are fitted; within an operator
+    device_pair_functions: tuple[int, int] = (20_000, 10_000)  # the same on a GPU
+    template_functions: int = 1_500  # functions that templates with a number inside choose from
+
+
+@dataclass(frozen=True)
+class Generations:
+    """Genetic programming."""
+
+    polish_period: int = 10  # generations between two polishes of the front
+    max_offered: int = 24  # formulas of a generation that are simplified and offered to the front
+
+
+@dataclass(frozen=True)
+class Simplification:
+    """Formulas of the front with fewer or simpler numbers."""
+
+    rounds: int = 12
+    final_share: float = 0.04  # of the time, kept for the chosen formula's numbers; Planck's law with 10 % noise
+    min_improvement: float = 0.999  # share of a smaller formula's loss below which a larger one is polished
+    max_exact_loss: float = 1e-18  # share of the loss of 0 below which a formula is nearly exact
+    rounding: float = 1e-15  # share of a value that is no more than rounding
+    best_formulas: int = 3  # formulas polished in a row: after every stage of noisy data, and in the end
+    max_noisy_tokens: int = 30  # of those formulas; longer ones, as of surfaces, took 5 s (Friedman 1)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What is taken for noise."""
+
+    max_unexplained: float = 0.3  # share of the variance (laws.md, data without a known law)
+    min_loss: float = 1e-6  # share of the loss of 0 above which noise may be what is left
+    max_lead: int = 8  # tokens by which the longest formula is longer than one that is as good
+    max_gain: float = 1.05  # ratio of that one's loss to the least
+    max_loss: float = 0.002  # share of the variance that the best formula leaves
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What is offered to the front."""
+
+    max_sample_ratio: float = 1.5  # of losses at some of very many rows, beyond which a formula is not tried at all
+    max_turning_loss: float = 1e-9  # share of the variance left by a formula that turns faster than the rows tell
+
+
+@dataclass(frozen=True)
+class Work:
+    """Seconds that work counts as, so that decisions are the same on every machine and under any load.
+
+    Measured on one core of an Intel Xeon (2026-11, two cores, other work on both).
+    """
+
+    combination: float = 2e-8  # s, of two functions of a pool at a row
+    fit: float = 3e-4  # s, of a formula
+    fit_row: float = 4e-7  # s, of a formula at a row
+    shape: float = 4e-4  # s, of a curve's shape fitted roughly, and the best in earnest
+    triples_check: float = 3e-3  # s, between two checks of the clock: three functions
+    sums_check: float = 2e-2  # s, the same of exact sums
+    factors_check: float = 5e-2  # s, the same of templates in a factor
+    growth_round: float = 5e-3  # s
+    growth_row: float = 2e-5  # s, of a round at a row
+
+
+ROWS = Rows()
+POOLS = Pools()
+EXACT = Exact()
+FEWER_VARIABLES = FewerVariables()
+CURVES = Curves()
+GROWTH = Growth()
+REGRESSIONS = Regressions()
+GENERATIONS = Generations()
+SIMPLIFICATION = Simplification()
+NOISE = Noise()
+OFFERS = Offers()
+WORK = Work()

@@ -23,5 +23,5 @@ def begin(search: FormulaSearch) -> None:
     mean = float(sample.w @ sample.y / sample.total)
     search.offer([*search.refitted([*parse([repr(mean)]), *settings.guesses]), *settings.guesses])
     if not search.front.entries():  # a number has no units, but 0 has all
-        rules = settings.rules
-        search.offer([*parse(["0"]), *in_unit(sample, rules.measures if rules else [], effort.MEASURES)])
+        measures = settings.rules.measures if settings.rules else []
+        search.offer([*parse(["0"]), *in_unit(sample, measures, effort.FEWER_VARIABLES.max_unit_systems)])

@@ -140,7 +140,7 @@ class Discovery(FormulaSearch):
     def _run(self) -> str:
         if self.device is not None:
             self.device.use()  # a thread of its own begins with the first one
-        self.budget.keep_back(effort.FINISH)
+        self.budget.keep_back(effort.SIMPLIFICATION.final_share)
         try:
             while self._done < len(stages := self._stages()):
                 self._try(functools.partial(self._go_through, stages[self._done]))
@@ -175,7 +175,8 @@ class Discovery(FormulaSearch):
         else:
             stage(self)
         if self.is_noisy:
-            self.simpler.polish_best(effort.BEST, effort.LONGEST)
+            limits = effort.SIMPLIFICATION
+            self.simpler.polish_best(limits.best_formulas, limits.max_noisy_tokens)
         self._log()
         self.look()
 

@@ -50,11 +50,11 @@ def join_more(search: FormulaSearch) -> None:
 
 
 def _join(search: FormulaSearch, most: int) -> None:
-    n_points = min(effort.POINTS, len(search.sample))
-    if n_points < effort.FEWEST_POINTS:
+    n_points = min(effort.POOLS.key_rows, len(search.sample))
+    if n_points < effort.POOLS.min_rows:
         return
     few = search.sample.few(n_points, search.settings.seed)
-    device = search.device if most > effort.STAGES[-1] else None
+    device = search.device if most > effort.POOLS.host_sizes[-1] else None
     with_memory(device, most, n_points, lambda room: _join_in(search, few, search.pool(few, room, device), room))
     search.look()
 
@@ -64,7 +64,7 @@ def _join_in(search: FormulaSearch, few: Sample, pool: Pool, most: int) -> None:
     pool.multiply(most + most // 2)
     check, settings = search.budget.check, search.settings
     partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, settings.threads, check)
-    outermost = (*settings.outermost, *(links.UNDONE if most <= effort.STAGES[-1] else ()))
+    outermost = (*settings.outermost, *(links.UNDONE if most <= effort.POOLS.host_sizes[-1] else ()))
     for form, pairs in partners.each(few.y, links.forms(search.unary, outermost, search.divides)):
         search.budget.count(len(pool))
         search.budget.spend(len(pool) * LOOKUP)
@@ -74,17 +74,17 @@ def _join_in(search: FormulaSearch, few: Sample, pool: Pool, most: int) -> None:
 
 def join_three(search: FormulaSearch) -> None:
     """Three functions that make y exactly, the simplest forms first, in a part of the time."""
-    n_points = min(effort.POINTS, len(search.sample))
-    if search.most < effort.STAGES[0] or n_points < effort.FEWEST_POINTS + 2:
+    n_points = min(effort.POOLS.key_rows, len(search.sample))
+    if search.most < effort.POOLS.host_sizes[0] or n_points < effort.POOLS.min_rows + 2:
         return
     few, check = search.sample.few(n_points, search.settings.seed), search.budget.check
-    (pool := search.pool(few, min(effort.STAGES[-1], search.most))).multiply(len(pool) + len(pool) // 2)
+    (pool := search.pool(few, min(effort.POOLS.host_sizes[-1], search.most))).multiply(len(pool) + len(pool) // 2)
     partners, rules = Partners(pool, search.settings.threads, check), search.settings.rules
     search.offer_some(triples.formulas(
         pool, partners, few.y, search.sample, search.unary, np.nan if rules is None else rules.target,
-        search.looking(effort.LOOKED_UP),
+        search.looking(effort.WORK.triples_check),
     ))  # fmt: skip
-    if search.device is not None and search.most > effort.STAGES[-1] and not search.is_exact:
+    if search.device is not None and search.most > effort.POOLS.host_sizes[-1] and not search.is_exact:
         _join_three_on_device(search, few)
 
 
@@ -97,18 +97,18 @@ def _join_three_on_device(search: FormulaSearch, few: Sample) -> None:
         pool.multiply(2 * room)
         search.offer_some(device_triples.formulas(pool, few.y, search.sample, forms, search.budget.check))
 
-    with_memory(search.device, min(effort.STAGES_ON_DEVICE[0], search.most), len(few), work)
+    with_memory(search.device, min(effort.POOLS.device_sizes[0], search.most), len(few), work)
 
 
 def sum_exactly(search: FormulaSearch) -> None:
     """Sums of a few simple functions that make y exactly, also within an operator, in a part of the time."""
-    few = search.sample.few(min(effort.SUMMED_ROWS, len(search.sample)), search.settings.seed)
-    if not search.most or len(few) < effort.SUMMED_ROWS:
+    few = search.sample.few(min(effort.EXACT.sum_rows, len(search.sample)), search.settings.seed)
+    if not search.most or len(few) < effort.EXACT.sum_rows:
         return
-    settings, pool = search.settings, search.pool(few, min(effort.SIMPLE, search.most))
+    settings, pool = search.settings, search.pool(few, min(effort.EXACT.sum_functions, search.most))
     pool.multiply_operators(2 * len(pool))
     search.offer_some(exact_sums(
         pool, few, settings.operators, settings.maxsize, settings.rules, settings.threads,
-        search.looking(effort.ADDED_UP),
-    ), effort.EXACT_SUMS)  # fmt: skip
+        search.looking(effort.WORK.sums_check),
+    ), effort.EXACT.sums_share)  # fmt: skip
     search.look()

@@ -25,12 +25,13 @@ from exprkit.runtime.budget import Ended
 
 def group(search: FormulaSearch) -> None:
     """Formulas of fewer variables, the others being units, in a part of the time: one stage after the other."""
-    settings, is_over = search.settings, search.part(effort.GROUPED)
-    every = [] if settings.rules is None else settings.rules.measures[: effort.MEASURES]
-    first, few = every[: effort.FITTED], effort.IN_GROUPS
+    settings, limits = search.settings, effort.FEWER_VARIABLES
+    is_over = search.part(limits.units_share)
+    every = [] if settings.rules is None else settings.rules.measures[: limits.max_unit_systems]
+    first, few = every[: limits.fitted_unit_systems], limits.fitted_functions
     for stage, some, most in (
         (exact.join, every, None), (exact.join_three, first, None), (nested.nest_shares, first, few),
-        (sums.sum_within_powers, first, few), (exact.join_three, every[effort.FITTED :], None),
+        (sums.sum_within_powers, first, few), (exact.join_three, every[limits.fitted_unit_systems :], None),
     ):  # fmt: skip
         for measures in some:
             if is_over():
@@ -41,9 +42,9 @@ def group(search: FormulaSearch) -> None:
 
 def factor(search: FormulaSearch) -> None:
     """Formulas of fewer variables, times powers of the others that y has whatever they are."""
-    if not search.most or search.settings.maxsize < effort.SHORTEST:
+    if not search.most or search.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
         return
-    is_over = search.part(effort.FACTORED)
+    is_over = search.part(effort.FEWER_VARIABLES.factors_share)
     stages = [] if search.is_noisy else [exact.join, exact.sum_exactly, exact.join_three]
     known = [measures for measures in power_factors(search.sample) if not is_contradicted(search, measures)]
     for k, measures in enumerate(known):
@@ -56,9 +57,9 @@ def factor(search: FormulaSearch) -> None:
 
 def product(search: FormulaSearch) -> None:
     """Formulas of the one product of powers that y depends on, if it does."""
-    if not search.most or search.settings.maxsize < effort.SHORTEST or search.is_noisy:
+    if not search.most or search.settings.maxsize < effort.FEWER_VARIABLES.min_tokens or search.is_noisy:
         return
-    is_over = search.part(effort.OF_PRODUCT)
+    is_over = search.part(effort.FEWER_VARIABLES.product_share)
     for measures in inner_products(search.sample):
         for stage in (exact.join, exact.sum_exactly, exact.join_three, nested.curve):
             if is_over():
@@ -74,7 +75,7 @@ def is_contradicted(search: FormulaSearch, measures: Measures) -> bool:
     """
     if not (best := search.front.entries()):
         return False
-    few = search.sample.few(min(effort.TOLD_ROWS, len(search.sample)), search.settings.seed)
+    few = search.sample.few(min(effort.FEWER_VARIABLES.check_rows, len(search.sample)), search.settings.seed)
     other, chosen = few.X.copy(), list(measures.chosen)
     other[:, chosen] = np.roll(few.X[:, chosen], len(few) // 2, axis=0)
     values, changed = (values_of([best[-1].expression], X, search.settings.threads)[0] for X in (few.X, other))
@@ -84,7 +85,8 @@ def is_contradicted(search: FormulaSearch, measures: Measures) -> bool:
     if not known.any():
         return False
     off, error = np.median(difference[known] ** 2), np.median((few.y - values)[known] ** 2)
-    return bool(off > effort.CONTRADICTED * max(error, effort.TOLERATED * np.var(few.y)))
+    limits = effort.FEWER_VARIABLES
+    return bool(off > limits.max_error_ratio * max(error, limits.min_error * np.var(few.y)))
 
 
 def _in_units(

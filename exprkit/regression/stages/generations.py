@@ -15,7 +15,7 @@ from exprkit.regression.stages.search import FormulaSearch
 
 def begun(search: FormulaSearch) -> Evolution:
     """Before the first generation."""
-    settings, pool = search.settings, search.pool(search.rows, effort.BLOCKS)
+    settings, pool = search.settings, search.pool(search.rows, effort.GROWTH.functions)
     evolution = Evolution(
         search.rows, list(settings.operators), Population.of([pool.expression(i) for i in range(len(pool))]),
         population_size=settings.population_size, width=settings.maxsize, seed=settings.seed,
@@ -30,7 +30,7 @@ def begun(search: FormulaSearch) -> Evolution:
 def breed(search: FormulaSearch, evolution: Evolution) -> None:
     """The next generation; every now and then the front takes part, and is polished."""
     number = search.generation
-    if number % effort.POLISHED == 0:
+    if number % effort.GENERATIONS.polish_period == 0:
         evolution.seed(Population.of([entry.expression for entry in search.front.entries()]))
     made = evolution.generation()
     search.budget.count(made.tried)
@@ -39,7 +39,7 @@ def breed(search: FormulaSearch, evolution: Evolution) -> None:
         search.offer(search.refitted([_within(formula) for formula in made.formulas]))
     search.stage, search.generation = f"generation {number + 1}", number + 1
     search.look()
-    if number % effort.POLISHED == effort.POLISHED - 1:
+    if number % effort.GENERATIONS.polish_period == effort.GENERATIONS.polish_period - 1:
         search.simpler.polish()
 
 

@@ -34,10 +34,10 @@ def grow_first(search: FormulaSearch) -> None:
     if not search.is_without_law:
         return
     search.functions_to_add = _functions_to_add(search, search.some)
-    _grow(search, effort.GROWN_FIRST, search.part(effort.FIRST_GROWTH))
+    _grow(search, effort.GROWTH.first_rounds, search.part(effort.GROWTH.first_share))
     few = search.sample.few(min(noise.ROWS, len(search.sample)), search.settings.seed)
     best = values_of([search.front.entries()[-1].expression], few.X, search.settings.threads)[0]
-    search.is_noisy = search.is_explained(effort.EXPLAINED) and noise.is_noise(few, best)
+    search.is_noisy = search.is_explained(effort.NOISE.max_unexplained) and noise.is_noise(few, best)
 
 
 def grow(search: FormulaSearch) -> None:
@@ -45,20 +45,21 @@ def grow(search: FormulaSearch) -> None:
 
     The part is larger where no formula is nearly y: there is no law then that a later stage would find.
     """
-    is_over, is_late = search.budget.part(effort.GROWTH), search.part(effort.LONG_GROWTH)
+    is_over, is_late = search.budget.part(effort.GROWTH.share), search.part(effort.GROWTH.long_share)
     if search.is_without_law:
-        _grow(search, effort.GROWN, lambda: is_late() or (is_over() and search.is_explained(effort.NEARLY_KNOWN)))
+        limit = effort.GROWTH.max_unexplained
+        _grow(search, effort.GROWTH.rounds, lambda: is_late() or (is_over() and search.is_explained(limit)))
 
 
 def _grow(search: FormulaSearch, most: int, is_over: Callable[[], bool]) -> None:
     """So many rounds at most."""
     functions = search.functions_to_add or _functions_to_add(search, search.some)
     growing = Growing(search.front, functions)
-    look = search.looking(effort.GROWN_ROUND + effort.GROWN_ROW * len(search.some))
+    look = search.looking(effort.WORK.growth_round + effort.WORK.growth_row * len(search.some))
     rounds = growing.rounds(lambda: search.for_squares(search.some), look)
     for made in itertools.islice(rounds, most):
-        for k in range(0, len(made), effort.FITTED_AT_ONCE):
-            best = _best_fitted(search, search.allowed(made[k : k + effort.FITTED_AT_ONCE]))
+        for k in range(0, len(made), effort.GROWTH.fits_at_once):
+            best = _best_fitted(search, search.allowed(made[k : k + effort.GROWTH.fits_at_once]))
             search.offer(growing.better(best, search.for_squares(search.some), search.settings.threads))
             search.budget.check()
         search.look()
@@ -75,7 +76,7 @@ def _best_fitted(search: FormulaSearch, formulas: list[Expression]) -> list[Expr
     found = constants.as_constants(pop, search.fitted(pop, np.where(np.isnan(starts), 0.0, starts)))
     with np.errstate(all="ignore"):
         values = Evaluator(found, search.many.X, "cpu", dtype="float64", threads=search.settings.threads).evaluate()
-    return search.best_of(found, search.goal_of_many.losses(values), effort.SHORTER)
+    return search.best_of(found, search.goal_of_many.losses(values), effort.GROWTH.max_shortening)
 
 
 def _functions_to_add(search: FormulaSearch, sample: Sample) -> Functions:
@@ -84,8 +85,8 @@ def _functions_to_add(search: FormulaSearch, sample: Sample) -> Functions:
     They count as nothing: a search that goes on from a file makes them again.
     """
     before = search.budget.n_evals, search.budget.work
-    pool = search.pool(sample, effort.BLOCKS)
-    terms = terms_of(pool, np.arange(len(pool)), effort.BLOCKS)
+    pool = search.pool(sample, effort.GROWTH.functions)
+    terms = terms_of(pool, np.arange(len(pool)), effort.GROWTH.functions)
     inside = inner_terms(search, sample)
     search.budget.n_evals, search.budget.work = before
     values: list[np.ndarray] = [np.ones((1, len(sample))), pool.values[terms]]

@@ -24,21 +24,21 @@ def curve(search: FormulaSearch) -> None:
 
     In the first third of it they explain most of y, if one of them is y: else the time is better spent elsewhere.
     """
-    if not search.most or search.settings.maxsize < effort.SHORTEST:
+    if not search.most or search.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
         return
 
     def fitting(n: int) -> None:
         search.budget.count(n)
-        search.budget.spend(n * effort.SHAPE)
+        search.budget.spend(n * effort.WORK.shape)
 
     found = curves(
         search.for_squares(search.rows), search.settings.operators, search.settings.seed, search.settings.threads,
-        search.budget.check, fitting, effort.SHAPES * search.most,
+        search.budget.check, fitting, effort.CURVES.shapes_per_function * search.most,
     )  # fmt: skip
     refitted = map(search.refitted, found)
-    search.offer_some(refitted, effort.CURVES)
+    search.offer_some(refitted, effort.CURVES.share)
     if search.is_promising and not search.is_exact:
-        search.offer_some(refitted, effort.MORE_CURVES)
+        search.offer_some(refitted, effort.CURVES.more_share)
     search.look()
 
 
@@ -70,7 +70,7 @@ def _nest(search: FormulaSearch, as_shares: bool, outer: defined.Written | None)
     dimension = None if rules is None else rules.behind(outer)
     if v is None or (rules is not None and dimension is None):
         return
-    most = search.told_apart(effort.NESTED, search.rows)
+    most = search.told_apart(effort.REGRESSIONS.template_functions, search.rows)
     binary = search.binary
     if not binary:
         return
@@ -94,9 +94,9 @@ def nest_in_factors(search: FormulaSearch) -> None:
     some, settings = search.for_squares(search.some), search.settings
     if not search.binary:
         return
-    most = search.told_apart(effort.NESTED, search.rows)
+    most = search.told_apart(effort.REGRESSIONS.template_functions, search.rows)
     pool, plain = search.pool(search.rows, most), search.pool(search.rows, most, None, search.binary, ())
-    check, count = search.looking(effort.FACTOR), search.budget.count
+    check, count = search.looking(effort.WORK.factors_check), search.budget.count
     found = factored((pool, plain), some, settings.operators, settings.threads, check, count)
     search.offer(found if settings.loss == "squares" else search.refitted(found))
     search.simpler.settle()

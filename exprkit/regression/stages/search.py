@@ -86,14 +86,14 @@ class FormulaSearch:
         self.front.rows = sample.total
         self.stage, self.generation, self.is_exact, self.is_noisy = "begin", 0, False, False
         self.device = None if self.is_on_host else device_of(settings.backend)
-        self.pool_sizes = effort.STAGES + effort.STAGES_ON_DEVICE * (self.device is not None)
-        last = effort.LAST if self.device is None else effort.LAST_ON_DEVICE
+        self.pool_sizes = effort.POOLS.host_sizes + effort.POOLS.device_sizes * (self.device is not None)
+        last = effort.POOLS.host_max if self.device is None else effort.POOLS.device_max
         self.most = last if settings.pool_size is None else settings.pool_size
         self.unary, self.binary = ([row for row in settings.operators if row.arity == n] for n in (1, 2))
         self.spelling = _spelling(settings)
         self.rows, self.some, self.many = (
             sample if len(sample) <= n else sample.few(n, settings.seed)
-            for n in (effort.FITTED_ROWS, effort.SOME_ROWS, effort.MANY_ROWS)
+            for n in (effort.ROWS.generations, effort.ROWS.templates, effort.ROWS.front)
         )
         self.goal_of_many = Goal(settings.loss, self.many)
         self.usual_loss = float(self.goal.losses(np.zeros((1, len(sample))))[0])
@@ -159,7 +159,7 @@ class FormulaSearch:
             pool = make(sample.X, rows, constants, threads=self.settings.threads, go_on=check)
         pool.grow(self.settings.maxsize, most)
         self.budget.count(pool.tried)
-        self.budget.spend(pool.tried * len(sample) * effort.COMBINED)
+        self.budget.spend(pool.tried * len(sample) * effort.WORK.combination)
         return pool
 
     # ── the front ──
@@ -180,9 +180,10 @@ class FormulaSearch:
 
     def _is_slow(self, formula: Expression, loss: float) -> bool:
         """Whether it turns no faster than the rows can tell, or leaves nothing of y."""
-        return loss <= effort.TURNING * self._loss_of_mean or not turn_too_fast([formula], self.sample.X)[0]
+        limit = effort.OFFERS.max_turning_loss * self._loss_of_mean
+        return loss <= limit or not turn_too_fast([formula], self.sample.X)[0]
 
-    def offer_some(self, found: Iterable[list[Expression]], share: float = effort.THREE) -> None:
+    def offer_some(self, found: Iterable[list[Expression]], share: float = effort.EXACT.triples_share) -> None:
         """Until one is exact, or for a share of the time."""
         is_over = self.part(share)
         for formulas in found:
@@ -210,7 +211,8 @@ class FormulaSearch:
             return formulas
         values = values_of([*formulas, *(entry.expression for entry in entries)], self.many.X, self.settings.threads)
         losses = np.split(self.goal_of_many.losses(values), [len(formulas)])
-        least = np.append(np.inf, np.maximum(effort.WORSE * np.minimum.accumulate(losses[1]), self.front.floor))
+        limits = effort.OFFERS.max_sample_ratio * np.minimum.accumulate(losses[1])
+        least = np.append(np.inf, np.maximum(limits, self.front.floor))
         place = np.searchsorted([entry.size for entry in entries], [one.n_tokens for one in formulas], side="right")
         return [one for one, bad in zip(formulas, losses[0] > least[place], strict=True) if not bad]
 
@@ -220,7 +222,7 @@ class FormulaSearch:
         sizes, limits = np.array([e.size for e in entries]), np.array([e.loss for e in entries])
         place = np.searchsorted(sizes, pop.n_tokens - shorter, side="right") - 1
         promising = np.flatnonzero(loss < np.where(place >= 0, limits[place], np.inf))
-        best = promising[np.argsort(loss[promising], kind="stable")[:effort.MOST_OFFERED]]
+        best = promising[np.argsort(loss[promising], kind="stable")[:effort.GENERATIONS.max_offered]]
         return [simplified(pop[int(i)]) for i in best]
 
     def look(self) -> None:
@@ -239,20 +241,20 @@ class FormulaSearch:
     @property
     def is_without_law(self) -> bool:
         """Whether no formula is nearly y, so that one may grow to it."""
-        return bool(self.most) and self.front.least > effort.NOISY * self.usual_loss
+        return bool(self.most) and self.front.least > effort.NOISE.min_loss * self.usual_loss
 
     @property
     def is_noise_left(self) -> bool:
         """Whether formulas nearly as long as may be are no better than shorter ones, which are good already."""
-        front, good = self.front, effort.GOOD * self._loss_of_mean
-        before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - effort.LONGER]
-        return bool(before) and front.floor < front.least < good and min(before) < effort.NOT_BETTER * front.least
+        front, good = self.front, effort.NOISE.max_loss * self._loss_of_mean
+        before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - effort.NOISE.max_lead]
+        return bool(before) and front.floor < front.least < good and min(before) < effort.NOISE.max_gain * front.least
 
     @property
     def is_promising(self) -> bool:
         """Whether a short formula explains most of y, so that one like it may be y: what has grown long is none."""
-        short = [entry.loss for entry in self.front.entries() if entry.size <= effort.SHORT]
-        return min(short, default=np.inf) <= effort.PROMISING * self._loss_of_mean
+        short = [entry.loss for entry in self.front.entries() if entry.size <= effort.CURVES.max_tokens]
+        return min(short, default=np.inf) <= effort.CURVES.max_unexplained * self._loss_of_mean
 
     def is_explained(self, but_for: float) -> bool:
         """Whether a formula explains all of y but for a share of its variance."""
@@ -282,7 +284,7 @@ class FormulaSearch:
     def fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
         """The parameters of least loss that are found from there."""
         goal = self.goal_of_many
-        self.budget.spend(len(pop) * (effort.FITTED_FORMULA + effort.FITTED_ROW * len(self.many)))
+        self.budget.spend(len(pop) * (effort.WORK.fit + effort.WORK.fit_row * len(self.many)))
         settings: dict[str, Any] = {
             "max_iter": 100, "tol": 1e-15, "backend": "cpu", "dtype": "float64", "threads": self.settings.threads,
         }  # fmt: skip

@@ -26,7 +26,7 @@ class SearchSettings:
     population_size: int = 1000
     maxsize: int = 30
     loss: str = "squares"
-    pool_size: int | None = None  # of functions of the largest pool; by default problem/effort.py's
+    pool_size: int | None = None  # of functions of the largest pool; by default those of problem/effort.py
     crossover_probability: float = 0.4  # share of children that have two parents
     tournament_size: int = 10  # trees of which the best becomes a parent
     optimizer_iterations: int = 8  # Levenberg-Marquardt steps of a child at most; hopeless ones end earlier

@@ -69,10 +69,11 @@ class Simpler:
         search = self.search
         search.offer(search.refitted([one.expression for one in self.front.entries() if self._is_open(one)]))
         done: set[Expression] = set()
-        for _ in range(effort.ROUNDS):
+        for _ in range(effort.SIMPLIFICATION.rounds):
             entries = self.front.entries()
             losses = np.array([entry.loss for entry in entries])
-            better = losses < np.append(np.inf, effort.BETTER * np.minimum.accumulate(losses)[:-1])
+            limits = effort.SIMPLIFICATION.min_improvement * np.minimum.accumulate(losses)[:-1]
+            better = losses < np.append(np.inf, limits)
             new = [one for one, is_better in zip(entries, better, strict=True) if is_better and self._is_open(one)]
             if not new:
                 return
@@ -122,15 +123,16 @@ class Simpler:
     def finish(self) -> None:
         """The same until the time is over."""
         with contextlib.suppress(Ended):
-            for _ in range(effort.ROUNDS):
-                self.polish_best(effort.BEST, self.front.maxsize)
+            for _ in range(effort.SIMPLIFICATION.rounds):
+                self.polish_best(effort.SIMPLIFICATION.best_formulas, self.front.maxsize)
 
     def settle(self) -> None:
         """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
         search = self.search
-        for _ in range(effort.ROUNDS if self.front.entries() else 0):
+        for _ in range(effort.SIMPLIFICATION.rounds if self.front.entries() else 0):
             best = self.front.entries()[-1]
-            is_near = best.loss <= effort.NEARLY * search.usual_loss and not self._is_interpolation(best)
+            limit = effort.SIMPLIFICATION.max_exact_loss * search.usual_loss
+            is_near = best.loss <= limit and not self._is_interpolation(best)
             if search.is_exact or not is_near:
                 return
             search.budget.check()
@@ -143,7 +145,7 @@ class Simpler:
     def exact(self) -> None:
         """Exact formulas without numbers that they can do without, as long as that makes them shorter."""
         self.search.is_exact = False
-        for _ in range(effort.ROUNDS):
+        for _ in range(effort.SIMPLIFICATION.rounds):
             before = self.front.entries()
             formulas = [entry.expression for entry in before[-3:]]
             for change in (constants.simpler_numbers, hoisted, rescaled, as_quotient, expanded, completed):
@@ -154,7 +156,7 @@ class Simpler:
     def tidy(self) -> None:
         """The front without numbers that change no value by more than rounding."""
         search = self.search
-        for _ in range(effort.ROUNDS):
+        for _ in range(effort.SIMPLIFICATION.rounds):
             entries = self.front.entries()
             made = [(entry, other) for entry in entries
                     for other in search.allowed(constants.without_a_number(entry.expression))]  # fmt: skip
@@ -163,7 +165,7 @@ class Simpler:
             pairs = [entry.expression for entry, _ in made], [other for _, other in made]
             before, after = (values_of(some, search.some.X, search.settings.threads) for some in pairs)
             with np.errstate(all="ignore"):
-                equal = (np.abs(after - before) <= effort.UNSEEN * np.abs(before)).all(axis=1)
+                equal = (np.abs(after - before) <= effort.SIMPLIFICATION.rounding * np.abs(before)).all(axis=1)
             needless = {made[k][0].size for k in np.flatnonzero(equal)}
             if not needless:
                 return

@@ -20,8 +20,8 @@ def single(search: FormulaSearch) -> None:
     """Single functions of a large pool, also within an operator, fitted again."""
     if not search.most:
         return
-    few = search.sample.few(min(effort.PAIRED_ROWS, len(search.sample)), search.settings.seed)
-    pool = search.pool(few, search.told_apart(effort.SINGLE, few))
+    few = search.sample.few(min(effort.REGRESSIONS.rows, len(search.sample)), search.settings.seed)
+    pool = search.pool(few, search.told_apart(effort.REGRESSIONS.single_functions, few))
     pool.multiply(2 * len(pool))
     for k, formulas in enumerate(singles(pool, search.for_squares(few), arounds(search.unary, search.divides))):
         found = search.refitted(formulas)
@@ -53,8 +53,8 @@ def _sums(search: FormulaSearch, places: list[Around]) -> None:
     settings, threads, go_on = search.settings, search.settings.threads, search.budget.check
     if not search.most:
         return
-    few = search.sample.few(min(effort.PAIRED_ROWS, len(search.sample)), settings.seed)
-    most = search.told_apart(effort.SUMMED, few)
+    few = search.sample.few(min(effort.REGRESSIONS.rows, len(search.sample)), settings.seed)
+    most = search.told_apart(effort.REGRESSIONS.sum_functions, few)
     pool = search.pool(few, most)
     pool.multiply(2 * most)
     inside = inner_terms(search, few)
@@ -63,8 +63,8 @@ def _sums(search: FormulaSearch, places: list[Around]) -> None:
             pool, search.for_squares(few), around, settings.maxsize, inside, settings.rules, threads, go_on
         )  # fmt: skip
         search.budget.count(len(pool))
-        for k in range(0, len(found), effort.FITTED_AT_ONCE):
-            search.offer(search.refitted(found[k : k + effort.FITTED_AT_ONCE]))
+        for k in range(0, len(found), effort.GROWTH.fits_at_once):
+            search.offer(search.refitted(found[k : k + effort.GROWTH.fits_at_once]))
             search.budget.check()
         search.look()
 
@@ -73,7 +73,7 @@ def inner_terms(search: FormulaSearch, sample: Sample) -> InnerTerms | None:
     """Simple functions with a number before them, within an operator."""
     if not search.binary or search.most < 100:
         return None
-    most = min(effort.WITH_NUMBERS, search.most // 100)
+    most = min(effort.REGRESSIONS.functions_with_numbers, search.most // 100)
     plain = search.pool(sample, most, None, search.binary, ())
     inner = templates.simplest(plain, most)
     return terms_inside(plain.values[inner], [plain.tree(i) for i in inner], search.settings.operators)
