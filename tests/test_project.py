@@ -306,13 +306,28 @@ def test_readme_names_what_exists():
         assert (ROOT / path).exists(), path
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, "data/results/README.md", "exprkit/README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
-)
-def test_links_lead_somewhere(page):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
-        assert ((ROOT / page).parent / link).exists(), link
+def heading(line):
+    """A heading's name in a link, as GitHub makes it."""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line).strip().lower()
+    return re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+
+
+def test_links_lead_somewhere():
+    others = "exprkit/README.md", "CONTRIBUTING.md", "CHANGELOG.md"
+    for page in {*(ROOT / name for name in (*PAGES, *others)), *(ROOT / "data" / "results").glob("**/*.md")}:
+        for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
+            target = page.parent / link if link else page
+            assert target.exists(), f"{page}: {link}"
+            if anchor and target.suffix == ".md":
+                titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+                assert anchor in map(heading, titles), f"{page}: {link}#{anchor}"
+
+
+def test_results_that_are_quoted_exist():
+    quoted = re.compile(r"data/results/([\w./]+\.(?:md|csv|json|parquet))")
+    for path in [*SOURCES, *(ROOT / "tests").glob("*.py"), *ROOT.glob("*.md")]:
+        for name in quoted.findall(path.read_text(encoding="utf-8")):
+            assert (ROOT / "data" / "results" / name).exists(), f"{path}: {name}"
 
 
 FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for path in SOURCES})

@@ -39,7 +39,7 @@ HEAD = "gpu/common.cu", "gpu/arithmetic.cu"  # that all kernels begin with
 PARTS = *HEAD, *(f"interpreter/{name}.cu" for name in ("points", "results", "interpreter")), "gpu/support.cu"
 HEAVY = 1  # bit of a mask of operators: one needs many registers; the next ones are those whose code is measured
 # What the instruction cache holds of operators' code for 8 vectors, beside + - * and the loop: with more these take up
-# to 31 % longer than 4 vectors, with less up to 20 % less (H200, data/results/h200_interpreter.md).
+# to 31 % longer than 4 vectors, with less up to 20 % less (H200, data/results/cases_regret.md).
 CACHED_BYTES = 8_000
 # these take a double-double as operand a, and the user's functions of three operands two numbers
 _PAIR_FIRST = frozenset(row.rewrite.split[1] for row in ops.BY_CODE.values() if row.rewrite.split)
