@@ -36,8 +36,9 @@ MEMORY, HOST = 4.2e12, 50e9  # bytes a second: the device's memory copied; from 
 RATE = 132 * 128 * 1.98e9  # instructions a second for one point each
 ABOUT = """# A new population every generation, on an {card}
 
-`{file}`: medians by the wall clock, host included; `least`: the time that moving the bytes (tokens and
-losses over the bus or in the device's memory) and one instruction for each word and point take, whichever is longer.
+How long from a population's tokens to its losses? Table: [tables/generations.md](tables/generations.md), from `{file}`:
+medians by the wall clock, host included; `least`: moving the bytes (tokens and losses over the bus or in the device's
+memory) or one instruction for each word and point, whichever is longer.
 
 | | |
 |---|---|
