@@ -99,7 +99,7 @@ def threes(most):
     law = "sqrt(3.3 * x1 + 0.21 * x1 * x2 / x3 + 0.73 * x1 * x3)"
     X = np.random.default_rng(3).uniform(0.5, 3, (120, 3))
     sample = Sample(X, values_of(list(ek.parse([law])), X)[0])
-    few, forms = sample.few(16, 0), links.forms([row for row in SEARCH if row.arity == 1])
+    few, forms = sample.subsample(16, 0), links.forms([row for row in SEARCH if row.arity == 1])
     begin = time.perf_counter()
     pool = DevicePool(few.X, SEARCH, Programs(gpu.current(), tuple(SEARCH), 16))
     pool.grow(30, most)

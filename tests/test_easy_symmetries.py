@@ -41,17 +41,17 @@ INNER = {
 @pytest.mark.parametrize("name", INNER)
 def test_the_product_that_y_depends_on_is_told(name, powers):
     X = drawn(150, len(powers))
-    [measures] = inner_products(Sample(X, INNER[name](0.3 * np.prod(X ** np.array(powers), axis=1))))
-    column, unit = measures.columns(X)
-    power = powers[measures.others[0]]
+    [system] = inner_products(Sample(X, INNER[name](0.3 * np.prod(X ** np.array(powers), axis=1))))
+    column, unit = system.columns(X)
+    power = powers[system.remaining[0]]
     np.testing.assert_allclose(column[:, 0] ** power, np.prod(X ** np.array(powers), axis=1), rtol=1e-9)
-    assert (unit == 1).all() and {*measures.chosen, *measures.others} == {k for k, p in enumerate(powers) if p}
+    assert (unit == 1).all() and {*system.repeating, *system.remaining} == {k for k, p in enumerate(powers) if p}
 
 
 def test_signs_of_columns_count():
     X = drawn(150, 3, -2.0, 2.0)
-    [measures] = inner_products(Sample(X, np.tanh(X[:, 0] * X[:, 1] / X[:, 2])))
-    assert len(measures.chosen) == 2 and set(map(abs, measures.powers[0])) == {1.0}
+    [system] = inner_products(Sample(X, np.tanh(X[:, 0] * X[:, 1] / X[:, 2])))
+    assert len(system.repeating) == 2 and set(map(abs, system.powers[0])) == {1.0}
 
 
 def test_data_of_no_product_have_none():

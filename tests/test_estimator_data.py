@@ -148,7 +148,7 @@ def test_a_target_of_few_digits_is_exact_within_them(dtype):
     assert model.get_best().equation == "x1 / sqr(x2)" and model.stopped_ == "a formula is exact"
     sample, place = Sample(X, y), np.finfo(dtype).eps
     assert not sample.is_exact(sample.y * (1 + place)), "all digits of float64"
-    for few in (sample.given_as(y.dtype), sample.given_as(y.dtype).of(sample.y)):
+    for few in (sample.with_precision_of(y.dtype), sample.with_precision_of(y.dtype).with_y(sample.y)):
         assert few.is_exact(sample.y * (1 + place)) and not few.is_exact(sample.y * (1 + 20 * place))
 
 

@@ -81,14 +81,14 @@ def search(sample, most=40):
 @pytest.mark.slow
 def test_a_surface_that_is_no_law_is_described_beyond_what_sums_reach():
     sample = sample_of(lambda a, b, c: np.maximum(a, 0.7) / (1 + np.exp(8 * (1 - b))) + 0.3 * np.abs(c - 1), noise=0.02)
-    assert search(sample).least < 0.02 * np.var(sample.y)
+    assert search(sample).min_loss < 0.02 * np.var(sample.y)
 
 
 def test_noise_is_not_described():
     random = np.random.default_rng(3)
     sample = Sample(random.uniform(0, 1, (300, 4)), random.standard_normal(300))
     front = search(sample)
-    assert front.least > 0.8 * np.var(sample.y), [str(one.expression) for one in front.entries()]
+    assert front.min_loss > 0.8 * np.var(sample.y), [str(one.expression) for one in front.entries()]
 
 
 def test_what_is_longer_by_more_has_to_gain_more():

@@ -180,7 +180,7 @@ def test_some_of_the_rows_have_both_values_of_a_column_of_0_and_1():
     random = np.random.default_rng(0)
     X = np.column_stack([random.integers(0, 2, 2000), random.uniform(1, 2, 2000)]).astype(float)
     X[::50, 1] = 0.0
-    few = Sample(X, X[:, 0] + X[:, 1] + 1).few(32, 0)
+    few = Sample(X, X[:, 0] + X[:, 1] + 1).subsample(32, 0)
     assert 5 < few.X[:, 0].sum() < 27 and (few.X[:, 1] != 0).all()
 
 

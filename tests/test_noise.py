@@ -80,7 +80,7 @@ def test_stages_for_exact_formulas_come_last_where_there_is_noise(noise, exact_l
     assert search.is_noisy == exact_last and set(later) == set(stages)
     assert (later[-3:] == list(put_off)) == exact_last
     if noise:
-        assert search.front.least < 1.05 * noise**2 * np.var(y)
+        assert search.front.min_loss < 1.05 * noise**2 * np.var(y)
         again = Discovery(sample, SearchSettings(), Budget())
         again.resume(search.halfway())
         assert again._stages() == later

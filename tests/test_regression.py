@@ -35,7 +35,7 @@ from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.factors import power_factors
-from exprkit.regression.rules.groups import Measures
+from exprkit.regression.rules.groups import UnitSystem
 from exprkit.regression.stages import exact
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.fewer_variables import factor, is_contradicted
@@ -71,7 +71,7 @@ def test_one_job_is_one_thread(monkeypatch):
     """Pools, lookups and regressions ask for no other thread."""
     X = drawn(40)
     y = values(["x1 + 3 * x2 * x3 - 0.5 * sqr(x3) + sin(x1)"], X)[0]
-    few = Sample(X, y).few(16, 0)
+    few = Sample(X, y).subsample(16, 0)
     monkeypatch.setattr(slices, "pool", lambda: pytest.fail("a thread was asked for"))
     pool = Pool(few.X, rows("search"), threads=1)
     pool.grow(30, 40_000)
@@ -435,7 +435,7 @@ def test_a_sample_does_not_depend_on_how_rows_are_given():
     order = np.random.default_rng(0).permutation(60) % 30
     once, twice = Sample(X, y, np.full(30, 2.0)), Sample(X[order], y[order])
     assert np.array_equal(once.X, twice.X) and np.array_equal(once.w, twice.w)
-    assert np.array_equal(once.few(7, 3).X, twice.few(7, 3).X)
+    assert np.array_equal(once.subsample(7, 3).X, twice.subsample(7, 3).X)
 
 
 @pytest.mark.parametrize(("large", "scale"), [(0.0, 1.0), (1e9, 1e-3), (1e12, 1.0), (0.0, 1e-90)])
@@ -543,7 +543,7 @@ def test_what_a_good_formula_contradicts_is_no_power():
     X = drawn(300, 2)
     bent, straight = X[:, 0] * np.cos(0.3 * X[:, 0] * X[:, 1]), X[:, 0] * np.cos(0.8 * X[:, 1])
     texts = "1.02 * x1 * cos(0.31 * x1 * x2)", "1.02 * x1 * cos(0.81 * x2)"
-    linear = Measures((0,), (1,), ((0.0,),), (1.0,), 2)
+    linear = UnitSystem((0,), (1,), ((0.0,),), (1.0,), 2)
     for y, text, is_none in ((bent, texts[0], True), (straight, texts[1], False), (straight, "1.3", False)):
         search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
         search.offer(ek.parse([text]))
@@ -579,7 +579,7 @@ def test_what_fits_as_many_numbers_as_rows_is_no_law_and_ends_no_search():
     text = "{} + x1 * ({} + x1 * ({} + x1 * {}))".format(*through.tolist())
     search = Discovery(few, SearchSettings(), Budget())
     search.offer(ek.parse([text]))
-    assert search.front.least < 1e-20 and not search.is_exact
+    assert search.front.min_loss < 1e-20 and not search.is_exact
     search = Discovery(Sample(X, 3 * X[:, 0] ** 2), SearchSettings(), Budget())
     search.offer(ek.parse(["3 * sqr(x1)"]))
     assert search.is_exact

@@ -21,7 +21,7 @@ from exprkit.regression.rules import units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.constraints import limits
 from exprkit.regression.rules.dimensions import law_of
-from exprkit.regression.rules.groups import all_measures
+from exprkit.regression.rules.groups import unit_systems
 from exprkit.regression.rules.units import BASE, exponents
 from exprkit.regression.stages.fewer_variables import factor, group
 from exprkit.regression.stages.search import FormulaSearch
@@ -251,15 +251,15 @@ def test_a_law_is_found_in_units_that_its_variables_make():
     rules = FormulaRules(4, units, target=(0, 1))
     formula = ek.parse("x1 / x3 * (1 + sqrt(1 + 2 * x2 / x1) * cos(x4))")[0]
     X = np.random.default_rng(0).uniform(1, 2, (60, 4))
-    assert rules.measures
-    for measures in rules.measures:
-        columns, unit = measures.columns(X)
+    assert rules.unit_systems
+    for system in rules.unit_systems:
+        columns, unit = system.columns(X)
         plain = X.copy()
-        plain[:, measures.chosen], plain[:, measures.others] = 1.0, columns
+        plain[:, system.repeating], plain[:, system.remaining] = 1.0, columns
         inner = "1 / {x3} * {x1} * (1 + sqrt(1 + 2 * {x2} / {x1}) * cos({x4}))"
-        names = {f"x{k + 1}": "1" for k in measures.chosen}
-        names |= {f"x{k + 1}": f"x{place + 1}" for place, k in enumerate(measures.others)}
-        restored = measures.restored(ek.parse(inner.format(**names))[0])
+        names = {f"x{k + 1}": "1" for k in system.repeating}
+        names |= {f"x{k + 1}": f"x{place + 1}" for place, k in enumerate(system.remaining)}
+        restored = system.restored(ek.parse(inner.format(**names))[0])
         assert rules.allow(ek.parse([restored])).all()
         assert np.allclose(restored(X), formula(X), rtol=1e-12)
         assert np.allclose(formula(X), unit * formula(plain), rtol=1e-12)
@@ -299,9 +299,9 @@ def test_a_law_is_found_among_constants_of_nature():
 def test_constants_of_nature_that_no_formula_needs_are_left_out():
     known = units.constants()
     speed, duration = exponents("m/s"), exponents("s")
-    made = all_measures([speed, duration], duration, known)
+    made = unit_systems([speed, duration], duration, known)
     assert made[0].known == (299792458.0,)  # then h and G, whose product has no mass, and so on
-    assert not {1.380649e-23, 6.02214076e23} & {value for one in made for value in one.known}  # of heat, of amount
+    assert not {1.380649e-23, 6.02214076e23} & {value for one in made for value in one.constants}  # of heat, of amount
     assert len(made[0].others) == 1
     assert units.are_coherent(["m/s^2", "N*m", "1", "rad"])
     for others in (["km"], ["eV"], ["g"], [(1, 0)], ["m", "h"]):

@@ -94,7 +94,7 @@ def test_a_law_of_several_terms_is_found_in_noise(law):
     X, fresh = drawn(200), drawn(seed=1)
     y = values([law], X)[0]
     sample = Sample(X, y + NOISE * np.sqrt(np.mean(y**2)) * np.random.default_rng(2).standard_normal(200))
-    few, around = sample.few(100, 0), LAWS[law]
+    few, around = sample.subsample(100, 0), LAWS[law]
     around = around if around.outer is None else Around(ek.ops.BY_NAME[law[: law.index("(")]], around.over)
     pool, plain = Pool(few.X, rows("search")), Pool(few.X, rows(["+", "-", "*", "/"]), ())
     pool.grow(9, 1_000)
@@ -234,7 +234,7 @@ def test_sums_of_many_terms_are_grown_in_noise():
     begin(found)
     growth.grow(found)
     noise = 0.2**2
-    assert found.front.least < 1.1 * noise
+    assert found.front.min_loss < 1.1 * noise
 
 
 @pytest.mark.parametrize("law", [
@@ -245,7 +245,7 @@ def test_sums_of_many_terms_are_grown_in_noise():
 def test_quotients_of_sums_and_roots_of_quadratic_equations_are_found_by_what_depends_linearly(law):
     X = drawn(200)
     sample = Sample(X, values([law], X)[0])
-    few, operators = sample.few(32, 0), SearchSettings().operators
+    few, operators = sample.subsample(32, 0), SearchSettings().operators
     pool = Pool(few.X, operators)
     pool.grow(30, 1_500)
     pool.multiply_operators(3_000)
@@ -257,7 +257,7 @@ def test_quotients_of_sums_and_roots_of_quadratic_equations_are_found_by_what_de
 def test_functions_that_depend_on_each_other_whatever_y_is_make_no_formula():
     X = drawn(100)
     y = np.random.default_rng(3).uniform(1, 2, 100)
-    few, operators = Sample(X, y).few(32, 0), SearchSettings().operators
+    few, operators = Sample(X, y).subsample(32, 0), SearchSettings().operators
     pool = Pool(few.X, operators)
     pool.grow(30, 1_500)
     assert not any(some for within in (False, True) for some in dependent(pool, few, operators, within, 1))

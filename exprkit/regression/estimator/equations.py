@@ -26,11 +26,11 @@ from exprkit.fitting.fitted_expression import latex_of, numbered
 from exprkit.fitting.fitted_expression import rounded as rounded_by
 from exprkit.regression.estimator.numbers import covariances
 from exprkit.regression.formulas.front import Entry
-from exprkit.regression.formulas.parameters import as_constants, as_parameters, count, is_fraction
+from exprkit.regression.formulas.parameters import as_constants, as_parameters, is_fraction, n_inexact
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.rules.accident import Told
+from exprkit.regression.rules.accident import Evidence
 from exprkit.regression.shapes.between_rows import wild_errors
 from exprkit.regression.shapes.growth import OF_A_NUMBER, OF_A_TOKEN
 from exprkit.regression.shapes.poles import have_poles
@@ -194,7 +194,7 @@ def described(
     values = values_of(expressions, goal.sample.X)
     with np.errstate(all="ignore"):
         covariance = covariances(goal, pop, np.where(np.isnan(params), 0.0, params))
-    told, poles = Told(goal.sample), have_poles(expressions, goal.sample)
+    told, poles = Evidence(goal.sample), have_poles(expressions, goal.sample)
     exact = goal.sample.is_exact(values)
     if told.least_error:  # a formula may be exact by accident
         exact, floor = exact & np.array([told.exceeds(one) for one in expressions]), 0.0
@@ -220,7 +220,7 @@ def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.nd
     fractions were not.  A search takes the best of very many formulas, which gains by accident: so much as growth asks
     for is taken off.  Those that are long have grown from few shorter ones by one function at a time, and gain less.
     """
-    numbers, tokens = np.array([(count(one), one.n_tokens) for one in formulas], np.float64).T
+    numbers, tokens = np.array([(n_inexact(one), one.n_tokens) for one in formulas], np.float64).T
     by_accident = OF_A_NUMBER * np.minimum(numbers, FEW) + OF_A_TOKEN * np.minimum(tokens, SHORT)
     by_accident += GROWN * np.maximum(tokens - SHORT, 0)
     return nats + numbers + by_accident + goal.total / 2 * np.log1p(wild_errors(formulas, goal.sample))
@@ -232,9 +232,9 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     Few rows are fitted better than they are known: C. M. Hurvich and C.-L. Tsai (1989) say by how much.  So are single
     rows that decide a number by themselves: ``_of_rows_left_out``.
     """
-    told = Told(goal.sample).least_error * float(np.cov(goal.sample.y, bias=True, aweights=goal.sample.w))
+    told = Evidence(goal.sample).least_error * float(np.cov(goal.sample.y, bias=True, aweights=goal.sample.w))
     variance = np.maximum([entry.loss for entry in entries], max(goal.floor, told, 1e-300))
-    some = goal if len(goal.sample) <= MANY_ROWS else Goal(goal.loss, goal.sample.few(MANY_ROWS, 0))
+    some = goal if len(goal.sample) <= MANY_ROWS else Goal(goal.loss, goal.sample.subsample(MANY_ROWS, 0))
     squares = _squares(pop, params, some, some.weights) * (goal.total / some.total)
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
     fitted, numbers = as_parameters(Population.of([entry.expression for entry in entries]), is_fraction)
@@ -252,7 +252,7 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
     (error / (1 - h))^2 (D. M. Allen, Technometrics 16, 1974), and for equal shares that of G. H. Golub, M. Heath and
     G. Wahba (Technometrics 21, 1979).
     """
-    sample = goal.sample if len(goal.sample) <= FEWER_ROWS else goal.sample.few(FEWER_ROWS, 0)
+    sample = goal.sample if len(goal.sample) <= FEWER_ROWS else goal.sample.subsample(FEWER_ROWS, 0)
     evaluator, n = Evaluator(pop, sample.X, "cpu", dtype="float64"), len(sample)
     errors, slopes = evaluator.evaluate(params) - sample.y, evaluator.jacobian(params)
     found, root = np.ones(len(pop)), np.sqrt(sample.w)

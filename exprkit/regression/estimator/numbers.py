@@ -61,8 +61,8 @@ def finished(search: FormulaSearch) -> tuple[list[Entry], list[Entry]]:
              for one, loss, before in zip(formulas, losses, entries, strict=True)]  # fmt: skip
     front: list[tuple[Entry, Entry]] = []
     for _, same_size in itertools.groupby(sorted(pairs, key=lambda pair: pair[0].size), lambda pair: pair[0].size):
-        least = min((search.front.level(other) for other, _ in front), default=np.inf)
-        good = [pair for pair in same_size if search.front.level(pair[0]) < least * (1 - ALIKE)]
+        least = min((search.front.counted_loss(other) for other, _ in front), default=np.inf)
+        good = [pair for pair in same_size if search.front.counted_loss(pair[0]) < least * (1 - ALIKE)]
         front += sorted(good, key=lambda pair: (search.front.nats(pair[0]), pair[0].loss))[:1]
     return [entry for entry, _ in front], [before for _, before in front]
 
@@ -81,7 +81,7 @@ def _least(search: FormulaSearch, formulas: list[Expression]) -> list[Expression
         three = formula, held[k], free[k]
         most = losses[:, k].min() * (1 + AS_GOOD)
         good = [i for i in range(3) if losses[i, k] <= most]
-        fewest = min(good, key=lambda i: (constants.count(three[i]), losses[i, k]), default=0)
+        fewest = min(good, key=lambda i: (constants.n_inexact(three[i]), losses[i, k]), default=0)
         best.append(three[fewest])
     return best
 
@@ -115,7 +115,7 @@ def _needed(search: FormulaSearch, formula: Expression) -> Expression:
         pop, params = constants.as_parameters(Population.of([formula]))
         if not 0 < params.size < len(sample):
             return formula
-        some = sample if len(sample) <= FEWER_ROWS else sample.few(FEWER_ROWS, 0)
+        some = sample if len(sample) <= FEWER_ROWS else sample.subsample(FEWER_ROWS, 0)
         places = np.flatnonzero(undetermined(pop, params, some.X))
         made = [constants.as_constants(pop, np.where(np.arange(params.size) == j, value, params))[0]
                 for j in places for value in INSTEAD]  # fmt: skip

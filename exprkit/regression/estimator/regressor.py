@@ -335,7 +335,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         given, (X, y, weights) = y, checked_data(self, X, y, sample_weight)
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
-        sample = sample_for(self._loss, X, y, weights, columns).given_as(np.asarray(given).dtype)
+        sample = sample_for(self._loss, X, y, weights, columns).with_precision_of(np.asarray(given).dtype)
         if self.backend not in ON_HOST and not Goal(self._loss, sample).plain:
             raise ArgumentError(
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
@@ -346,7 +346,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         seed = kept.seed if kept.seed is not None and self.random_state is None else seed_of(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
         rows = self._weighed(sample) if sample_weight is None else sample
-        few = rows if len(rows) <= MOST_SEARCHED else rows.few(MOST_SEARCHED, seed)
+        few = rows if len(rows) <= MOST_SEARCHED else rows.subsample(MOST_SEARCHED, seed)
         self.n_rows_searched_, self.noise_ = len(few), "constant" if rows is sample else "proportional"
         search = self._searched(begin, few, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
@@ -371,7 +371,9 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         weights = proportional_weights(sample, asked)
         if asked and weights is None:
             raise ArgumentError("noise='proportional' needs a y of one sign, without 0: noise of 0 has no share of it")
-        return sample if weights is None else sample.weighing(sample.w * weights / (sample.w @ weights) * sample.total)
+        if weights is None:
+            return sample
+        return sample.with_weights(sample.w * weights / (sample.w @ weights) * sample.total)
 
     def _described(self, search: FormulaSearch, sample: Sample, rows: Sample) -> DescribedFront:
         """What was found, at all rows; without weights of noise where there is none."""
@@ -382,7 +384,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             formulas = [entry.expression for entry in entries]
             search = FormulaSearch(rows, search.settings, Budget())
             search.offer(formulas)
-        self._n_rows, shown = len(rows), rows if len(rows) <= MOST_SEARCHED else rows.few(MOST_SEARCHED, 0)
+        self._n_rows, shown = len(rows), rows if len(rows) <= MOST_SEARCHED else rows.subsample(MOST_SEARCHED, 0)
         self._data = shown.X, shown.y
         self.__dict__.pop("_table", None)
         entries, simple = numbers.finished(search)

@@ -50,28 +50,28 @@ class Front:
 
     def offer(self, expression: Expression, loss: float, is_exact: bool = False) -> bool:
         """Take a formula in, if nothing of its size or less is as good; whether it was."""
-        if not self.takes(expression, loss, is_exact):
+        if not self.accepts(expression, loss, is_exact):
             return False
         new = _entry(expression, loss, is_exact)
         self._best[new.size] = new
         for larger in [other for other in self._best if other > new.size]:
-            if self.level(self._best[larger]) >= self.level(new):
+            if self.counted_loss(self._best[larger]) >= self.counted_loss(new):
                 del self._best[larger]
         return True
 
-    def takes(self, expression: Expression, loss: float, is_exact: bool = False) -> bool:
+    def accepts(self, expression: Expression, loss: float, is_exact: bool = False) -> bool:
         """Whether ``offer`` would take it in."""
         new = _entry(expression, loss, is_exact)
         return new.size <= self.maxsize and new.loss < float("inf") and self._is_better(new)
 
-    def level(self, entry: Entry) -> float:
+    def counted_loss(self, entry: Entry) -> float:
         """The loss that it counts with."""
         return max(entry.loss, self.floor if entry.is_exact else INEXACT * self.floor)
 
     def _is_better(self, new: Entry) -> bool:
         """Whether it is better than what is smaller, and takes fewer nats than the one of its size."""
-        smaller = [self.level(entry) for entry in self._best.values() if entry.size < new.size]
-        if not self.level(new) < min(smaller, default=float("inf")) * (1 - ROUNDING):
+        smaller = [self.counted_loss(entry) for entry in self._best.values() if entry.size < new.size]
+        if not self.counted_loss(new) < min(smaller, default=float("inf")) * (1 - ROUNDING):
             return False
         there = self._best.get(new.size)
         if there is None:
@@ -81,7 +81,7 @@ class Front:
 
     def nats(self, entry: Entry) -> float:
         """``rows / 2`` times the logarithm of its loss, and what its numbers take to be written."""
-        loss = self.level(entry)
+        loss = self.counted_loss(entry)
         if not loss > 0:
             return -math.inf
         if not self.rows:
@@ -89,7 +89,7 @@ class Front:
         most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # of a number that is as exact as so many rows make it
         return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in _numbers(entry.expression))
 
-    def polished(self, entry: Entry) -> None:
+    def mark_polished(self, entry: Entry) -> None:
         """Say of a formula that is there that simpler numbers have been tried in it."""
         if self._best.get(entry.size) == entry:
             self._best[entry.size] = entry._replace(is_polished=True)
@@ -113,7 +113,7 @@ class Front:
         return sorted(self.entries(), key=self.nats)
 
     @property
-    def least(self) -> float:
+    def min_loss(self) -> float:
         """The least loss."""
         return min((entry.loss for entry in self._best.values()), default=float("inf"))
 

@@ -68,14 +68,14 @@ def simpler_numbers(formula: Expression) -> list[Expression]:
     return [other for other in dict.fromkeys(made) if not same(other, formula)]
 
 
-def without_a_number(formula: Expression) -> list[Expression]:
+def with_number_removed(formula: Expression) -> list[Expression]:
     """The formula with one of its numbers 0, where that makes it shorter."""
     places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
     made = [simplified(_with_numbers(formula, {place: 0.0})) for place in places]
     return [other for other in made if other.n_tokens < formula.n_tokens]
 
 
-def is_plain(number: float) -> bool:
+def is_simple(number: float) -> bool:
     return simple_number(number, 1e-13) == number
 
 
@@ -83,12 +83,12 @@ def is_fraction(number: float) -> bool:
     return number == 0 or (math.isfinite(number) and simple_fraction(number, 1e-13) == number)
 
 
-def count(formula: Expression) -> int:
+def n_inexact(formula: Expression) -> int:
     """Its numbers that are no fractions: what data have to say."""
     return sum(not is_fraction(number) for number in _numbers(formula))
 
 
-def are_held(formula: Expression, held: Callable[[float], bool] | None = None) -> tuple[bool, ...]:
+def fixed_numbers(formula: Expression, held: Callable[[float], bool] | None = None) -> tuple[bool, ...]:
     """Of every number whether a fit would hold it."""
     return tuple(held is not None and held(number) for number in _numbers(formula))
 

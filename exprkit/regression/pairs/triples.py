@@ -11,7 +11,7 @@ In: a ``Pool``, its ``Partners``, y at its points.  Out: formulas ``outer(g + f 
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 4))
     >>> sample = Sample(X, X[:, 0] + (X[:, 1] - X[:, 0]) * np.exp(-0.7 * X[:, 2] * X[:, 3]))
-    >>> few = sample.few(16, 0)
+    >>> few = sample.subsample(16, 0)
     >>> pool = Pool(few.X, rows(["+", "-", "*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(5, most=3000)
     >>> next(iter(formulas(pool, Partners(pool), few.y, sample, rows(["exp"]))), None) is not None
@@ -54,8 +54,8 @@ from exprkit.regression.pairs.links import (
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.rules.admission import are_alike
-from exprkit.regression.rules.dimensions import behind
+from exprkit.regression.rules.admission import have_same_dimension
+from exprkit.regression.rules.dimensions import operand_dimension
 from exprkit.runtime import slices
 from exprkit.runtime.jit import compiled
 
@@ -149,7 +149,7 @@ def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimensio
 def _within(base: _Base, able: Sequence[defined.Written | Undone], share: float) -> Iterator[_Base]:
     for row in able:
         v = inverted(row, base.v)
-        dimension = np.nan if isinstance(row, Undone) else behind(row, base.dimension)
+        dimension = np.nan if isinstance(row, Undone) else operand_dimension(row, base.dimension)
         if v is not None and dimension is not None:
             yield _Base(v, (*base.removals, Removal(WITHIN_ROW, row)), dimension, share)
 
@@ -163,7 +163,7 @@ def _triples(
 ) -> list[_Triple]:
     """With every g of the first ones: what the pairs of the pool make of the rest."""
     room = int(ROOM * base.share)
-    g = np.flatnonzero(are_alike(_dimensions(pool), base.dimension))[: min(TAKEN, room)]
+    g = np.flatnonzero(have_same_dimension(_dimensions(pool), base.dimension))[: min(TAKEN, room)]
     limits = np.minimum(room // np.arange(1, len(g) + 1), len(pool))
     fine = (np.abs(pool.values[g]) / HIDDEN <= np.abs(base.v)).all(axis=1)
     g, limits = g[fine], limits[fine]
@@ -198,7 +198,7 @@ def _formulas(triple: _Triple, pool: Pool, sample: Sample) -> list[Expression]:
             return []
         rest = left
     pairs = Pairs(np.array([triple.f]), np.array([triple.h]))
-    found = confirmed(pairs, Form(None, triple.way, None), pool, sample.of(rest))
+    found = confirmed(pairs, Form(None, triple.way, None), pool, sample.with_y(rest))
     for removal, part in zip(triple.removals[::-1], parts[::-1], strict=True):
         found = [removal.on(formula, part) for formula in found]
     return [simplified(formula) for formula in found]

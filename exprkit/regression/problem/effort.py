@@ -8,7 +8,7 @@ In: nothing.  Out: one frozen dataclass per stage, each with its one instance; a
     ((100,), (1000, 30000))
 
 Every value has its unit beside it and, where it was measured, the source; one without a source was chosen, not
-measured.  Time is counted work (``Work``), and shares are shares of a search's time limit.  ``laws.md`` is
+measured.  Time is counted work (``WorkCosts``), and shares are shares of a search's time limit.  ``laws.md`` is
 ``data/results/laws.md``.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowCounts:
     """How many rows of the data stages look at."""
 
     generations: int = 256  # rows, for the fits of generations
@@ -144,7 +144,7 @@ class Offers:
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkCosts:
     """Seconds that work counts as, so that decisions are the same on every machine and under any load.
 
     Measured on one core of an Intel Xeon (2026-11, two cores, other work on both).
@@ -161,7 +161,7 @@ class Work:
     growth_row: float = 2e-5  # s, of a round at a row
 
 
-ROWS = Rows()
+ROWS = RowCounts()
 POOLS = Pools()
 EXACT = Exact()
 FEWER_VARIABLES = FewerVariables()
@@ -172,4 +172,4 @@ GENERATIONS = Generations()
 SIMPLIFICATION = Simplification()
 NOISE = Noise()
 OFFERS = Offers()
-WORK = Work()
+WORK = WorkCosts()

@@ -141,7 +141,7 @@ class Goal:
         known = np.isfinite(weights)
         if not weights[known].any():
             return self.sample
-        return self.sample.weighing(np.where(known, weights, 0.0) / weights[known].max())
+        return self.sample.with_weights(np.where(known, weights, 0.0) / weights[known].max())
 
     def problem(self, scale: float = 1.0, **settings: Any) -> FitProblem:
         """What fits formulas of y / ``scale`` by it, if it is plain; settings as for ``FitProblem``."""
@@ -204,7 +204,7 @@ def sample_for(loss: str, X: Any, y: Any, weights: Any = None, columns: Mapping[
     text = parse_loss(loss, beside, "elementwise_loss")
     named = text.names(W)
     sample = Sample(X, y, weights if named else as_counts(weights), beside, merged=not named)
-    return sample.aiming(*_least(text, sample))
+    return sample.with_targets(*_least(text, sample))
 
 
 def _checked(columns: Any, n_rows: int) -> dict[str, np.ndarray]:

@@ -43,11 +43,11 @@ def is_noise(sample: Sample, values: np.ndarray) -> bool:
     rest = sample.y - values
     if len(rest) < FEWEST_ROWS or not sample.X.shape[1] or not np.isfinite(rest).all():
         return False
-    near = nearest(sample.X)
-    return told(rest, near) < NOTHING and told(sample.y, near) > MUCH
+    near = nearest_neighbours(sample.X)
+    return moran_z_score(rest, near) < NOTHING and moran_z_score(sample.y, near) > MUCH
 
 
-def nearest(X: np.ndarray) -> np.ndarray:
+def nearest_neighbours(X: np.ndarray) -> np.ndarray:
     """Of every row the nearest others, with the columns as ranks, (rows, NEIGHBOURS)."""
     places = np.column_stack([ranks(column) for column in X.T])
     squares = (places**2).sum(axis=1)
@@ -57,7 +57,7 @@ def nearest(X: np.ndarray) -> np.ndarray:
     return found
 
 
-def told(of: np.ndarray, near: np.ndarray) -> float:
+def moran_z_score(of: np.ndarray, near: np.ndarray) -> float:
     """By how many standard deviations rows are more like those near to them than by accident."""
     n = len(of)
     place = ranks(of)

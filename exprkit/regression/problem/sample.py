@@ -97,7 +97,7 @@ class Sample:
             sample.given = LossRows(given[0], given[1], dict(zip(columns, given[2:], strict=True)))
         return sample
 
-    def few(self, n: int, seed: int) -> Sample:
+    def subsample(self, n: int, seed: int) -> Sample:
         """Some of the rows, drawn; where y or a variable is 0, which it seldom is, only if there are no others."""
         random = np.random.Generator(np.random.Philox([seed, n]))
         order = random.permutation(len(self))
@@ -121,19 +121,19 @@ class Sample:
         if (self.copies == 1).all():
             return self
         every = self.at(np.repeat(np.arange(len(self)), self.copies))
-        every = every.weighing(every.w / every.copies)
+        every = every.with_weights(every.w / every.copies)
         every.copies = np.ones(len(every), np.int64)
         return every
 
-    def of(self, v: np.ndarray) -> Sample:
+    def with_y(self, y: np.ndarray) -> Sample:
         """The same rows with something else in y's place."""
-        return self._with(y=v)
+        return self._with(y=y)
 
-    def weighing(self, w: np.ndarray) -> Sample:
+    def with_weights(self, w: np.ndarray) -> Sample:
         """The same rows with other weights."""
         return self._with(w=w, total=float(w.sum()))
 
-    def aiming(self, y: np.ndarray, least: np.ndarray) -> Sample:
+    def with_targets(self, y: np.ndarray, least: np.ndarray) -> Sample:
         """The same rows, y where the loss of the user's own is least."""
         assert self.given is not None
         return self._with(y=y, given=self.given._replace(least=least))
@@ -143,7 +143,7 @@ class Sample:
         part.__dict__.update(changed)
         return part
 
-    def given_as(self, dtype: np.dtype) -> Sample:
+    def with_precision_of(self, dtype: np.dtype) -> Sample:
         """The same rows, of a y that was of this type."""
         few = dtype.kind == "f" and dtype.itemsize < 8
         return self._with(coarseness=ULPS * float(np.finfo(dtype).eps)) if few else self

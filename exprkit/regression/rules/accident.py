@@ -3,10 +3,10 @@
 In: a ``Sample``, and a formula that is exact at its rows.  Out: whether the rows tell more bits than the formula takes.
 
     >>> import exprkit as ek, numpy as np
-    >>> from exprkit.regression.rules.accident import Told
+    >>> from exprkit.regression.rules.accident import Evidence
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.arange(20.0)[:, None]
-    >>> told, labels = Told(Sample(X, np.sqrt(X[:, 0]))), Told(Sample(X, X[:, 0] % 7 > 3))
+    >>> told, labels = Evidence(Sample(X, np.sqrt(X[:, 0]))), Evidence(Sample(X, X[:, 0] % 7 > 3))
     >>> formula = ek.parse("tanh(4e22 * exp(30 * sin(0.7318 * x1)))")[0]
     >>> [round(one.bits) for one in (told, labels)], told.exceeds(formula), labels.exceeds(formula)
     ([508, 18], True, False)
@@ -23,7 +23,7 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.regression.formulas.numbers import DENOMINATORS, LARGEST_NUMERATOR
-from exprkit.regression.formulas.parameters import count, is_fraction
+from exprkit.regression.formulas.parameters import is_fraction, n_inexact
 from exprkit.regression.problem.sample import EXACT, USUALLY, Sample
 from exprkit.text.tokens import CONSTANT, VARIABLE
 
@@ -33,7 +33,7 @@ FEW = 16.0  # bits of a row: whole numbers and decimals of four digits have less
 MOST_VALUES = 1_000  # of y that are looked at: more than any formula takes
 
 
-class Told:
+class Evidence:
     """What the rows of a sample tell.
 
     Attributes
@@ -61,7 +61,7 @@ class Told:
         numbers = formula.values[formula.kinds == CONSTANT].view(np.float64).tolist()
         bits = TOKEN * formula.n_tokens + self._of_variable * int((formula.kinds == VARIABLE).sum())
         bits += sum(_bits(one, self.most) for one in numbers)
-        return bool(bits < self.bits and count(formula) + SPARE <= self.n_rows)
+        return bool(bits < self.bits and n_inexact(formula) + SPARE <= self.n_rows)
 
 
 def _bits(number: float, most: float) -> float:

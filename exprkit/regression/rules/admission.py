@@ -31,8 +31,8 @@ import numpy as np
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.regression.rules.constraints import MOST_VARIABLES, Limit
-from exprkit.regression.rules.dimensions import ALIKE, FREE, NEAR, POWER, SCALES, behind, dimension, law_of
-from exprkit.regression.rules.groups import Measures, NaturalConstant, all_measures
+from exprkit.regression.rules.dimensions import ALIKE, FREE, NEAR, POWER, SCALES, dimension, law_of, operand_dimension
+from exprkit.regression.rules.groups import NaturalConstant, UnitSystem, unit_systems
 from exprkit.runtime import bags
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -89,9 +89,9 @@ class FormulaRules:
         self.have_units = units is not None
         self.free_numbers = free_numbers or not self.have_units
         self.target = dimension(target) if target is not None and self.have_units else np.nan
-        self.measures: list[Measures] = []
+        self.unit_systems: list[UnitSystem] = []
         if units is not None and target is not None:
-            self.measures = all_measures(units, target, known if free_numbers else ())
+            self.unit_systems = unit_systems(units, target, known if free_numbers else ())
         of = bags.zeros(_RuleTable, codes=CODES, counts=len(counted), n_vars=n_vars)
         of.most[:], of.depth[:], of.variables[:], of.low[:] = ANY_SIZE, ANY_SIZE, -1, np.nan
         of.arity[:], of.counted[:] = defined.arity(), counted
@@ -136,12 +136,12 @@ class FormulaRules:
         _combine_all(self._of, code, states, operands[0], operands[1], operands[2], out, fits)
         return fits, out
 
-    def behind(self, outer: defined.Written | None) -> float | None:
+    def operand_dimension(self, outer: defined.Written | None) -> float | None:
         """The dimension that an operator makes that of y of; None where it can not."""
-        return self.target if outer is None else behind(outer, self.target)
+        return self.target if outer is None else operand_dimension(outer, self.target)
 
 
-def are_alike(a: np.ndarray | float, b: float) -> np.ndarray:
+def have_same_dimension(a: np.ndarray | float, b: float) -> np.ndarray:
     """Which dimensions are the same, as far as they are known."""
     known = ~(np.isnan(a) | np.isnan(b))
     return ~known | (np.abs(np.where(known, a, 0.0) - b) < NEAR)

@@ -107,7 +107,7 @@ def _grows(values: Callable[[float], Any]) -> float | None:
     return power if all(np.allclose(found, power, atol=1e-9, rtol=0) for found in powers) else None
 
 
-def behind(row: defined.Written, dimension: float) -> float | None:
+def operand_dimension(row: defined.Written, dimension: float) -> float | None:
     """The dimension that an operator makes this one of; None where it can not."""
     kind, p = law_of(row.code)[:2]
     if kind == FREE or not p:

@@ -1,13 +1,13 @@
 """Variables of which y is a power, whatever the others are: ``y = x1 / x2^2 * F(x3, x4)``, by a test of independence.
 
-In: a ``Sample``.  Out: ``Measures`` that take such variables for units, so that formulas of the others are left.
+In: a ``Sample``.  Out: ``UnitSystem`` that take such variables for units, so that formulas of the others are left.
 
     >>> import numpy as np
     >>> from exprkit.regression.rules.factors import power_factors
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 9, (300, 4))
     >>> y = X[:, 0] / X[:, 1] ** 2 * np.log(1 + X[:, 2] * X[:, 3])
-    >>> [(one.chosen, one.of_y) for one in power_factors(Sample(X, y))][0]
+    >>> [(one.repeating, one.y_powers) for one in power_factors(Sample(X, y))][0]
     ((0, 1), (1.0, -2.0))
 
 How, plainly, for every variable: log |y| is regressed on its logarithm, and on simple functions of the others.  Its
@@ -22,7 +22,7 @@ import itertools
 import numpy as np
 
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.rules.groups import Measures
+from exprkit.regression.rules.groups import UnitSystem
 
 STEP, LARGEST = 0.5, 4.0  # of powers
 ERRORS, UNSURE = 3.0, 0.06  # standard errors that a power may be off; the largest one
@@ -32,9 +32,9 @@ OUTLYING = 3.5  # times the usual residual: where y is near 0, its logarithm say
 GIVEN = 3  # sets of variables
 
 
-def power_factors(sample: Sample) -> list[Measures]:
+def power_factors(sample: Sample) -> list[UnitSystem]:
     """All such variables first, then without those that are least sure; none where all that is left is a number."""
-    few = sample.few(min(ROWS, len(sample)), 0)
+    few = sample.subsample(min(ROWS, len(sample)), 0)
     fine = few.y != 0
     X, n = few.X[fine], few.X.shape[1]
     if len(X) < FEWEST or n < 2:
@@ -46,14 +46,14 @@ def power_factors(sample: Sample) -> list[Measures]:
     found = [(*one, k) for k in known if (one := _power(v, logs[:, k], of, k, bool((X[:, k] > 0).all()))) is not None]
     found.sort()
     sets = (found[: len(found) - less] for less in range(min(GIVEN, len(found))))
-    return [_measures({k: power for _, power, k in some}, n) for some in sets if len(some) < n]
+    return [_unit_system({k: power for _, power, k in some}, n) for some in sets if len(some) < n]
 
 
-def _measures(powers: dict[int, float], n: int) -> Measures:
+def _unit_system(powers: dict[int, float], n: int) -> UnitSystem:
     chosen = tuple(sorted(powers))
     others = tuple(k for k in range(n) if k not in powers)
     none = (0.0,) * len(chosen)
-    return Measures(chosen, others, (none,) * len(others), tuple(powers[k] for k in chosen), n)
+    return UnitSystem(chosen, others, (none,) * len(others), tuple(powers[k] for k in chosen), n)
 
 
 def _functions(x: np.ndarray, log: np.ndarray) -> list[np.ndarray]:

@@ -1,13 +1,13 @@
 """Products of powers that are all of the variables that y depends on: ``y = g(x1 * x3 / (x2 * x4))``.
 
-In: a ``Sample``.  Out: ``Measures`` that leave one variable, the product.
+In: a ``Sample``.  Out: ``UnitSystem`` that leave one variable, the product.
 
     >>> import numpy as np
     >>> from exprkit.regression.rules.products import inner_products
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 5, (150, 3))
     >>> y = 1 / (np.exp(X[:, 0] * X[:, 2] / X[:, 1] ** 2) + 1)
-    >>> [(one.chosen, one.others, one.powers) for one in inner_products(Sample(X, y))]
+    >>> [(one.repeating, one.remaining, one.powers) for one in inner_products(Sample(X, y))]
     [((1, 2), (0,), ((2.0, -1.0),))]
 
 How, plainly: rows in the order of a product of powers have a y that hardly differs from that of the next row, if it is
@@ -23,7 +23,7 @@ import math
 import numpy as np
 
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.rules.groups import Measures
+from exprkit.regression.rules.groups import UnitSystem
 
 EXPONENTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 4.0, -4.0, 1.5, -1.5)  # of a variable, simple ones first
 MOST = 40_000  # products that are tried
@@ -34,9 +34,9 @@ ALIKE = 1.5  # times the least error is no more
 CHUNK = 1 << 12
 
 
-def inner_products(sample: Sample) -> list[Measures]:
+def inner_products(sample: Sample) -> list[UnitSystem]:
     """The simplest of those that y is smooth in; none where it is of no product of several variables."""
-    few, every = sample.few(min(ROWS, len(sample)), 0), sample.few(min(EVERY, len(sample)), 0)
+    few, every = sample.subsample(min(ROWS, len(sample)), 0), sample.subsample(min(EVERY, len(sample)), 0)
     varies = np.flatnonzero(np.ptp(sample.X, axis=0) > 0)
     if len(few) < FEWEST or len(varies) < 2 or (sample.X[:, varies] == 0).any() or not np.ptp(few.y):
         return []
@@ -50,7 +50,7 @@ def inner_products(sample: Sample) -> list[Measures]:
     if off.min() > OFF * np.std(every.y):
         return []
     chosen = tried[best[off <= ALIKE * off.min()].min()]
-    return [_measures(chosen, varies, sample.X.shape[1])] if np.count_nonzero(chosen) > 1 else []
+    return [_unit_system(chosen, varies, sample.X.shape[1])] if np.count_nonzero(chosen) > 1 else []
 
 
 def _exponents(n: int, are_positive: bool) -> np.ndarray:
@@ -90,11 +90,11 @@ def _off(u: np.ndarray, y: np.ndarray) -> float:
     return float(np.median(np.where(np.isfinite(missed), missed, np.inf)))
 
 
-def _measures(exponents: np.ndarray, varies: np.ndarray, n: int) -> Measures:
+def _unit_system(exponents: np.ndarray, varies: np.ndarray, n: int) -> UnitSystem:
     """The first variable that counts, times what makes it the product."""
     used = np.flatnonzero(exponents)
     kept = used[np.argmin(np.abs(np.abs(exponents[used]) - 1))]
     others = [int(k) for k in used if k != kept]
     powers = tuple(float(-exponents[k] / exponents[kept]) for k in others)
     chosen = tuple(int(varies[k]) for k in others)
-    return Measures(chosen, (int(varies[kept]),), (powers,), (0.0,) * len(chosen), n)
+    return UnitSystem(chosen, (int(varies[kept]),), (powers,), (0.0,) * len(chosen), n)

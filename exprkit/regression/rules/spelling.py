@@ -8,7 +8,7 @@ terms of those operators; None where there is no such way.
     >>> from exprkit.regression.rules.spelling import ChosenOperators
     >>> spelling = ChosenOperators(row.code for row in rows(["+", "*", "exp"]))
     >>> texts = "x1 - 3 * x2", "sqr(x1) / 4", "x1 / exp(2 * x2)", "x1 / x2", "sqrt(x1)"
-    >>> [str(spelling.of(formula) or "none") for formula in ek.parse(texts)]
+    >>> [str(spelling.spell(formula) or "none") for formula in ek.parse(texts)]
     ['x1 + -3 * x2', '0.25 * (x1 * x1)', 'x1 * exp(-2 * x2)', 'none', 'none']
 
 Numbers may be negative whatever is chosen, so that a difference is a sum.
@@ -55,7 +55,7 @@ class ChosenOperators:
         """Whether anything can stand below a fraction line."""
         return not self.codes.isdisjoint((ops.DIV, ops.INV, ops.POW))
 
-    def of(self, formula: Expression) -> Expression | None:
+    def spell(self, formula: Expression) -> Expression | None:
         if {int(code) for code in formula.values[formula.kinds == OPERATOR]} <= self.codes:
             return formula
         tree = self._spelled(tree_of(formula))

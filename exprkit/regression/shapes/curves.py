@@ -104,7 +104,7 @@ def curves(
     for place, kinds in _order(levels, operators):
         if (inside := weighted(place, sample)) is None:
             continue
-        part = sample.of(inside[0]).weighing(inside[1])
+        part = sample.with_y(inside[0]).with_weights(inside[1])
         for shapes, h in kinds:
             count(len(shapes))
             made = _fitted(shapes, -(-KEPT * min(most, MOST) // MOST), h, part, seed, threads, go_on)
@@ -144,7 +144,7 @@ def _fitted(
     scale = float(np.abs(sample.y).max()) or 1.0
     for how in (ROUGH, EARNEST):
         go_on()
-        part = sample.few(min(how.rows, len(sample)), seed)
+        part = sample.subsample(min(how.rows, len(sample)), seed)
         problem = FitProblem(
             part.X, part.y / scale, weights=part.w / part.w.mean(), max_iter=how.max_iter, backend="cpu",
             dtype="float64", accuracy="screen", threads=threads, client=helpers(),

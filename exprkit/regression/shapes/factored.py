@@ -62,7 +62,7 @@ def factored(
     chosen = simplest(pools[0], FACTORS), simplest(pools[1], INSIDE), simplest(pools[1], BESIDE[1])
     trees = [[pools[k].tree(i) for i in some] for k, some in zip((0, 1, 1), chosen, strict=True)]
     trees[2] = [pools[0].tree(i) for i in cheap] + trees[2]
-    few = sample.few(min(ROWS, len(sample)), 0)
+    few = sample.subsample(min(ROWS, len(sample)), 0)
     f, h, g = (values_at(some, few.X, threads) for some in trees)
     factors, columns = _factors(f / few.y, h, with_a_number(operators), go_on)
     if not columns:

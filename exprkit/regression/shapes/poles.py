@@ -29,7 +29,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
 from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
-from exprkit.regression.problem.noise import nearest
+from exprkit.regression.problem.noise import nearest_neighbours
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.shapes.turns import operators_in
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -49,7 +49,7 @@ def have_poles(formulas: list[Expression], sample: Sample) -> np.ndarray:
     """Of every formula whether it has, (n,)."""
     if len(sample) < 2 or not sample.X.shape[1]:
         return np.zeros(len(formulas), bool)
-    some = sample if len(sample) <= ROWS else sample.few(ROWS, 0)
+    some = sample if len(sample) <= ROWS else sample.subsample(ROWS, 0)
     first, second = _neighbours(some.X)
     found = ~np.isfinite(values_of(formulas, _between(first, second, np.linspace(0, 1, STEPS + 1)))).all(axis=1)
     found &= [bool(_placed(tree_of(formula), OUTSIDE, np.isnan)) for formula in formulas]
@@ -64,7 +64,7 @@ def _neighbours(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if X.shape[1] == 1:
         row = np.unique(X, axis=0)
         return row[:-1], row[1:]
-    near = nearest(X)
+    near = nearest_neighbours(X)
     pairs = np.column_stack([np.repeat(np.arange(len(X)), near.shape[1]), near.ravel()])
     pairs = np.unique(np.sort(pairs, axis=1), axis=0)
     if len(pairs) > LINES:

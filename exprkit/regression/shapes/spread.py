@@ -27,7 +27,7 @@ import itertools
 
 import numpy as np
 
-from exprkit.regression.problem.noise import nearest, ranks, told
+from exprkit.regression.problem.noise import moran_z_score, nearest_neighbours, ranks
 from exprkit.regression.problem.sample import Sample
 
 FEWEST_ROWS, ROWS = 12, 1_000
@@ -52,7 +52,7 @@ def proportional_weights(sample: Sample, asked: bool = False) -> np.ndarray | No
     one_sign = bool((sample.y > 0).all() or (sample.y < 0).all())
     if not one_sign or not (asked or (len(y) >= FEWEST_ROWS and 0 < n_columns <= MOST_COLUMNS)):
         return None
-    some = sample if len(sample) <= ROWS else sample.few(ROWS, 0)
+    some = sample if len(sample) <= ROWS else sample.subsample(ROWS, 0)
     as_logs = [bool(column.min() > 0 and column.max() > WIDE * column.min()) for column in some.X.T]
     columns, v = _columns(some.X, as_logs), np.log(np.abs(some.y))
     with np.errstate(all="ignore"):
@@ -133,5 +133,5 @@ def _grows(errors: np.ndarray, log_f: np.ndarray, sample: Sample) -> bool:
         slope = np.polyfit(log_f, np.log(np.maximum(of_y, 1e-300)), 1)[0] if np.ptp(log_f) > 0 else 0.0
         grows, falls = (np.corrcoef(ranks(some), ranks(log_f))[0, 1] * np.sqrt(n - 1)
                         for some in (of_y, np.abs(errors)))  # fmt: skip
-    is_noise = told(errors, nearest(sample.X)) < TOLD
+    is_noise = moran_z_score(errors, nearest_neighbours(sample.X)) < TOLD
     return bool(grows > GROWS and falls > FALLS and slope > FIRST_SLOPE and is_noise)

@@ -38,7 +38,7 @@ from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_o
 from exprkit.regression.pairs.pool import Pool, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.rules.admission import are_alike
+from exprkit.regression.rules.admission import have_same_dimension
 from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
 from exprkit.regression.sums.regress import regressed
 from exprkit.text.tokens import CONSTANT, OPERATOR
@@ -81,7 +81,7 @@ def nested(
     nothing = Nested([], np.empty((0, len(sample))))
     if not len(sample) or (sample.y == 0).any() or not (inner := with_a_number(operators)):
         return nothing
-    few = sample.few(min(ROWS, len(sample)), 0)
+    few = sample.subsample(min(ROWS, len(sample)), 0)
     anything, powers, plain = pools
     inside = np.nan if np.isnan(dimension) else 0.0
     chosen = [*((pool, most, dimension) for pool, most in zip((powers, anything), OUTSIDE[0], strict=True)),
@@ -252,7 +252,9 @@ def grid_of(u: Inner, h: np.ndarray, grid: np.ndarray, edge: np.ndarray = EDGE) 
 
 def simplest(pool: Pool, most: int, dimension: float = np.nan) -> list[int]:
     """The first functions, without multiples of each other; of one dimension, if it is given."""
-    usable = are_alike(pool.dimensions, dimension) if isinstance(pool, RuledPool) else np.ones(len(pool), bool)
+    usable = np.ones(len(pool), bool)
+    if isinstance(pool, RuledPool):
+        usable = have_same_dimension(pool.dimensions, dimension)
     return without_multiples(pool.values, np.flatnonzero(usable).tolist(), most)
 
 

@@ -53,7 +53,7 @@ def _join(search: FormulaSearch, most: int) -> None:
     n_points = min(effort.POOLS.key_rows, len(search.sample))
     if n_points < effort.POOLS.min_rows:
         return
-    few = search.sample.few(n_points, search.settings.seed)
+    few = search.sample.subsample(n_points, search.settings.seed)
     device = search.device if most > effort.POOLS.host_sizes[-1] else None
     with_memory(device, most, n_points, lambda room: _join_in(search, few, search.pool(few, room, device), room))
     search.look()
@@ -77,7 +77,7 @@ def join_three(search: FormulaSearch) -> None:
     n_points = min(effort.POOLS.key_rows, len(search.sample))
     if search.most < effort.POOLS.host_sizes[0] or n_points < effort.POOLS.min_rows + 2:
         return
-    few, check = search.sample.few(n_points, search.settings.seed), search.budget.check
+    few, check = search.sample.subsample(n_points, search.settings.seed), search.budget.check
     (pool := search.pool(few, min(effort.POOLS.host_sizes[-1], search.most))).multiply(len(pool) + len(pool) // 2)
     partners, rules = Partners(pool, search.settings.threads, check), search.settings.rules
     search.offer_some(triples.formulas(
@@ -102,7 +102,7 @@ def _join_three_on_device(search: FormulaSearch, few: Sample) -> None:
 
 def sum_exactly(search: FormulaSearch) -> None:
     """Sums of a few simple functions that make y exactly, also within an operator, in a part of the time."""
-    few = search.sample.few(min(effort.EXACT.sum_rows, len(search.sample)), search.settings.seed)
+    few = search.sample.subsample(min(effort.EXACT.sum_rows, len(search.sample)), search.settings.seed)
     if not search.most or len(few) < effort.EXACT.sum_rows:
         return
     settings, pool = search.settings, search.pool(few, min(effort.EXACT.sum_functions, search.most))

@@ -16,7 +16,7 @@ from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.factors import power_factors
-from exprkit.regression.rules.groups import Measures
+from exprkit.regression.rules.groups import UnitSystem
 from exprkit.regression.rules.products import inner_products
 from exprkit.regression.stages import exact, nested, sums
 from exprkit.regression.stages.search import FormulaSearch
@@ -27,16 +27,16 @@ def group(search: FormulaSearch) -> None:
     """Formulas of fewer variables, the others being units, in a part of the time: one stage after the other."""
     settings, limits = search.settings, effort.FEWER_VARIABLES
     is_over = search.part(limits.units_share)
-    every = [] if settings.rules is None else settings.rules.measures[: limits.max_unit_systems]
+    every = [] if settings.rules is None else settings.rules.unit_systems[: limits.max_unit_systems]
     first, few = every[: limits.fitted_unit_systems], limits.fitted_functions
     for stage, some, most in (
         (exact.join, every, None), (exact.join_three, first, None), (nested.nest_shares, first, few),
         (sums.sum_within_powers, first, few), (exact.join_three, every[limits.fitted_unit_systems :], None),
     ):  # fmt: skip
-        for measures in some:
+        for system in some:
             if is_over():
                 return
-            _in_units(search, measures, stage, most)
+            _in_units(search, system, stage, most)
             search.look()
 
 
@@ -46,12 +46,12 @@ def factor(search: FormulaSearch) -> None:
         return
     is_over = search.part(effort.FEWER_VARIABLES.factors_share)
     stages = [] if search.is_noisy else [exact.join, exact.sum_exactly, exact.join_three]
-    known = [measures for measures in power_factors(search.sample) if not is_contradicted(search, measures)]
-    for k, measures in enumerate(known):
+    known = [system for system in power_factors(search.sample) if not is_contradicted(search, system)]
+    for k, system in enumerate(known):
         for stage in [*stages, nested.curve, nested.nest_in_factors] if k == 0 else stages:
             if is_over():
                 return
-            _in_units(search, measures, stage, None)
+            _in_units(search, system, stage, None)
             search.look()
 
 
@@ -60,27 +60,27 @@ def product(search: FormulaSearch) -> None:
     if not search.most or search.settings.maxsize < effort.FEWER_VARIABLES.min_tokens or search.is_noisy:
         return
     is_over = search.part(effort.FEWER_VARIABLES.product_share)
-    for measures in inner_products(search.sample):
+    for system in inner_products(search.sample):
         for stage in (exact.join, exact.sum_exactly, exact.join_three, nested.curve):
             if is_over():
                 return
-            _in_units(search, measures, stage, None)
+            _in_units(search, system, stage, None)
             search.look()
 
 
-def is_contradicted(search: FormulaSearch, measures: Measures) -> bool:
+def is_contradicted(search: FormulaSearch, system: UnitSystem) -> bool:
     """Whether the best formula so far is no such power, by more than its errors.
 
     It is asked at rows that have the chosen columns of other rows.
     """
     if not (best := search.front.entries()):
         return False
-    few = search.sample.few(min(effort.FEWER_VARIABLES.check_rows, len(search.sample)), search.settings.seed)
-    other, chosen = few.X.copy(), list(measures.chosen)
+    few = search.sample.subsample(min(effort.FEWER_VARIABLES.check_rows, len(search.sample)), search.settings.seed)
+    other, chosen = few.X.copy(), list(system.repeating)
     other[:, chosen] = np.roll(few.X[:, chosen], len(few) // 2, axis=0)
     values, changed = (values_of([best[-1].expression], X, search.settings.threads)[0] for X in (few.X, other))
     with np.errstate(all="ignore"):
-        difference = changed * measures.columns(few.X)[1] / measures.columns(other)[1] - values
+        difference = changed * system.columns(few.X)[1] / system.columns(other)[1] - values
     known = np.isfinite(difference) & np.isfinite(values)
     if not known.any():
         return False
@@ -90,10 +90,10 @@ def is_contradicted(search: FormulaSearch, measures: Measures) -> bool:
 
 
 def _in_units(
-    search: FormulaSearch, measures: Measures, stage: Callable[[FormulaSearch], None], most: int | None
+    search: FormulaSearch, system: UnitSystem, stage: Callable[[FormulaSearch], None], most: int | None
 ) -> None:
     """A stage with data in units that variables and constants of nature make, and pools of some size."""
-    X, unit = measures.columns(search.sample.X)
+    X, unit = system.columns(search.sample.X)
     y = search.sample.y / unit
     is_negative = bool((y < 0).all())
     y = -y if is_negative else y
@@ -105,13 +105,13 @@ def _in_units(
     inner = FormulaSearch(Sample(X, y, search.sample.w), here, search.budget)
     with contextlib.suppress(Ended):
         stage(inner)
-    found = (measures.restored(entry.expression) for entry in inner.front.entries())
+    found = (system.restored(entry.expression) for entry in inner.front.entries())
     search.offer(map(negated, found) if is_negative else found)
 
 
 def mirrored(search: FormulaSearch, stage: Callable[[FormulaSearch], None]) -> None:
     """A stage with -y in the place of a y that is negative everywhere: roots, logarithms and powers undo only that."""
-    inner = FormulaSearch(search.sample.of(-search.sample.y), replace(search.settings, guesses=()), search.budget)
+    inner = FormulaSearch(search.sample.with_y(-search.sample.y), replace(search.settings, guesses=()), search.budget)
     inner.is_noisy = search.is_noisy
     with contextlib.suppress(Ended):
         stage(inner)

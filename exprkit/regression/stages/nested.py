@@ -67,7 +67,7 @@ def _nest(search: FormulaSearch, as_shares: bool, outer: defined.Written | None)
     some, settings = search.for_squares(search.some), search.settings
     v = some.y if outer is None else links.inverted(outer, some.y)
     rules = settings.rules
-    dimension = None if rules is None else rules.behind(outer)
+    dimension = None if rules is None else rules.operand_dimension(outer)
     if v is None or (rules is not None and dimension is None):
         return
     most = search.told_apart(effort.REGRESSIONS.template_functions, search.rows)
@@ -79,8 +79,8 @@ def _nest(search: FormulaSearch, as_shares: bool, outer: defined.Written | None)
     pools = [search.pool(search.rows, most)]
     pools += [search.pool(search.rows, most, None, rows, ()) for rows in (powers or binary, binary)]
     found = templates.nested(
-        pools, some.of(v), settings.operators, settings.threads, search.budget.check, search.budget.count, as_shares,
-        np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
+        pools, some.with_y(v), settings.operators, settings.threads, search.budget.check, search.budget.count,
+        as_shares, np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
     ).formulas  # fmt: skip
     around = Around(outer, False)
     is_best = as_shares and outer is None and settings.loss == "squares"

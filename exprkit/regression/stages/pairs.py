@@ -19,7 +19,7 @@ from exprkit.regression.sums.regress import best_pairs
 def regress(search: FormulaSearch) -> None:
     """The best pairs by least squares; refitted in the terms of y and all rows."""
     settings = search.settings
-    few = search.sample.few(min(effort.REGRESSIONS.rows, len(search.sample)), settings.seed)
+    few = search.sample.subsample(min(effort.REGRESSIONS.rows, len(search.sample)), settings.seed)
     paired = effort.REGRESSIONS.pair_functions if search.device is None else effort.REGRESSIONS.device_pair_functions
     pools = [search.pool(few, search.told_apart(most, few)) for most in paired]
     how = functools.partial(regressed, search.device) if search.device else None

@@ -38,7 +38,7 @@ from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.rules.accident import Told
+from exprkit.regression.rules.accident import Evidence
 from exprkit.regression.rules.spelling import ChosenOperators
 from exprkit.regression.shapes.growth import Functions
 from exprkit.regression.shapes.turns import turn_too_fast
@@ -81,7 +81,7 @@ class FormulaSearch:
         shown: Callable[[Any], None] = lambda search: None,
     ) -> None:  # fmt: skip
         self.sample, self.settings, self.budget, self._shown = sample, settings, budget, shown
-        self.goal, self.told = Goal(settings.loss, sample), Told(sample)
+        self.goal, self.evidence = Goal(settings.loss, sample), Evidence(sample)
         self.front = front or Front(settings.maxsize, self.goal.floor)
         self.front.rows = sample.total
         self.stage, self.generation, self.is_exact, self.is_noisy = "begin", 0, False, False
@@ -92,7 +92,7 @@ class FormulaSearch:
         self.unary, self.binary = ([row for row in settings.operators if row.arity == n] for n in (1, 2))
         self.spelling = _spelling(settings)
         self.rows, self.some, self.many = (
-            sample if len(sample) <= n else sample.few(n, settings.seed)
+            sample if len(sample) <= n else sample.subsample(n, settings.seed)
             for n in (effort.ROWS.generations, effort.ROWS.templates, effort.ROWS.front)
         )
         self.goal_of_many = Goal(settings.loss, self.many)
@@ -173,9 +173,9 @@ class FormulaSearch:
         values = values_of(listed, self.sample.X, self.settings.threads)
         losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
-            is_law = is_exact and self.told.exceeds(formula)
+            is_law = is_exact and self.evidence.exceeds(formula)
             into = front or self.front
-            if into.takes(formula, loss, is_law) and self._is_slow(formula, loss):
+            if into.accepts(formula, loss, is_law) and self._is_slow(formula, loss):
                 self.is_exact |= into.offer(formula, loss, is_law) and is_law
 
     def _is_slow(self, formula: Expression, loss: float) -> bool:
@@ -194,7 +194,7 @@ class FormulaSearch:
     def allowed(self, formulas: list[Expression]) -> list[Expression]:
         """Those that can be written with the chosen operators, as they are then, and keep to the rules."""
         if self.spelling is not None:
-            formulas = [spelled for one in formulas if (spelled := self.spelling.of(one)) is not None]
+            formulas = [spelled for one in formulas if (spelled := self.spelling.spell(one)) is not None]
         if not formulas or self.settings.rules is None:
             return formulas
         fits = self.settings.rules.allow(Population.of(formulas)).tolist()
@@ -202,7 +202,7 @@ class FormulaSearch:
 
     def spelled(self, formula: Expression) -> Expression:
         """With the chosen operators, if there is a way."""
-        return formula if self.spelling is None else self.spelling.of(formula) or formula
+        return formula if self.spelling is None else self.spelling.spell(formula) or formula
 
     def _promising(self, formulas: list[Expression]) -> list[Expression]:
         """Those that are no worse than the front at some rows, where there are very many."""
@@ -241,14 +241,15 @@ class FormulaSearch:
     @property
     def is_without_law(self) -> bool:
         """Whether no formula is nearly y, so that one may grow to it."""
-        return bool(self.most) and self.front.least > effort.NOISE.min_loss * self.usual_loss
+        return bool(self.most) and self.front.min_loss > effort.NOISE.min_loss * self.usual_loss
 
     @property
     def is_noise_left(self) -> bool:
         """Whether formulas nearly as long as may be are no better than shorter ones, which are good already."""
         front, good = self.front, effort.NOISE.max_loss * self._loss_of_mean
         before = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - effort.NOISE.max_lead]
-        return bool(before) and front.floor < front.least < good and min(before) < effort.NOISE.max_gain * front.least
+        least = front.min_loss
+        return bool(before) and front.floor < least < good and min(before) < effort.NOISE.max_gain * least
 
     @property
     def is_promising(self) -> bool:
@@ -258,7 +259,7 @@ class FormulaSearch:
 
     def is_explained(self, but_for: float) -> bool:
         """Whether a formula explains all of y but for a share of its variance."""
-        return self.front.least <= but_for * self._loss_of_mean
+        return self.front.min_loss <= but_for * self._loss_of_mean
 
     @functools.cached_property
     def _loss_of_mean(self) -> float:

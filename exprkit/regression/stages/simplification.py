@@ -82,13 +82,13 @@ class Simpler:
                     if formula not in done:
                         done.add(formula)
                         self._offer(formula, 64)
-                self.front.polished(entry)  # unless the search has ended meanwhile: ``finish`` begins with it then
+                self.front.mark_polished(entry)  # unless the search has ended meanwhile: ``finish`` begins with it then
 
     def _is_open(self, entry: Entry) -> bool:
         return not entry.is_polished and not self._is_interpolation(entry)
 
     def _is_interpolation(self, entry: Entry) -> bool:
-        return 2 * constants.count(entry.expression) > len(self.search.sample)
+        return 2 * constants.n_inexact(entry.expression) > len(self.search.sample)
 
     def _offer(self, formula: Expression, at_once: int) -> None:
         """The formula with one of its numbers simpler, fitted again, so many between two looks at the clock."""
@@ -98,9 +98,9 @@ class Simpler:
             part = simpler[k : k + at_once]
             shorter = [other for other in part if other.n_tokens < formula.n_tokens]
             search.offer([*part, *search.refitted(shorter)])
-            done = {(other, constants.are_held(other)) for other in shorter}
-            for held in (constants.is_plain, constants.is_fraction):
-                fits = [(other, constants.are_held(other, held)) for other in part]
+            done = {(other, constants.fixed_numbers(other)) for other in shorter}
+            for held in (constants.is_simple, constants.is_fraction):
+                fits = [(other, constants.fixed_numbers(other, held)) for other in part]
                 new = [fit for fit in fits if fit not in done and not all(fit[1])]
                 done.update(new)
                 search.offer(search.refitted([other for other, _ in new], held))
@@ -117,7 +117,7 @@ class Simpler:
                 return
             for formula in (left[0].expression, *rescaled(left[0].expression)):
                 self._offer(formula, 8)
-            self.front.polished(left[0])
+            self.front.mark_polished(left[0])
             done.add(left[0].size)
 
     def finish(self) -> None:
@@ -138,7 +138,7 @@ class Simpler:
             search.budget.check()
             formulas = best.expression, *rescaled(best.expression)
             simpler = [other for formula in formulas for other in constants.simpler_numbers(formula)]
-            search.offer([*simpler, *search.refitted(simpler), *search.refitted(simpler, held=constants.is_plain)])
+            search.offer([*simpler, *search.refitted(simpler), *search.refitted(simpler, held=constants.is_simple)])
             if self.front.entries()[-1] == best:
                 return
 
@@ -159,7 +159,7 @@ class Simpler:
         for _ in range(effort.SIMPLIFICATION.rounds):
             entries = self.front.entries()
             made = [(entry, other) for entry in entries
-                    for other in search.allowed(constants.without_a_number(entry.expression))]  # fmt: skip
+                    for other in search.allowed(constants.with_number_removed(entry.expression))]  # fmt: skip
             if not made:
                 return
             pairs = [entry.expression for entry, _ in made], [other for _, other in made]

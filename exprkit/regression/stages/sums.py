@@ -20,7 +20,7 @@ def single(search: FormulaSearch) -> None:
     """Single functions of a large pool, also within an operator, fitted again."""
     if not search.most:
         return
-    few = search.sample.few(min(effort.REGRESSIONS.rows, len(search.sample)), search.settings.seed)
+    few = search.sample.subsample(min(effort.REGRESSIONS.rows, len(search.sample)), search.settings.seed)
     pool = search.pool(few, search.told_apart(effort.REGRESSIONS.single_functions, few))
     pool.multiply(2 * len(pool))
     for k, formulas in enumerate(singles(pool, search.for_squares(few), arounds(search.unary, search.divides))):
@@ -53,7 +53,7 @@ def _sums(search: FormulaSearch, places: list[Around]) -> None:
     settings, threads, go_on = search.settings, search.settings.threads, search.budget.check
     if not search.most:
         return
-    few = search.sample.few(min(effort.REGRESSIONS.rows, len(search.sample)), settings.seed)
+    few = search.sample.subsample(min(effort.REGRESSIONS.rows, len(search.sample)), settings.seed)
     most = search.told_apart(effort.REGRESSIONS.sum_functions, few)
     pool = search.pool(few, most)
     pool.multiply(2 * most)

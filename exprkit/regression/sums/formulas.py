@@ -36,7 +36,7 @@ from exprkit.regression.pairs.links import Undone, around_of, inverse, inverted
 from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.rules.admission import FormulaRules, are_alike
+from exprkit.regression.rules.admission import FormulaRules, have_same_dimension
 from exprkit.regression.sums.inside import InnerTerms
 from exprkit.regression.sums.selection import KEPT, Chosen, selected
 from exprkit.text.tokens import CONSTANT, OPERATOR
@@ -85,7 +85,7 @@ class Around(NamedTuple):
 
     def dimension(self, rules: FormulaRules) -> float | None:
         """That the sum has to have."""
-        found = rules.behind(self.row)
+        found = rules.operand_dimension(self.row)
         return found if found is None or not self.over else -found
 
 
@@ -123,7 +123,7 @@ def sums(
         dimension = around.dimension(rules)
         if dimension is None:
             return []
-        usable = np.flatnonzero(are_alike(pool.dimensions, dimension))
+        usable = np.flatnonzero(have_same_dimension(pool.dimensions, dimension))
         constant = constant and abs(dimension) < 1e-9
     breadth = breadth or (ALONE if around == Around(None, False) else WITHIN)
     terms = terms_of(pool, usable, breadth.functions)
