@@ -47,7 +47,7 @@ def evolve(
     n = len(workers.places(on_gpu))
     data = KeptArrays(workers, "data").take(sample.arrays)
     words = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings) if one.name not in OWN}
-    words["columns"] = None if sample.given is None else list(sample.given.columns)
+    words["columns"] = None if sample.loss_rows is None else list(sample.loss_rows.columns)
     words["operators"], words["coarseness"] = [row.name for row in settings.operators], sample.coarseness
     for first in range(0, settings.niterations, EPOCH):
         generations = min(EPOCH, settings.niterations - first)

@@ -35,7 +35,7 @@ def grow_first(search: FormulaSearch) -> None:
         return
     search.functions_to_add = _functions_to_add(search, search.some)
     _grow(search, effort.GROWTH.first_rounds, search.part(effort.GROWTH.first_share))
-    few = search.sample.subsample(min(noise.ROWS, len(search.sample)), search.settings.seed)
+    few = search.sample.subsample(min(noise.MAX_ROWS, len(search.sample)), search.settings.seed)
     best = values_of([search.front.entries()[-1].expression], few.X, search.settings.threads)[0]
     search.is_noisy = search.is_explained(effort.NOISE.max_unexplained) and noise.is_noise(few, best)
 
