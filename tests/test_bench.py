@@ -283,6 +283,7 @@ def test_nothing_to_measure(nothing):
 # ── agreement ──
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
 def test_right_results_agree(backend, dtype, precision):

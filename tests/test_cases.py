@@ -157,6 +157,7 @@ def walk_of(fixed, values):
     return walk(launches.START, launches.counters(fixed), launches.strategies(fixed), values | {"p": 1})[0]
 
 
+@pytest.mark.slow
 @given(card=st.sampled_from(list(CARDS)), sizes=SIZES)
 @settings(max_examples=60)
 def test_the_plain_decision_is_the_path_through_the_tree(fixed, card, sizes):
@@ -166,6 +167,7 @@ def test_the_plain_decision_is_the_path_through_the_tree(fixed, card, sizes):
     assert shape.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
 
 
+@pytest.mark.slow
 def test_a_leaf_can_not_be_improved_by_any_strategy(fixed):
     for case in found(fixed).leaves:
         sizes, limits = launches.sizes_of(case.witness), launches.machine_of(case.witness)
@@ -179,6 +181,7 @@ def test_a_leaf_can_not_be_improved_by_any_strategy(fixed):
     assert least.most_shared(9, 9) == min(needed), "nothing lowers the memory of the last one"
 
 
+@pytest.mark.slow
 @given(n_slots=st.integers(0, 60), n_columns=st.integers(0, 10**6))
 def test_the_last_leaf_always_fits(fixed, n_slots, n_columns):
     small = DeviceLimits(64 << 10, 64 << 10, 40)

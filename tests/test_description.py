@@ -85,6 +85,7 @@ SINGULAR = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operators", ["esr", "thesis", "gp", "singular"])
 @pytest.mark.parametrize("name", ["positive", "normal"])
 @pytest.mark.parametrize("kind", ["gaussian", "weighted", "poisson"])

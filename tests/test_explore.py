@@ -1147,6 +1147,7 @@ def test_expressions_can_be_pasted_and_files_written(explorer, tmp_path):
     assert (tmp_path / "mine.sympy.txt").read_text().startswith("Symbol('x1')\n\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", ["the smallest ones", "random ones"])
 def test_made_populations(explorer, source):
     open_tab(explorer, "Population")

@@ -337,6 +337,7 @@ def test_medians_of_the_thesis_are_those_of_its_text():
     assert np.allclose(found, [112.7, 3.77, 48.3], rtol=0.005)
 
 
+@pytest.mark.slow
 def test_search_notebook_goes_from_a_csv_to_a_figure(run, tmp_path):
     random = np.random.default_rng(0)
     table = pd.DataFrame(random.uniform(1, 3, (80, 2)), columns=["rho", "speed"])
