@@ -154,6 +154,7 @@ def test_neither_threads_nor_chunks_matter(core, monkeypatch, threads, chunk):
     assert_same(core, enumerated(8, "core_maths", 1, 4, threads=threads))
 
 
+@pytest.mark.slow
 def test_neither_threads_nor_chunks_matter_to_operators_without_rules(monkeypatch):
     mixed = 7, ("add", "sin", "mul", "pow", "exp"), 1, 3
     found = enumerated(*mixed, confirm=2)

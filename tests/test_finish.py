@@ -179,6 +179,7 @@ def test_large_populations_are_screened_unless_asked():
         fit(pop, x, LINE, accuracy="best")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["MGH17", "MGH10"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_stall_in_a_large_population_has_not_converged(name, dtype, tmp_path):
