@@ -42,7 +42,8 @@ from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import Programs
 from exprkit.regression.pairs import links
 from exprkit.runtime import machine
-from exprkit.search import best_fits, exhaustive_search
+from exprkit.search import best_fits
+from exprkit.search import run as search_run
 from exprkit.search.distinct import Enumeration
 from exprkit.study import devices as several
 
@@ -201,12 +202,12 @@ def slice_steps(backend):
 
 
 SEARCH_STEPS = [
-    (Enumeration, "grow", "enumerate"), (exhaustive_search, "best_fits", "best fits, without devices="),
-    (exhaustive_search._Search, "_best_fits", "best fits"), (best_fits, "_scan", "scan one parameter"),
+    (Enumeration, "grow", "enumerate"), (search_run, "best_fits", "best fits, without devices="),
+    (search_run.SearchRun, "_best_fits", "best fits"), (best_fits, "_scan", "scan one parameter"),
     (best_fits, "_values_to_scan", "its values"), (best_fits, "_at_the_deepest", "its basins"),
     (FitProblem, "losses", "its losses"), (best_fits, "_starts", "starts"), (FitProblem, "fit", "fits"),
-    (best_fits, "_note", "compare"), (exhaustive_search._Search, "_described", "describe"),
-    (exhaustive_search._Search, "result", "result"),
+    (best_fits, "_note", "compare"), (search_run.SearchRun, "_ranked", "describe"),
+    (search_run.SearchRun, "result", "result"),
 ]  # fmt: skip
 JOIN_STEPS = [
     (DevicePartners, "__init__", "sort"), (DevicePartners, "_values_on", "copied values"),

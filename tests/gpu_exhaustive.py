@@ -65,7 +65,7 @@ def counts(max_nodes, threads):
             how = f"{n_vars} variables, to {size} nodes" + (", confirmed" if confirm else "")
             report(f"core_maths, {how}: distinct", seconds, "s", note=f"{trees:,} trees")
             report("  trees told apart", trees / seconds / 1e6, "million/s", "20" if threads is None else "2 a core")
-            report("  memory", found.bytes / 1e6, "MB", note=f"{len(new):,} functions; by size {found.n_of_size[1:]}")
+            report("  memory", found.n_bytes / 1e6, "MB", note=f"{len(new):,} functions; by size {found.n_of_size[1:]}")
 
 
 def searches(max_nodes, options):

@@ -24,6 +24,7 @@ from exprkit.runtime.calls import DriverCall, DriverError, Sequence, arrival
 from exprkit.search import exhaustive_search
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
+from exprkit.search.run import SearchPlan, SearchRun
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="kernels need a C++ compiler")
 RANDOM = np.random.default_rng(0)
@@ -104,12 +105,12 @@ def test_all_kernels_that_a_search_s_fits_ask_for_are_compiled_at_its_start(
     X, basis = np.linspace(0.5, 3, n_points)[:, None], grammar(max_nodes, operators, 1, n_params)
     data = exhaustive_search._data(X, 2 / (X[:, 0] + 0.7), None, None)
     goal = SearchGoal.of(data.X, data.y, max_iter=9, backend="cuda", precision="ieee", dtype=dtype, threads=2)
-    search = exhaustive_search._Search(data, basis, goal, 63, 100, 0, 1 << 13, None)
-    for for_the_end in (False, True):
-        search._make_ready(for_the_end)
-    problem, enumeration = search._new_problem(), search._found
+    search = SearchRun(SearchPlan(data, basis, goal, restarts=63, keep=100, seed=0, chunk=1 << 13, shared=None))
+    for at_the_end in (False, True):
+        search.compile(at_the_end)
+    problem, enumeration = search.new_problem(), search.enumeration
     for _ in range(max_nodes):
-        pop = search._population(enumeration.forms(enumeration.grow()))
+        pop = search.population(enumeration.forms(enumeration.grow()))
         if not len(pop) or not pop.max_params:
             continue
         ev = problem._evaluator(pop, dtype)

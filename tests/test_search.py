@@ -17,11 +17,10 @@ from description_reference import Expression, told
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, FileError, ParseError, PopulationError
 from exprkit.fitting.description_length import function_length
-from exprkit.search import exhaustive_search as module
 from exprkit.search.distinct import Enumeration
 from exprkit.search.fingerprints import fingerprints
 from exprkit.search.goal import linked
-from exprkit.search.progress import SearchBar
+from exprkit.search.run import SearchBar, SearchRun
 
 x = np.linspace(0.5, 3, 30)
 X = x[:, None]
@@ -152,18 +151,18 @@ def test_neither_chunks_nor_threads_matter(found):
 
 def test_an_ended_search_goes_on_where_it_was(found, tmp_path, monkeypatch):
     path, chunks = tmp_path / "search.npz", []
-    fit_chunk = module._Search._fit_chunk
+    fit_chunk = SearchRun.fit_chunk
 
-    def fitted(self, size, functions, *rest):
-        chunks.append(len(functions))
+    def fitted(self, check, chunk):
+        chunks.append(len(chunk.functions))
         if len(chunks) == 5:
             raise KeyboardInterrupt
-        return fit_chunk(self, size, functions, *rest)
+        return fit_chunk(self, check, chunk)
 
-    monkeypatch.setattr(module._Search, "_fit_chunk", fitted)
+    monkeypatch.setattr(SearchRun, "fit_chunk", fitted)
     ended = search(chunk=20, file=path)
     assert ended.stopped == "it was interrupted" and 0 < ended.n_functions < found.n_functions
-    monkeypatch.setattr(module._Search, "_fit_chunk", fit_chunk)
+    monkeypatch.setattr(SearchRun, "fit_chunk", fit_chunk)
     whole = search(chunk=31, file=path)
     assert same(whole, found) and whole.stopped == ""
     begin = whole.seconds

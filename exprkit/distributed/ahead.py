@@ -1,64 +1,87 @@
-"""Calls that begin before those before them have ended, so that what they share is never idle.
+"""Calls of a function for many items, several at a time in threads, with results in the order of the items.
 
     >>> from exprkit.distributed import ahead
     >>> list(ahead.each(lambda n: n * n, range(4), 2, "squares"))
     [0, 1, 4, 9]
+
+A pipeline is ``each`` of ``each``: with one thread and two calls ahead a step works on the next item while the step
+after it has the current one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 from exprkit.runtime.budget import Ended
 from exprkit.runtime.progress import looked_at
 
-TICK = 0.1  # seconds between two looks for an interrupt
+TICK = 0.1  # seconds between two checks for an interrupt; chosen, not measured
 Item = TypeVar("Item")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-def each(function: Callable[[Item], Found], items: Iterable[Item], most: int, name: str) -> Iterator[Found]:
-    """What a function gives of every item, in order; ``most`` calls at a time, in threads of that ``name``.
+def each(
+    function: Callable[[Item], Result], items: Iterable[Item], most: int, name: str, *, threads: int | None = None,
+    completes: bool = False,
+) -> Generator[Result, None, None]:  # fmt: skip
+    """Yield ``function(item)`` of every item, in order.
 
-    The threads have this one's context.  Where this ends early, calls end at their next ``look``.
+    Parameters
+    ----------
+    function : callable
+        Called in the context of the thread that iterates.
+    items : iterable
+        Taken in the thread that iterates.
+    most : int
+        Calls that are submitted before the first of them has to be finished.
+    name : str
+        The name of the threads.
+    threads : int, optional
+        By default ``most``; with fewer the other calls wait for their turn.
+    completes : bool
+        Whether submitted calls are completed where the iteration ends early.  Otherwise those that wait are cancelled,
+        and those that run end at their next ``look``.
     """
-    begun: deque[Future[Found]] = deque()
-    ended = threading.Event()
+    calls: deque[Future[Result]] = deque()
+    is_cancelled = threading.Event()
 
     def check(_: int) -> None:
-        if ended.is_set():
+        if is_cancelled.is_set():
             raise Ended("nobody waits for it")
 
-    def call(item: Item) -> Found:
-        with looked_at(check):
+    def call(item: Item) -> Result:
+        with contextlib.nullcontext() if completes else looked_at(check):
             return function(item)
 
-    with ThreadPoolExecutor(most, name) as pool:
+    with ThreadPoolExecutor(threads or most, name) as pool:
         try:
             for item in items:
-                begun.append(submit(pool, call, item))
-                if len(begun) == most:
-                    yield _result(begun.popleft())
-            while begun:
-                yield _result(begun.popleft())
+                calls.append(submit(pool, call, item))
+                if len(calls) == most:
+                    yield _result(calls.popleft())
+            while calls:
+                yield _result(calls.popleft())
         finally:
-            ended.set()
-            for call_to_come in begun:
-                call_to_come.cancel()
+            while completes and calls:
+                calls.popleft().result()
+            is_cancelled.set()
+            for waiting in calls:
+                waiting.cancel()
 
 
-def _result(call: Future[Found]) -> Found:
-    """What a call gives; an interrupt does not wait for it."""
+def _result(call: Future[Result]) -> Result:
+    """The result of a call; an interrupt is answered while it runs."""
     while not wait([call], TICK).done:
         pass
     return call.result()
 
 
 def submit(pool: ThreadPoolExecutor, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-    """Have a function called in a thread, with what this one's context says."""
+    """Call a function in a thread of the pool, with a copy of this thread's context."""
     return pool.submit(contextvars.copy_context().run, function, *arguments)

@@ -11,9 +11,10 @@ In: X and y.  Out: a ``SearchResult``.
 ``forms``              the trees of each function, and the shortest of them
 ``fingerprints``       the same hashes for any population
 ``goal``               what expressions are compared with, by which loss, and what ranks them
-``best_fits``          fits from one start after the other, until the best loss was found twice
-``exhaustive_search``  all of it, a chunk at a time: ``exhaustive_search``
-``search_result``      what was found, as tables and figures
+``best_fits``          fits from one start after the other, until two groups of starts end at the best loss
+``exhaustive_search``  the arguments of ``exhaustive_search``, and their checks
+``run``                the pipeline enumerate | fit | describe, and the ranking at its end
+``search_result``      the ranking as tables and figures
 ``state_file``         how far a search is, on disk
 =====================  ===================================================================
 """

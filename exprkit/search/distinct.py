@@ -197,11 +197,11 @@ class Enumeration:
         return together[functions]
 
     @property
-    def bytes(self) -> int:
+    def n_bytes(self) -> int:
         """What is kept in memory."""
         stored = sum(array.nbytes for array in self._stored[:-1]) + 8 * K * self._n_rows
         here = sum(array.nbytes for bag in (self._known, self._forms) for array in bag)
-        return stored + here + (self._others.bytes if self._others else 0)
+        return stored + here + (self._others.n_bytes if self._others else 0)
 
     # ── the steps ──
 
@@ -325,8 +325,8 @@ class _OtherPoints:
         self._tables = [(np.zeros((0, 2), np.uint64), np.zeros(0, np.int32)) for _ in leaves]
 
     @property
-    def bytes(self) -> int:
-        return self._forms.bytes + sum(array.nbytes for table in self._tables for array in table)
+    def n_bytes(self) -> int:
+        return self._forms.n_bytes + sum(array.nbytes for table in self._tables for array in table)
 
     def confirm(self, forms: Forms, functions: np.ndarray, best: np.ndarray, keep: bool, part_of: np.ndarray) -> None:
         """Let functions, with these forms, stand for those that have the same fingerprint, earlier ones too."""

@@ -116,7 +116,7 @@ class FormFingerprints:
             self._stored.rows[begin : begin + len(some.rows)] = some.rows
 
     @property
-    def bytes(self) -> int:
+    def n_bytes(self) -> int:
         return self._numbers.nbytes + sum(array.nbytes for array in self._stored[:-1]) + 8 * K * self._n_rows
 
     def of(self, forms: Forms, wanted: np.ndarray, keep: bool) -> np.ndarray:

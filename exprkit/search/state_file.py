@@ -9,7 +9,7 @@ search of the same data and settings.
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "search.npz"
     >>> first = StateFile(path)
     >>> first.begin([np.ones(3)], {"seed": 1})
-    >>> first.keep(lambda: {"loss": 0.5})
+    >>> first.save(lambda: {"loss": 0.5})
     >>> StateFile(path).arrays["loss"]
     array(0.5)
     >>> StateFile(path).begin([np.ones(3)], {"seed": 2})
@@ -40,7 +40,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
 
-FORMAT = 8  # also where functions or stages get other numbers than before
+FORMAT = 9  # also where functions or stages get other numbers than before
 EVERY = 1.0  # seconds between two writings, which take some milliseconds;
 SHARE = 0.05  # of the time is spent on those that take longer
 LONGEST = 80  # characters of a setting that are kept as they are
@@ -89,7 +89,7 @@ class StateFile:
             raise FileError(f"{str(self.path)!r} is the checkpoint of another search: {'; '.join(differs)}.  Take "
                             "another file, or remove it")  # fmt: skip
 
-    def keep(self, arrays: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
+    def save(self, arrays: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
         """Write the arrays, if that was long ago or is to be now."""
         begin = time.monotonic()
         if self.path is None or (begin < self._due and not now):

@@ -80,7 +80,7 @@ class Checkpoint:
 
     def keep(self, search: Discovery) -> None:
         """Write how far the search is, if that was long ago."""
-        self._file.keep(lambda: _arrays(search))
+        self._file.save(lambda: _arrays(search))
 
 
 def own_settings(resolved: dict[str, Any]) -> dict[str, Any]:
