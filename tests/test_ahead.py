@@ -76,3 +76,38 @@ def test_who_stops_asking_ends_them():
     assert next(results) == 0
     results.close()
     assert told == [1]
+
+
+def test_one_thread_makes_the_next_call_while_its_result_before_is_used():
+    running, most, begun = [], [], [threading.Event() for _ in range(4)]
+
+    def call(n):
+        running.append(n)
+        begun[n].set()
+        most.append(len(running))
+        running.remove(n)
+        return n
+
+    for n in ahead.each(call, range(4), 2, "pipeline", threads=1):
+        assert begun[min(n + 1, 3)].wait(10)
+    assert most == [1] * 4
+
+
+def test_calls_that_complete_do_so_where_the_items_end_early():
+    begun, completed = threading.Event(), []
+
+    def items():
+        yield from range(2)
+        assert begun.wait(10)
+        raise KeyboardInterrupt
+
+    def call(n):
+        begun.set()
+        for _ in range(30):
+            threading.Event().wait(0.01)
+            look()
+        completed.append(n)
+
+    with pytest.raises(KeyboardInterrupt):
+        list(ahead.each(call, items(), 3, "completed", threads=1, completes=True))
+    assert completed == [0, 1]
