@@ -115,10 +115,10 @@ class FitPanel(widgets.HBox):
         before, n_params = self._subject, subject.expression.n_params
         if params is None and before is not None and self._is_set and _grows(before, subject):
             params = self.params
-        kept = np.asarray(() if params is None else params)[:n_params].tolist()
+        given = np.asarray(() if params is None else params)[:n_params].tolist()
         self._ev, self._drawn_at = subject.evaluator(), None
-        self.params = np.array([*kept, *[START] * (n_params - len(kept))], np.float64)
-        self._is_set = len(kept) > 0 and bool(np.isfinite(self._ev.evaluate([self.params])).any())
+        self.params = np.array([*given, *[START] * (n_params - len(given))], np.float64)
+        self._is_set = len(given) > 0 and bool(np.isfinite(self._ev.evaluate([self.params])).any())
         if not self._is_set:
             self.params[:] = START
         self._subject, self.result = subject, None
@@ -243,15 +243,15 @@ class FitPanel(widgets.HBox):
         self.fit_button.description = "Fitting …"
         self.scores.value = text_page(f"fitting; before the first fit {COMPILING}")
         try:
-            found = self._fitted(subject, shown)
+            fitted = self._fitted(subject, shown)
         except ExprkitError as error:
-            said = error_page(error)
-            self.queue.put("fit", lambda _: setattr(self.scores, "value", said))  # after what is still to be drawn
+            message = error_page(error)
+            self.queue.put("fit", lambda _: setattr(self.scores, "value", message))  # after what is still to be drawn
         except Stopped:
             self.queue.put("curve", lambda _: self.draw())
             raise
         else:
-            self.queue.put("fit", lambda _: self._take(subject, *found))
+            self.queue.put("fit", lambda _: self._take(subject, *fitted))
         finally:
             self.fit_button.description = "Fit"
 

@@ -22,7 +22,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.explorer import drawings
 from exprkit.explorer.pages import formula_page, picture_page, text_page
-from exprkit.explorer.sources import Points, operators_code
+from exprkit.explorer.sources import Points, arguments, operators_code
 from exprkit.expressions.expression import TYPESET
 from exprkit.text.names import word_of
 from exprkit.text.printer import word_latex
@@ -74,7 +74,7 @@ class Subject:
         """The end of a call's text: those of the evaluator's options that are not the usual ones."""
         usual = {"backend": "auto", "precision": "ieee", "dtype": "float32"}
         chosen = {name: getattr(self, name) for name in names or usual}
-        return "".join(f", {name}={value!r}" for name, value in chosen.items() if value != usual[name])
+        return arguments({name: value for name, value in chosen.items() if value != usual[name]})
 
     def evaluator(self, X: np.ndarray | None = None) -> ek.Evaluator:
         """At all data points, or at others."""

@@ -26,7 +26,7 @@ import exprkit as ek
 from exprkit.errors import DataError, brought_by, number_of
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
 from exprkit.explorer.pages import CLASS, FONT, CodeView, choice, show_if
-from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated, operators_code, renamed
+from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, arguments, generated, operators_code, renamed
 from exprkit.explorer.table import COLUMNS, Row, Table
 
 with brought_by("notebooks"):
@@ -181,14 +181,13 @@ class PopulationPanel(widgets.VBox):
         table = self.table
         if table is None or self._points is None:
             return
-        told = repr(table.pop)[1:-1] + _fitted_so_far(table) + _not_finite(table)
-        self.summary.value = html.escape(f"{told}; a row that is clicked opens, as the other tabs show it")
+        summary = repr(table.pop)[1:-1] + _fitted_so_far(table) + _not_finite(table)
+        self.summary.value = html.escape(f"{summary}; a row that is clicked opens, as the other tabs show it")
         self._draw_rows()
         self.front.value = table.front_page(None if self._chosen < 0 else self._chosen)
-        options = "".join(f", {name}={value!r}" for name, value in self._options.items())
         self.code.show(
             f"import pathlib\n\nimport exprkit as ek\n\n{operators_code(table.pop)}{self._code}\n{self._points.code}\n"
-            f"result = ek.fit(pop, points.X, points.y{options}).to_pandas()"
+            f"result = ek.fit(pop, points.X, points.y{arguments(self._options)}).to_pandas()"
         )
 
     def _draw_rows(self) -> None:

@@ -21,7 +21,7 @@ from exprkit.evaluate.case_discussion import ARCHITECTURES
 from exprkit.explorer.drawings import BLUE
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped, duration
 from exprkit.explorer.pages import CodeView, choice, error_page, text_page
-from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, generated
+from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, arguments, generated
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
@@ -76,13 +76,13 @@ class RacePanel(widgets.VBox):
         pop = pop[np.arange(n) % len(pop)]
         options: dict[str, Any] = {"precision": self.precision.value, "dtype": self.dtype.value}
         limits: dict[str, Any] = {"n_steps": int(self.n_steps.value), "n_samples": N_SAMPLES, "seconds": SECONDS}
-        own, limited = ("".join(f", {name}={value!r}" for name, value in one.items()) for one in (options, limits))
+        own = arguments(options)
         self.code.show(
             f"import numpy as np\nimport exprkit as ek\n\n{code}\npop = pop[np.arange({n}) % len(pop)]\n"
             f"{self.points.code}\npoints = points.repeat_to({n_points})\n"
             f"print(ek.Evaluator(pop, points.X{own}, n_steps={limits['n_steps']}).explain())\n"
             f"print(ek.cases(pop, X=points.X{own}).at(device={self.card.value!r}).why())\n"
-            f"print(ek.bench.medians(ek.bench.measure(pop, points, {backends!r}{own}{limited})).T)"
+            f"print(ek.bench.medians(ek.bench.measure(pop, points, {backends!r}{arguments(options | limits)})).T)"
         )
         self.why.value = _choice_page(pop, points.X, options | {"n_steps": limits["n_steps"]})
         self.path.value = _path_page(pop, points.X, options, self.card.value)

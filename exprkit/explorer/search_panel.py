@@ -112,9 +112,9 @@ class SearchPanel(widgets.VBox):
 
         model = ek.SymbolicRegressor(**settings, niterations=10**6, progress=seen)
         model.fit(table, points.dataset.y)
-        found, self.model = model.equations_, model
+        equations, self.model = model.equations_, model
         best = str(model.get_best().equation)
-        self._show(found["complexity"].tolist(), found["loss"].tolist(), found["equation"].tolist(), best)
+        self._show(equations["complexity"].tolist(), equations["loss"].tolist(), equations["equation"].tolist(), best)
         selected = shortened(best, points)
         self.summary.value = html.escape(f"{model.stopped_}; {model.n_evals_:,} functions tried; selected: {selected}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,10 +44,10 @@ class Points:
         """Which variable is which column, in words."""
         pairs = zip(map(in_text, self.names), self.dataset.variables, strict=True)
         words = [name if name.strip("`") == column else f"{name} = {column}" for name, column in pairs]
-        told = f"variables: {', '.join(words)}"
+        variables = f"variables: {', '.join(words)}"
         if len(words) > MOST_NAMES:
-            told = f"{len(words):,} variables: {words[0]} … {words[-1]}"
-        return "\n".join([told, *(f"left out: {what}" for what in self.dataset.left_out)])
+            variables = f"{len(words):,} variables: {words[0]} … {words[-1]}"
+        return "\n".join([variables, *(f"left out: {what}" for what in self.dataset.left_out)])
 
     @property
     def names_code(self) -> str:
@@ -71,10 +72,15 @@ def points_of(table: Any, target: str | None, columns: list[str] | None = None) 
     return Points(dataset, f"points = ek.data.from_table({shown}{option})", named=True)
 
 
+def arguments(values: Mapping[str, Any]) -> str:
+    """The end of a call's text: keyword arguments behind others."""
+    return "".join(f", {name}={value!r}" for name, value in values.items())
+
+
 def _choice_code(target: str | None, columns: list[str] | None) -> str:
     """Target and columns as ``from_table``'s arguments."""
     chosen = {"target": target, "columns": columns}
-    return "".join(f", {name}={value!r}" for name, value in chosen.items() if value is not None)
+    return arguments({name: value for name, value in chosen.items() if value is not None})
 
 
 def uploaded(name: str, content: bytes, target: str | None, columns: list[str] | None = None) -> Points:

@@ -126,15 +126,15 @@ class Table:
         for first in range(0, len(self), AT_ONCE):
             if stop.is_set():
                 return
-            some = slice(first, min(first + AT_ONCE, len(self)))
+            piece = slice(first, min(first + AT_ONCE, len(self)))
             try:
-                result = ek.fit(self.pop[some], self.points.X, self.points.y, progress=shown, **self._options)
+                result = ek.fit(self.pop[piece], self.points.X, self.points.y, progress=shown, **self._options)
             except Stopped:
                 return
-            self.params[some, : result.params.shape[1]] = result.params
-            self.loss[some] = np.sqrt(result.loss / len(self.points))
-            self.fitted[some] = self.pop.valid[some]
-            progress(some.stop, len(self))
+            self.params[piece, : result.params.shape[1]] = result.params
+            self.loss[piece] = np.sqrt(result.loss / len(self.points))
+            self.fitted[piece] = self.pop.valid[piece]
+            progress(piece.stop, len(self))
 
     def to_pandas(self) -> Any:
         """All rows as a DataFrame, the fitted parameters in columns of their own."""

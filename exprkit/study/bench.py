@@ -161,7 +161,7 @@ class Settings:
         offered = load(backend).options
         if self.dispatch and "dispatch" not in offered:
             raise ArgumentError(f"backend {backend!r} has no dispatch={self.dispatch!r}")
-        for name in set(self.options) - {option for one in self.backends for option in load(one).options}:
+        for name in set(self.options) - {option for each in self.backends for option in load(each).options}:
             raise ArgumentError(f"none of the backends {', '.join(self.backends)} has an option {name!r}")
         own = {name: getattr(self, name) for name in ENGINE_OPTIONS if name in offered and getattr(self, name)}
         own |= {name: value for name, value in self.options.items() if name in offered}
@@ -181,11 +181,12 @@ def run(parameters: dict[str, Any], progress: Progress = False) -> pd.DataFrame:
     unknown = set(parameters) - set(DEFAULTS)
     if unknown:
         raise ArgumentError(f"there is no parameter {', '.join(sorted(unknown))}; there are {', '.join(DEFAULTS)}")
-    one = Settings(**parameters)
-    records.checked_name(one.study)
-    sizes = {name: getattr(one, name) for name in ("n_vars", "n_tokens", "n_params", "seed")}
-    texts = _texts(one.expressions, one.n_exprs, **sizes)
-    return _measured(one, texts, dataset(one.dataset, one.n_points, n_vars=one.n_vars, seed=one.seed), progress)
+    settings = Settings(**parameters)
+    records.checked_name(settings.study)
+    sizes = {name: getattr(settings, name) for name in ("n_vars", "n_tokens", "n_params", "seed")}
+    texts = _texts(settings.expressions, settings.n_exprs, **sizes)
+    points = dataset(settings.dataset, settings.n_points, n_vars=settings.n_vars, seed=settings.seed)
+    return _measured(settings, texts, points, progress)
 
 
 def run_grid(parameters: dict[str, Any], grid: dict[str, list[Any]], progress: Progress = False) -> pd.DataFrame:
@@ -209,20 +210,20 @@ def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
     A variant of the GPU interpreter takes a second or more, and a study may need dozens, by expressions and points;
     afterwards they lie in the cache on disk.  What cannot be compiled fails again, and is reported, in its own run.
     """
-    distinct = {json.dumps(one | {"study": "", "results_dir": ""}): one for one in map(_ahead_of, runs)}
+    distinct = {json.dumps(least | {"study": "", "results_dir": ""}): least for least in map(_ahead_of, runs)}
     with ThreadPoolExecutor(machine.cores()) as threads:
-        for one in distinct.values():
-            threads.submit(run, one)
+        for parameters in distinct.values():
+            threads.submit(run, parameters)
 
 
-def _ahead_of(one: dict[str, Any]) -> dict[str, Any]:
+def _ahead_of(parameters: dict[str, Any]) -> dict[str, Any]:
     """The least of a run that needs the same machine code: an interpreter's depends on its work, others' on options."""
     few = {"n_steps": 1, "n_samples": 1, "seconds": 0.0, "n_checked": 1, "code": "anew"}
-    if one["backends"][0] == "cuda":
-        most = min(AHEAD_EXPRS, max(1, AHEAD_VALUES // max(one["n_points"], 1)))
-        return one | few | {"n_exprs": min(one["n_exprs"], most)}
+    if parameters["backends"][0] == "cuda":
+        most = min(AHEAD_EXPRS, max(1, AHEAD_VALUES // max(parameters["n_points"], 1)))
+        return parameters | few | {"n_exprs": min(parameters["n_exprs"], most)}
     options = "backends", *ENGINE_OPTIONS, "options", "precision", "dtype", "results"
-    return DEFAULTS | {name: one[name] for name in options} | few | {"n_exprs": 200}
+    return DEFAULTS | {name: parameters[name] for name in options} | few | {"n_exprs": 200}
 
 
 def measure(
@@ -264,8 +265,8 @@ def measure(
         If a backend is unknown, cannot run here, or disagrees with the definition.
     """
     texts = texts.texts() if isinstance(texts, Population) else texts
-    asked = {"expressions": "texts"} | settings
-    return _measured(Settings(backends=backends, precision=precision, **asked), texts, points, progress)
+    chosen = {"expressions": "texts"} | settings
+    return _measured(Settings(backends=backends, precision=precision, **chosen), texts, points, progress)
 
 
 class _Measurement(NamedTuple):
@@ -381,13 +382,13 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         "steps_s": steps, "step_s": steps / (n_steps - 1) if n_steps > 1 else seconds["first"],
         "kernel_s": device.seconds(others) / len(others),
         "lower_s": spent["lower"] if "lower" in spent else _lowering(work, pop),
-        **{name: sum(spent.get(one, 0.0) for one in said) if spent else np.nan for name, said in SAID.items()},
+        **{name: sum(spent.get(stage, 0.0) for stage in phases) if spent else np.nan for name, phases in SAID.items()},
     }
-    there: Any = device.put(work.parameters[0]) if pop.max_params else None
+    on_device: Any = device.put(work.parameters[0]) if pop.max_params else None
     if work.options.get("dispatch") or comes_back in (*TO_HOST, "fit"):  # launches or copies that no queue holds
         row |= {"device_s": np.nan, "device_cold_s": np.nan}
     else:
-        row |= device.alone(lambda: run(there))
+        row |= device.alone(lambda: run(on_device))
     return row | device.facts(evaluator) | kernel_facts(evaluator), result
 
 
@@ -424,16 +425,16 @@ def _check(work: _Measurement, pop: Population, result: Any) -> None:
     most = max(1, min(settings.n_checked, int(CHECKED_VALUES // len(X)))) if indirect else settings.n_checked
     which = np.sort(random.permutation(len(pop))[:most])
     points = np.sort(random.permutation(len(X))[:CHECKED_POINTS])
-    some, params = pop[which], params[which]
-    values = np.asarray(work.evaluator(some, X).evaluate(params)) if indirect else result[which]
+    checked, params = pop[which], params[which]
+    values = np.asarray(work.evaluator(checked, X).evaluate(params)) if indirect else result[which]
     if settings.results in SUMS:
         _check_losses(work, result[which], values, which)
     elif indirect:
         _check_rounded(work, result[which], values, which)
     approximate = settings.precision == "fast" and isinstance(work.device, Gpu)
-    apart = disagreement(some, X[points], params, values[:, points], dtype=settings.dtype,
+    apart = disagreement(checked, X[points], params, values[:, points], dtype=settings.dtype,
                          precision=settings.precision, approximate=approximate)  # fmt: skip
-    allowed = ALLOWED_FAST if approximate else ALLOWED if len(some) >= ENOUGH else ALLOWED_OF_FEW
+    allowed = ALLOWED_FAST if approximate else ALLOWED if len(checked) >= ENOUGH else ALLOWED_OF_FEW
     _refuse_above(allowed, work, apart, which, "disagrees with the definition in {:.2%} of the results checked")
 
 

@@ -47,40 +47,40 @@ TALL = 5  # rows of one that has room for it on its side
 SHARED_HUES, GLOBAL_HUES = ("#6BAED6", "#B3D2E8", "#E3EEF8"), ("#D98C3F", "#F0BB80", "#FBE3CB")
 
 
-def region_labels(found: Cases, device: str) -> tuple[np.ndarray, list[LaunchShape]]:
+def region_labels(discussion: Cases, device: str) -> tuple[np.ndarray, list[LaunchShape]]:
     """Which leaf is chosen at each (registers, shared memory), with the multiprocessors of a card; the leaves."""
     multiprocessors = limits_of(device).multiprocessors
-    registers, shared = (one.ravel() * KIB for one in np.meshgrid(REGISTERS, SHARED, indexing="ij"))
-    values = {name: np.array([value]) for name, value in found.known.items()}
+    registers, shared = (axis.ravel() * KIB for axis in np.meshgrid(REGISTERS, SHARED, indexing="ij"))
+    values = {name: np.array([value]) for name, value in discussion.known.items()}
     values |= {"Z_B": shared, "Z_M": shared + RESERVED, "R_M": registers, "S": np.array([multiprocessors])}
     label, chosen = np.full(len(shared), -1), list[LaunchShape]()
-    for leaf in found.over(values).leaves():
+    for leaf in discussion.over(values).leaves():
         if len(leaf.points):
             label[leaf.points] = len(chosen)
-            chosen.append(found.subject.shape(leaf.code))
+            chosen.append(discussion.subject.shape(leaf.code))
     return label.reshape(len(REGISTERS), len(SHARED)), chosen
 
 
-def draw_regions(found: Cases, device: str) -> Figure:
+def draw_regions(discussion: Cases, device: str) -> Figure:
     """The leaves over (shared memory of a block, registers of a multiprocessor), and seven cards.
 
     A colour is a layout (points a thread, where columns are), a number in a region its threads a block.  In ``found``
     all but the machine's symbols are known; the multiprocessors are those of ``device``.
     """
-    label, chosen = region_labels(found, device)
-    layouts = list(dict.fromkeys((one.tile // one.lanes, one.columns_shared) for one in chosen))
+    label, chosen = region_labels(discussion, device)
+    layouts = list(dict.fromkeys((shape.tile // shape.lanes, shape.columns_shared) for shape in chosen))
     hues: dict[tuple[int, bool], str] = {}
     for columns_shared, colours in ((True, SHARED_HUES), (False, GLOBAL_HUES)):
-        own = sorted((one for one in layouts if one[1] == columns_shared), reverse=True)
+        own = sorted((shape for shape in layouts if shape[1] == columns_shared), reverse=True)
         hues |= dict(zip(own, itertools.cycle(colours), strict=False))
     figure, axis = plt.subplots(figsize=(11, 5.6), layout="constrained")
-    cells = ListedColormap([hues[one.tile // one.lanes, one.columns_shared] for one in chosen])
+    cells = ListedColormap([hues[shape.tile // shape.lanes, shape.columns_shared] for shape in chosen])
     axis.pcolormesh(SHARED, REGISTERS, label, cmap=cells, vmin=0, vmax=len(chosen) - 1, shading="nearest",
                     rasterized=True)  # fmt: skip
-    for k, one in enumerate(chosen):
+    for k, shape in enumerate(chosen):
         axis.contour(SHARED, REGISTERS, label == k, levels=[0.5], colors="white", linewidths=1)
         for part in _parts(label == k):
-            _write_block(axis, part, str(one.block))
+            _write_block(axis, part, str(shape.block))
     at: dict[int, list[str]] = {}
     for name, card in CARDS.items():
         at.setdefault(card.limits.shared_per_block // KIB, []).append(name)
@@ -139,13 +139,13 @@ def _widest(inside: np.ndarray) -> tuple[int, int, int]:
     return int(rows[place]), int(begins[place] + widths[place] // 2), int(widths[place])
 
 
-def block_table(found: Cases, device: str, n_points: int) -> pd.DataFrame:
+def block_table(discussion: Cases, device: str, n_points: int) -> pd.DataFrame:
     """Estimated time of block x points a thread over the least, columns where they are better.
 
     Rows are points a thread of the device's leaves, columns are threads a block; the tree's choice has 1.00.  "-": does
     not fit into shared memory, or has more threads than there are registers for.
     """
-    here = found.at(device=device, n_points=n_points)
+    here = discussion.at(device=device, n_points=n_points)
     chosen: LaunchShape = here.case.shape
     limits, fast = limits_of(device), "fast" in here.subject.title or here.known.get("p") == 0
     sizes = Sizes(n_points, here.known["E"], here.known["c"], here.known["s"], here.known.get("b", 0))
@@ -153,25 +153,25 @@ def block_table(found: Cases, device: str, n_points: int) -> pd.DataFrame:
     def cell(vectors: int, block: int) -> float:
         both = (chosen._replace(vectors=vectors, block=block, columns_shared=shared) for shared in (True, False))
         can = [
-            one for one in both
-            if one.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
-            and resident_blocks(one, fast, limits.registers) > 0
+            shape for shape in both
+            if shape.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
+            and resident_blocks(shape, fast, limits.registers) > 0
         ]  # fmt: skip
-        return min((float(estimated(one, sizes, limits, fast)) for one in can), default=np.inf)
+        return min((float(estimated(shape, sizes, limits, fast)) for shape in can), default=np.inf)
 
-    rows = sorted({case.shape.vectors for case in found.at(device=device).leaves})
+    rows = sorted({case.shape.vectors for case in discussion.at(device=device).leaves})
     least = float(estimated(chosen, sizes, limits, fast))
     table = {block: [cell(v, block) / least for v in rows] for block in BLOCKS}
     points = pd.Index([v * chosen.segment // chosen.lanes for v in rows], name="points a thread")
-    made = pd.DataFrame(table, index=points).map(lambda ratio: f"{ratio:.2f}" if np.isfinite(ratio) else "-")
-    return made.rename_axis(columns="threads")
+    texts = pd.DataFrame(table, index=points).map(lambda ratio: f"{ratio:.2f}" if np.isfinite(ratio) else "-")
+    return texts.rename_axis(columns="threads")
 
 
-def cards_table(found: Cases, n_points: int) -> pd.DataFrame:
+def cards_table(discussion: Cases, n_points: int) -> pd.DataFrame:
     """What each of the seven cards runs."""
     rows = []
     for name, card in CARDS.items():
-        case = found.at(device=name, n_points=n_points).case
+        case = discussion.at(device=name, n_points=n_points).case
         limits = symbols_of(card.limits)
         rows.append({"card": name, "as": card.name, "Z_B": shown(limits["Z_B"]), "S": limits["S"], "runs": case.words})
     return pd.DataFrame(rows).set_index("card")
@@ -179,11 +179,11 @@ def cards_table(found: Cases, n_points: int) -> pd.DataFrame:
 
 def regions() -> Drawing:
     """The regions of the thesis's expressions, for the study's figures."""
-    found = cases({**EXAMPLE, "n_points": POINTS}, "square", precision="fast")
+    discussion = cases({**EXAMPLE, "n_points": POINTS}, "square", precision="fast")
     caption = (
         f"Which variant of the interpreter sums errors of {EXAMPLE['n_exprs']:,} expressions ({EXAMPLE['n_columns']} "
         f"columns, {EXAMPLE['n_slots']} value put aside) x {POINTS:,} points, float32, fast, over the shared memory of "
         f"a block and the registers of a multiprocessor, with the multiprocessors of an {CARDS[DEVICE].name}: the "
         "leaves of the case discussion, and seven architectures. By arithmetic; nothing is measured here."
     )
-    return Drawing("cases", draw_regions(found, DEVICE), caption)
+    return Drawing("cases", draw_regions(discussion, DEVICE), caption)

@@ -78,9 +78,8 @@ def measured_costs(client: Any) -> ClusterCosts:
     many = min(seconds(TRIALS, _nothing) for _ in range(3))
     sent = np.random.default_rng(0).random(SENT // 8)
     link = SENT / max(min(seconds(1, _nothing, sent) for _ in range(3)) - latency, 1e-9)
-    taken = [
-        one for _, one in collect(workers, "trial", [(k, k + 1) for k in range(64)], lambda cut, place: (_worked,))
-    ]
+    tasks = collect(workers, "trial", [(k, k + 1) for k in range(64)], lambda cut, place: (_worked,))
+    taken = [spent for _, spent in tasks]
     return ClusterCosts(link, latency, (many - latency) / TRIALS, float(np.std(taken) / np.mean(taken)))
 
 
@@ -118,8 +117,8 @@ def predicted(work: ClusterWork, devices: Sequence[int] = DEVICES, costs: Cluste
         }  # fmt: skip
         seconds = costs.latency + max(limits.values())
         rows.append({"devices": n, "seconds": seconds, "limit": max(limits, key=lambda name: limits[name]), **limits})
-    one = costs.latency + max(work.seconds, (work.sent + work.back) / costs.link)
-    return pd.DataFrame(rows).assign(speedup=lambda table: one / table.seconds)
+    alone = costs.latency + max(work.seconds, (work.sent + work.back) / costs.link)
+    return pd.DataFrame(rows).assign(speedup=lambda table: alone / table.seconds)
 
 
 def _last(seconds: float, n: int, spread: float) -> float:
@@ -149,13 +148,13 @@ def measured(pop: Population, data: Dataset, devices: Sequence[int], repeats: in
 
 def works(here: pd.DataFrame, pop: Population) -> dict[str, ClusterWork]:
     """What was measured here on one device, and two larger works: an hour, of little and of much data."""
-    found = {"an hour of fits": ClusterWork(3600.0, 1e8, 1e8)}
-    found["an hour of fits, 1 TB of results"] = ClusterWork(3600.0, 1e8, 1e12)
+    by_name = {"an hour of fits": ClusterWork(3600.0, 1e8, 1e8)}
+    by_name["an hour of fits, 1 TB of results"] = ClusterWork(3600.0, 1e8, 1e12)
     first = here[here.devices == 1]
     if len(first):
         sent = float(pop.kinds.nbytes + pop.values.nbytes)
-        found["losses, here"] = ClusterWork(float(first.seconds.iloc[0]), sent, 8.0 * len(pop))
-    return found
+        by_name["losses, here"] = ClusterWork(float(first.seconds.iloc[0]), sent, 8.0 * len(pop))
+    return by_name
 
 
 def drawing(here: pd.DataFrame, pop: Population, costs: ClusterCosts | None = None) -> Drawing:

@@ -80,26 +80,26 @@ def write_all(results: str | Path, out: str | Path) -> list[Path]:
     """Draw every figure as SVG and PNG, and a page with all of them and their captions; the files."""
     out = files.folder(out)
     figures, paths = everything(read_results(results)), []
-    for name, figure in ((one.name, one.figure) for one in figures if one.figure):
+    for name, figure in ((drawing.name, drawing.figure) for drawing in figures if drawing.figure):
         for suffix in (".svg", ".png"):
             write = functools.partial(plots.write_figure, figure)
             paths.append(files.write(out / f"{name}{suffix}", write))
-    page = "\n\n".join(f"![{one.name}]({one.name}.png)\n\n{one.caption}" for one in figures)
+    page = "\n\n".join(f"![{drawing.name}]({drawing.name}.png)\n\n{drawing.caption}" for drawing in figures)
     return [*paths, files.write_text(out / "README.md", f"# Figures\n\n{page}\n")]
 
 
 def _drawing(name: str, figure: Figure, results: Results, what: str, rows: pd.DataFrame, *more: str) -> Drawing:
     """With a caption: what is shown; on what it was measured; what made it, by its record."""
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
-    said = [what, *more]
+    sentences = [what, *more]
     if len(rows):
         counts = rows.groupby([*bench.CONFIGURATION, "file"], dropna=False).size()
         devices = "; ".join(dict.fromkeys(rows["device"]))
         kinds = ", ".join([*dict.fromkeys(rows["dtype"]), *dict.fromkeys(rows["precision"])])
         number = "1 sample" if counts.max() == 1 else f"{between(counts)} samples"
         origin = measured.provenance(dict.fromkeys(rows["file"]), results.records)
-        said.append(f"Measured on {devices}; {number} each; {kinds}; {origin}.")
-    return Drawing(name, figure, " ".join(said))
+        sentences.append(f"Measured on {devices}; {number} each; {kinds}; {origin}.")
+    return Drawing(name, figure, " ".join(sentences))
 
 
 def between(values: Iterable[Any]) -> str:
@@ -208,8 +208,8 @@ def block_sizes(results: Results) -> Drawing:
         sizes = list(table.columns)
         for (name, times), marker in zip(table.iterrows(), "osD^vP", strict=False):
             thesis = str(name).startswith("thesis")
-            there = times.dropna()
-            axis.plot([sizes.index(size) for size in there.index], there, marker=marker, label=name,
+            measured_times = times.dropna()
+            axis.plot([sizes.index(size) for size in measured_times.index], measured_times, marker=marker, label=name,
                       color=colour_of(str(name)), linestyle=":" if thesis else "-",
                       markerfacecolor="white" if thesis else None)  # fmt: skip
         axis.set_xticks(range(len(sizes)), [str(size) for size in sizes])
@@ -329,8 +329,8 @@ def scaling(results: Results) -> Drawing:
         return Drawing("scaling", None, f"{what} `notebooks/scaling.ipynb` measures it, `make study` at full size.")
     figure, axes = plt.subplots(2, 3, figsize=(13, 7.5), layout="constrained")
     used = [(with_code(rows, both=column == "n_steps"), column, title) for rows, column, title in used]
-    kept = f", {plots.CODE['kept']}"  # which all other panels show
-    used = [(rows.assign(where=rows["where"].str.removesuffix(kept)), *rest) for rows, *rest in used]
+    suffix = f", {plots.CODE['kept']}"  # which all other panels show
+    used = [(rows.assign(where=rows["where"].str.removesuffix(suffix)), *rest) for rows, *rest in used]
     names = sorted({name for rows, *_ in used for name in rows["where"]})
     palette = {name: colour_of(name.partition(",")[0]) for name in names}
     legend: dict[str, Any] = {}
@@ -389,24 +389,24 @@ def crossover(results: Results) -> Drawing:
     """How many times as fast as the CPU every backend is, over the size, for searches of 1 to 1,000 steps."""
     rows = with_code(of(results, "map"), both=True)
     groups = rows.assign(order=plots.places(rows["results"])).groupby(["order", "file"])
-    maps = [one for _, one in groups if len(measured.map_seconds(one, 1).dropna(thresh=2))]
+    maps = [part for _, part in groups if len(measured.map_seconds(part, 1).dropna(thresh=2))]
     if not maps:
         what = "Which backend wins where is not measured yet: that takes the same sizes on two backends of one machine"
         return Drawing("crossover", None, f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")
     figure, axes = plt.subplots(len(maps), len(CROSSOVER_STEPS), figsize=(13, 0.9 + 2.4 * len(maps)), sharex=True,
                                 sharey="row", layout="constrained", squeeze=False)  # fmt: skip
     legend: dict[str, Any] = {}
-    for line, some in zip(axes, maps, strict=True):
+    for line, part in zip(axes, maps, strict=True):
         for axis, n_steps in zip(line, CROSSOVER_STEPS, strict=True):
-            base = _times_as_fast(axis, measured.map_seconds(some, n_steps))
+            base = _times_as_fast(axis, measured.map_seconds(part, n_steps))
             legend |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
-        line[0].set_ylabel(f"{plots.PROTOCOLS[some['results'].iloc[0]]}\ntimes as fast as {base}", fontsize=8)
+        line[0].set_ylabel(f"{plots.PROTOCOLS[part['results'].iloc[0]]}\ntimes as fast as {base}", fontsize=8)
     for axis, n_steps in zip(axes[0], CROSSOVER_STEPS, strict=True):
         axis.set_title(f"{n_steps:,} step{'s' if n_steps > 1 else ''}", fontsize=10)
     for axis in axes[-1]:
         axis.set_xlabel("expressions x points")
     figure.legend(legend.values(), legend.keys(), loc="outside upper center", ncols=4, frameon=False)
-    rows = rows[rows["file"].isin([some["file"].iloc[0] for some in maps])]
+    rows = rows[rows["file"].isin([part["file"].iloc[0] for part in maps])]
     what = (
         "How many times as fast as the one named at the left (grey line) the others are: whole samples, with parsing,"
         " preparing and so many steps; medians, and the spread of sizes with as many evaluations; a line of panels for"
@@ -443,8 +443,8 @@ def roofline(results: Results) -> Drawing:
     if rows.empty:
         what = "A roofline is not drawn: no step of 10,000 points or more is measured"
         return Drawing("roofline", None, f"{what}, as `notebooks/scaling.ipynb` and `make study` measure them.")
-    roofs = {file: measured.roofs_of(results.records.get(file, {}), some["backend"])
-             for file, some in rows.groupby("file", sort=False)}  # fmt: skip
+    roofs = {file: measured.roofs_of(results.records.get(file, {}), rows_of_file["backend"])
+             for file, rows_of_file in rows.groupby("file", sort=False)}  # fmt: skip
     rows = rows[rows["file"].isin([file for file in roofs if roofs[file]])]
     if rows.empty:
         what = "A roofline is not drawn: no record tells how fast the machine copies"
@@ -454,8 +454,8 @@ def roofline(results: Results) -> Drawing:
     panels = [part for _, part in table.groupby(["file", on_gpu], sort=False)]
     figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.6), layout="constrained", squeeze=False)
     for axis, part in zip(axes[0], panels, strict=True):
-        file, there = part["file"].iloc[0], set(part["where"].str.partition(",")[0])
-        _roofline(axis, part, measured.roofs_of(results.records[file], there))
+        file, backends = part["file"].iloc[0], set(part["where"].str.partition(",")[0])
+        _roofline(axis, part, measured.roofs_of(results.records[file], backends))
         axis.set_title(measured.machine_of(file, results.records[file]), fontsize=10)
     return _drawing("roofline", figure, results, ROOFLINE, rows)
 

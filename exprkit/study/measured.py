@@ -110,14 +110,14 @@ def machines(results: Results) -> pd.DataFrame:
     """What each file of results was measured on, the GPU's clock meanwhile, and what speaks against trusting it."""
     lines = {}
     for name, record in results.records.items():
-        ran = record.get("machines", [record])
-        gpus = [f"{one['gpu']['name']}, driver {one['gpu'].get('driver')}" for one in ran if "gpu" in one]
+        runs = record.get("machines", [record])
+        gpus = [f"{run['gpu']['name']}, driver {run['gpu'].get('driver')}" for run in runs if "gpu" in run]
         clock, sentences = record.get("sm_mhz"), record.get("warnings", [])
         more = [f"and {len(sentences) - WARNINGS} more"] if len(sentences) > WARNINGS else []
         lines[name] = {
-            "CPU": "; ".join(dict.fromkeys(one["cpu"] for one in ran)),
+            "CPU": "; ".join(dict.fromkeys(run["cpu"] for run in runs)),
             "GPU": "; ".join(dict.fromkeys(gpus)),
-            "versions": "; ".join(dict.fromkeys(_versions(one) for one in ran)),
+            "versions": "; ".join(dict.fromkeys(_versions(run) for run in runs)),
             "GPU clock": f"{clock['least']:.0f} to {clock['most']:.0f} MHz" if clock else "",
             "held back": f"{record['throttled_samples']} of {record['samples_on_gpu']} samples" if clock else "",
             "warnings": "; ".join([*sentences[:WARNINGS], *more]) or "none",
@@ -132,8 +132,8 @@ def _versions(run: dict[str, Any]) -> str:
 
 def machine_of(file: str, record: dict[str, Any]) -> str:
     """The machine that a file's samples are from, as their record names it: its GPU, if it has one, and its CPU."""
-    ran = record.get("machines", [record])
-    names = [one["gpu"]["name"] for one in ran if "gpu" in one] + [one["cpu"] for one in ran if "cpu" in one]
+    runs = record.get("machines", [record])
+    names = [run["gpu"]["name"] for run in runs if "gpu" in run] + [run["cpu"] for run in runs if "cpu" in run]
     return ", ".join(dict.fromkeys(names)) or file
 
 
@@ -204,12 +204,12 @@ def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
     steps = []
     keys = ["backend", "code", "dispatch", "options", "n_steps", "points_per_thread", "block_size", "precision",
             "results"]  # fmt: skip
-    for (backend, code, dispatch, options, n_steps, points, block, precision, comes_back), one in rows.groupby(
+    for (backend, code, dispatch, options, n_steps, points, block, precision, comes_back), part in rows.groupby(
         keys, dropna=False
     ):
-        seconds = seconds_for(one, plots.THESIS_STEPS).median()
+        seconds = seconds_for(part, plots.THESIS_STEPS).median()
         if n_steps == 1:
-            name, seconds = "everything anew at every step", one["total_s"].median() * plots.THESIS_STEPS
+            name, seconds = "everything anew at every step", part["total_s"].median() * plots.THESIS_STEPS
         elif dispatch:
             name = ", ".join([dispatch, *([f"block {block}"] if not pd.isna(block) else []), *filter(None, [options])])
         elif backend == "ptx":
@@ -220,7 +220,7 @@ def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
             name = "as exprkit chooses" + ("" if precision == "fast" else f", {precision}")
         name += "" if comes_back == "every" else f", {BACK[comes_back]}"
         steps.append((backend == "ptx", ("transpiler: " if backend == "ptx" else "interpreter: ") + name, seconds))
-    return [(name, seconds) for _, name, seconds in sorted(steps, key=lambda one: (one[0], -one[2]))]
+    return [(name, seconds) for _, name, seconds in sorted(steps, key=lambda part: (part[0], -part[2]))]
 
 
 def thesis_medians(results: Results) -> pd.DataFrame:

@@ -105,10 +105,10 @@ def thesis_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
         return pd.DataFrame()
     best = samples["evaluator"].map(THESIS_BEST_BLOCK)
     only = ~samples.groupby(["benchmark", "evaluator"])["block_size"].transform("nunique").gt(1)
-    kept = samples[only | (samples["block_size"] == best)]
+    rows = samples[only | (samples["block_size"] == best)]
     return pd.DataFrame({
-        "panel": kept["benchmark"].astype(object), "evaluator": "thesis " + kept["evaluator"].str.replace("_", " "),
-        "results": "every", "seconds": kept["seconds"],
+        "panel": rows["benchmark"].astype(object), "evaluator": "thesis " + rows["evaluator"].str.replace("_", " "),
+        "results": "every", "seconds": rows["seconds"],
     })  # fmt: skip
 
 
@@ -181,11 +181,11 @@ def spread(axes: Sequence[Axes], table: pd.DataFrame, protocols: Sequence[str] =
     names = list(dict.fromkeys(table["evaluator"]))
     medians = table.groupby(["evaluator", "results"])["seconds"].median().unstack().reindex(columns=protocols)
     for place, name in enumerate(names):
-        found = medians.loc[name]
-        for protocol, seconds in found.items():
+        seconds_by_protocol = medians.loc[name]
+        for protocol, seconds in seconds_by_protocol.items():
             axis.plot(seconds, place, MARKS[str(protocol)], color=colour_of(name), markersize=6)
-        said = " / ".join("-" if seconds != seconds else written(seconds) for seconds in found)
-        axis.annotate(said, (1.01, place), xycoords=axis.get_yaxis_transform(), va="center", fontsize=8)
+        label = " / ".join("-" if seconds != seconds else written(seconds) for seconds in seconds_by_protocol)
+        axis.annotate(label, (1.01, place), xycoords=axis.get_yaxis_transform(), va="center", fontsize=8)
     if len(protocols) > 1:
         axis.annotate(" / ".join(BRIEF[name] for name in protocols), (1.01, 1.01), xycoords="axes fraction", fontsize=8)
     axis.set_yticks(range(len(names)), names, fontsize=8)

@@ -191,9 +191,9 @@ def accuracy(folder: Path) -> str:
     ieee, fast = (_read(folder / f"accuracy_{name}.csv", dtype=str).to_dict("records") for name in ("ieee", "fast"))
     head = ("operator", "ieee, any input", "at", "ieee, over the domain", "fast, over the domain", "domain", "allowed")
     return _table(head, [
-        (f"`{one['operator']}`", one["ulp"], one["at"], one["domain_ulp"], other["unit_ulp"],
-         f"{float(one['from']):g} to {float(one['to']):g}", f"{one['allowed']} / {other['allowed']}")
-        for one, other in zip(ieee, fast, strict=False)
+        (f"`{exact['operator']}`", exact["ulp"], exact["at"], exact["domain_ulp"], approximate["unit_ulp"],
+         f"{float(exact['from']):g} to {float(exact['to']):g}", f"{exact['allowed']} / {approximate['allowed']}")
+        for exact, approximate in zip(ieee, fast, strict=False)
     ], "tests/gpu_accuracy.py data/results")  # fmt: skip
 
 

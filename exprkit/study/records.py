@@ -115,11 +115,11 @@ def collect(
     Raises ArgumentError if there are no samples; FileError if a file cannot be read or written.
     """
     target = Path(target)
-    found = sorted(path for folder in folders for path in Path(folder).glob(f"*{SAMPLES}"))
-    if not found:
+    paths = sorted(path for folder in folders for path in Path(folder).glob(f"*{SAMPLES}"))
+    if not paths:
         raise ArgumentError(f"there are no samples (*{SAMPLES}) to put together into {target}")
-    samples = pd.concat([_samples(path).assign(run=path.parent.name) for path in found], ignore_index=True)
-    runs = [_of_many(_record(path.with_suffix(".json")), made_by) for path in found]
+    samples = pd.concat([_samples(path).assign(run=path.parent.name) for path in paths], ignore_index=True)
+    runs = [_of_many(_record(path.with_suffix(".json")), made_by) for path in paths]
     if target.exists():
         old = _samples(target)
         again = _key(old, replace).isin(_key(samples, replace))
@@ -146,14 +146,15 @@ def _of_many(run: dict[str, Any], made_by: str) -> dict[str, Any]:
     named = f"{size.get('study', '')} {size.get('n_exprs', '')} x {size.get('n_points', '')}".strip()
     return {
         "made_by": [made_by], "machines": [{name: value for name, value in run.items() if name not in OF_A_RUN}],
-        "time": [run["time"]] * 2, "roofs": run["roofs"], "warnings": [f"{named}: {one}" for one in run["warnings"]],
+        "time": [run["time"]] * 2, "roofs": run["roofs"],
+        "warnings": [f"{named}: {warning}" for warning in run["warnings"]],
     }  # fmt: skip
 
 
 def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """One record of many runs out of two: each item once, and the highest of the roofs that were seen."""
     lists = {name: old.get(name, [UNKNOWN]) + new[name] for name in ("made_by", "machines", "warnings")}
-    roofs = {name: max(one["roofs"].get(name, 0) for one in (old, new)) for name in old["roofs"] | new["roofs"]}
+    roofs = {name: max(record["roofs"].get(name, 0) for record in (old, new)) for name in old["roofs"] | new["roofs"]}
     return {
         **{name: [item for i, item in enumerate(items) if item not in items[:i]] for name, items in lists.items()},
         "time": [min(old["time"][0], new["time"][0]), max(old["time"][1], new["time"][1])], "roofs": roofs,

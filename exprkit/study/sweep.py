@@ -171,7 +171,7 @@ def sweep(
         with shown(progress, len(waiting), "sweep", " runs") as done:
             for outcome in running:
                 outcomes[outcome.folder] = outcome
-                done(1, f"{sum(one.state == 'failed' for one in outcomes.values())} failed")
+                done(1, f"{sum(each.state == 'failed' for each in outcomes.values())} failed")
     finally:  # what is measured is kept, also when the user stops it
         complete = [job.folder for job in jobs if finished(job.folder)]
         if into is not None and complete:
@@ -204,12 +204,12 @@ def _command(notebook: str | Path, study: Any, plain: Any, only: str | None) -> 
 def summary(outcomes: Iterable[Outcome]) -> str:
     """How many of each state; then a line for each reason to skip, and for each run that failed."""
     outcomes = list(outcomes)
-    counts = Counter(one.state for one in outcomes)
-    reasons = Counter(one.detail for one in outcomes if one.state == "skipped")
+    counts = Counter(outcome.state for outcome in outcomes)
+    reasons = Counter(outcome.detail for outcome in outcomes if outcome.state == "skipped")
     return "\n".join([
         ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]),
         *(f"skipped, {number_of(count, 'run')}: {reason}" for reason, count in reasons.items()),
-        *(f"failed: {one.detail}" for one in outcomes if one.state == "failed"),
+        *(f"failed: {outcome.detail}" for outcome in outcomes if outcome.state == "failed"),
         *["the time was up: start the same command again for the rest"][: counts["not started"]],
     ])  # fmt: skip
 
