@@ -411,9 +411,9 @@ def test_pages_hold_every_row_once(table):
     panel = PopulationPanel(print)
     panel.use(table.pop, Points(POINTS))
     lines = []
-    for _ in range(panel.n_pages):
+    for number in range(1, panel.page.max + 1):
+        panel.page.value = number
         lines += panel.rows.options
-        panel.turn(1)
     assert [int(line.partition(":")[0].split()[-1]) for line in lines] == table.order("loss").tolist()
     assert panel.rows.rows == ROWS and len(lines) % ROWS == len(panel.rows.options) % ROWS
     bad = next(row for row in table.rows(table.order("number")) if not row.tokens)
@@ -493,7 +493,7 @@ def test_an_empty_population_is_an_empty_table():
     assert table.rows(table.order("loss")) == [] and "<img" in table.front_page()
     panel = PopulationPanel(print)
     panel.use(table.pop, Points(POINTS))
-    assert panel.n_pages == 1 and panel.rows.options == ()
+    assert panel.page.max == 1 and panel.rows.options == ()
 
 
 # ── races ──
@@ -1096,10 +1096,12 @@ def test_the_population_sorts_turns_and_opens(explorer):
     panel = explorer.population_panel
     assert len(explorer.population) == 247
     first = panel.rows.options[0]
-    panel.turn(1)
-    assert panel.where.value == "page 2 of 21" and panel.rows.options[0] != first
-    panel.turn(-5)
+    panel.page.value = 2
+    assert panel.n_pages.value == "of 21" and panel.rows.options[0] != first
+    panel.page.value = 99
+    assert panel.page.value == 21
     panel.sort("tokens")
+    assert panel.page.value == 1
     assert panel.heads[COLUMNS.index("tokens")].description == "tokens ▲"
     panel.rows.index = 3
     settled(explorer)

@@ -55,7 +55,7 @@ class PopulationPanel(widgets.VBox):
         self._points: Points | None = None
         self._given: ek.Population | None = None
         self._code = ""
-        self._by, self._descending, self._page, self._chosen = "loss", False, 0, -1
+        self._by, self._descending, self._chosen = "loss", False, -1
         self._order = np.empty(0, np.int64)
         super().__init__([self._make_source(), self._make_table(), self._make_files()])
 
@@ -145,14 +145,14 @@ class PopulationPanel(widgets.VBox):
         wide = widgets.Layout(width="calc(100% - 4px)", min_width=f"{sum(WIDTHS) + 30}ch")  # with its borders
         self.rows = widgets.Select(rows=ROWS, layout=wide)
         self.rows.observe(self._select, "index")
-        self.before = _button("◀", lambda: self.turn(-1), "44px")
-        self.after = _button("▶", lambda: self.turn(1), "44px")
-        self.where, self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML(), CodeView()
+        self.page = widgets.BoundedIntText(1, min=1, max=1, description="page", layout=widgets.Layout(width="190px"))
+        self.page.observe(lambda _: self._draw_rows(), "value")
+        self.n_pages, self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML(), CodeView()
         last = widgets.HTML(f"<span class='{CLASS}' style='font:13px monospace'>fitted parameters</span>")
         table = widgets.VBox([widgets.HBox([*self.heads, last]), self.rows], layout=widgets.Layout(overflow="auto"))
         table.add_class(CLASS)
-        turning = widgets.HBox([self.before, self.where, self.after])
-        return widgets.VBox([widgets.HTML(FONT), self.summary, table, turning, self.front, self.code])
+        pages = widgets.HBox([self.page, self.n_pages])
+        return widgets.VBox([widgets.HTML(FONT), self.summary, table, pages, self.front, self.code])
 
     def sort(self, by: str) -> None:
         """Sort by a column; the other way round if it is the one already."""
@@ -162,19 +162,13 @@ class PopulationPanel(widgets.VBox):
 
     def _sort(self) -> None:
         if self.table is not None:
-            self._order, self._page = self.table.order(self._by, self._descending), 0
+            self._order = self.table.order(self._by, self._descending)
             if self.fold.value:
                 self._order = self._order[self.table.shortest()[self._order]]
+            self.page.value = 1
+            self.page.max = max(1, -(-len(self._order) // ROWS))
+            self.n_pages.value = f"of {self.page.max:,}"
             self.draw()
-
-    @property
-    def n_pages(self) -> int:
-        return max(1, -(-len(self._order) // ROWS))
-
-    def turn(self, pages: int) -> None:
-        """Turn pages."""
-        self._page = min(max(self._page + pages, 0), self.n_pages - 1)
-        self._draw_rows()
 
     def draw(self) -> None:
         """Draw rows, front and code as they are."""
@@ -190,10 +184,15 @@ class PopulationPanel(widgets.VBox):
             f"result = ek.fit(pop, points.X, points.y{arguments(self._options)}).to_pandas()"
         )
 
+    @property
+    def _first(self) -> int:
+        """Where the page begins in the order."""
+        return ROWS * (int(self.page.value) - 1)
+
     def _draw_rows(self) -> None:
         if self.table is None:
             return
-        page = self.table.rows(self._order[self._page * ROWS : (self._page + 1) * ROWS])
+        page = self.table.rows(self._order[self._first : self._first + ROWS])
         self.rows.unobserve(self._select, "index")  # of the user's selections only
         self.rows.options = [_line(row) for row in page]
         self.rows.index = next((place for place, row in enumerate(page) if row.number == self._chosen), None)
@@ -201,13 +200,12 @@ class PopulationPanel(widgets.VBox):
         for head, name in zip(self.heads, COLUMNS, strict=True):
             mark = "" if name != self._by else " ▼" if self._descending else " ▲"
             head.description = ("expression" if name == "number" else name) + mark
-        self.where.value = f"page {self._page + 1:,} of {self.n_pages:,}"
 
     def _select(self, change: Any) -> None:
         """A row was selected: open its expression."""
         if self.table is None or change["new"] is None:
             return
-        row = self.table.rows(self._order[[self._page * ROWS + change["new"]]])[0]
+        row = self.table.rows(self._order[[self._first + change["new"]]])[0]
         if row.tokens:
             self._chosen = row.number
             self.front.value = self.table.front_page(row.number)
