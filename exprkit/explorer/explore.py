@@ -15,7 +15,7 @@ from exprkit.errors import ArgumentError, ExprkitError, brought_by, checks_keywo
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
 from exprkit.explorer.jobs import JobQueue, ProgressBar
-from exprkit.explorer.pages import LOOK, STALE, TABS, WHOLE, CodeView, choice, error_page, show_if, text_page
+from exprkit.explorer.pages import LOOK, STALE, TABS, WHOLE, CodeView, button, choice, error_page, show_if, text_page
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.race import RacePanel
 from exprkit.explorer.search_panel import SearchPanel
@@ -175,9 +175,7 @@ class Explorer(widgets.VBox):
         self.path = widgets.Text(placeholder="path of a CSV file of any size", **field)
         self.target = widgets.Text(placeholder="target: its column (or the last)", **field)
         self.chosen = widgets.Text(placeholder="columns: a, b, … (or all others)", **field)
-        self.read_button = widgets.Button(description="Read", tooltip="read the file anew",
-                                          layout=widgets.Layout(width="70px"))  # fmt: skip
-        self.read_button.on_click(lambda _: self._load())
+        self.read_button = button("Read", self._load, "70px", tooltip="read the file anew")
         self.upload = widgets.FileUpload(
             accept=".csv,.tsv,.txt", description="Upload, up to 10 MB", layout=widgets.Layout(width="225px"),
             tooltip="a larger file ends Jupyter's connection: write its path into the field instead",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from exprkit.errors import ExprkitError, brought_by
@@ -32,6 +32,13 @@ def choice(description: str, options: Sequence[Any], value: Any = None, width: s
     """A field to select one of the options; the first one unless another is given."""
     value = options[0] if value is None else value
     return widgets.Dropdown(options=options, value=value, description=description, layout=widgets.Layout(width=width))
+
+
+def button(description: str, clicked: Callable[[], object], width: str = "80px", **options: Any) -> Any:
+    """A button that calls ``clicked``."""
+    widget = widgets.Button(description=description, layout=widgets.Layout(width=width), **options)
+    widget.on_click(lambda _: clicked())
+    return widget
 
 
 def show_if(widget: Any, wanted: bool) -> None:

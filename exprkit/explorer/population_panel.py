@@ -25,7 +25,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import DataError, brought_by, number_of
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
-from exprkit.explorer.pages import CLASS, FONT, CodeView, choice, show_if
+from exprkit.explorer.pages import CLASS, FONT, CodeView, button, choice, show_if
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, arguments, generated, operators_code, renamed
 from exprkit.explorer.table import COLUMNS, Row, Table
 
@@ -67,8 +67,8 @@ class PopulationPanel(widgets.VBox):
                                            layout=widgets.Layout(width="190px"))  # fmt: skip
         self.path = widgets.Text(placeholder="path of a text file, one expression per line")
         self.written = widgets.Textarea(placeholder="one expression per line", layout=widgets.Layout(width="98%"))
-        self.read_button = _button("Show", lambda: self.read())
-        self.fit_button = _button("Fit all", lambda: self._run("fitting", self._fit))
+        self.read_button = button("Show", lambda: self.read())
+        self.fit_button = button("Fit all", lambda: self._run("fitting", self._fit))
         self.fold = widgets.Checkbox(False, indent=False, description="the shortest of each loss",
                                      layout=widgets.Layout(width="200px"))  # fmt: skip
         self.fold.observe(lambda _: self._sort(), "value")
@@ -235,8 +235,8 @@ class PopulationPanel(widgets.VBox):
 
     def _make_files(self) -> Any:
         self.file = widgets.Text("population.csv", layout=widgets.Layout(width="260px"))
-        self.csv_button = _button("Write CSV", lambda: self._write(".csv"), "100px")
-        self.sympy_button = _button("Write SymPy", lambda: self._write(".sympy.txt"), "110px")
+        self.csv_button = button("Write CSV", lambda: self._write(".csv"), "100px")
+        self.sympy_button = button("Write SymPy", lambda: self._write(".sympy.txt"), "110px")
         self.written_to = widgets.HTML()
         wrapped = widgets.Layout(flex_flow="row wrap")
         return widgets.HBox([self.file, self.csv_button, self.sympy_button, self.written_to], layout=wrapped)
@@ -264,12 +264,6 @@ def _fitted_so_far(table: Table) -> str:
 def _not_finite(table: Table) -> str:
     n = int((table.pop.valid & np.isnan(table.loss)).sum())
     return f"; nan: {number_of(n, 'expression')} without a value at some point" if n else ""
-
-
-def _button(description: str, clicked: Callable[[], None], width: str = "80px") -> Any:
-    button = widgets.Button(description=description, layout=widgets.Layout(width=width))
-    button.on_click(lambda _: clicked())
-    return button
 
 
 def _line(row: Row) -> str:

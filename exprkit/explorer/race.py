@@ -20,7 +20,7 @@ from exprkit.errors import brought_by
 from exprkit.evaluate.case_discussion import ARCHITECTURES
 from exprkit.explorer.drawings import BLUE
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped, duration
-from exprkit.explorer.pages import CodeView, choice, error_page, text_page
+from exprkit.explorer.pages import CodeView, button, choice, error_page, text_page
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, arguments, generated
 
 with brought_by("notebooks"):
@@ -56,8 +56,7 @@ class RacePanel(widgets.VBox):
         self.precision = choice("precision", ["ieee", "fast"], width="190px")
         self.dtype = choice("type", ["float32", "float64"], width="190px")
         self.card = choice("card", list(ARCHITECTURES), width="190px")
-        self.button = widgets.Button(description="Race", icon="flag-checkered")
-        self.button.on_click(lambda _: self._progress_bar.run("race", self.run))
+        self.button = button("Race", lambda: self._progress_bar.run("race", self.run), "148px", icon="flag-checkered")
         self.standings, self.why, self.path, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML(), CodeView()
         missing = widgets.HTML("".join(f"<div>{html.escape(line)}</div>" for line in absent))
         super().__init__([

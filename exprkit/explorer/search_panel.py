@@ -28,7 +28,7 @@ import exprkit as ek
 from exprkit.errors import ArgumentError, brought_by
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar
-from exprkit.explorer.pages import CLASS, FONT, CodeView, picture_page
+from exprkit.explorer.pages import CLASS, FONT, CodeView, button, picture_page
 from exprkit.explorer.sources import Points
 from exprkit.fitting.fitted_expression import numbered
 from exprkit.text.tokens import CONSTANT, PARAMETER
@@ -70,8 +70,7 @@ class SearchPanel(widgets.VBox):
         fields = (self.seconds, "180px"), (self.maxsize, "180px"), (self.unary, "280px"), (self.without, "280px")
         for field, width in fields:
             field.layout.width = width
-        self.button = widgets.Button(description="Search", icon="search", layout=widgets.Layout(width="100px"))
-        self.button.on_click(lambda _: self.start())
+        self.button = button("Search", self.start, "100px", icon="search")
         self.rows = widgets.Select(rows=ROWS, layout=widgets.Layout(width="calc(100% - 4px)", min_width="40ch"))
         self.rows.observe(self._select, "index")
         self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), CodeView()
