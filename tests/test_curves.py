@@ -15,7 +15,7 @@ from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.shapes import curves as module
 from exprkit.regression.shapes import templates
-from exprkit.regression.shapes.curves import curves
+from exprkit.regression.shapes.curves import SHAPES, Family, Role, Shape, curves
 from exprkit.regression.stages import fewer_variables, nested
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.settings import SearchSettings, default_operators
@@ -65,8 +65,8 @@ def test_a_number_is_searched_for_no_longer_than_noise_lets_know():
             tried.append(x)
             return noise + (x - 0.0731) ** 2 * (1 + x)
 
-        assert templates.least_between(error, 0.25) == pytest.approx(0.0731, abs=at) and len(tried) < most
-    assert templates.least_between(lambda x: np.inf if x < 0.1 else x, 0.25) == pytest.approx(0.1, abs=1e-9)
+        assert templates.golden_section(error, 0.25) == pytest.approx(0.0731, abs=at) and len(tried) < most
+    assert templates.golden_section(lambda x: np.inf if x < 0.1 else x, 0.25) == pytest.approx(0.1, abs=1e-9)
 
 
 @pytest.mark.slow
@@ -87,9 +87,29 @@ def test_only_operators_that_are_given():
 
 def test_numbers_are_such_that_the_curve_is_no_line():
     """A sine of a very small rate is a line, or a parabola: it would be an exact formula of nothing."""
-    roles = np.array([[[module.LINEAR, 0], [module.LINEAR, 0], [module.ANGLE, 0], [module.PHASE, 0]]] * 3)
+    roles = np.array([[[Role.LINEAR, 0], [Role.LINEAR, 0], [Role.FREQUENCY, 0], [Role.PHASE, 0]]] * 3)
     params = np.array([[1.0, 1e9, 1e-4, 0.1], [1.0, 2.0, 2.0, 0.1], [1.0, 2.0, 1e4, 0.1]])
     assert module._are_usual(params, roles, X[:, 0][None]).tolist() == [False, True, False]
+
+
+def test_shapes_say_how_many_parameters_they_have():
+    operators = [*default_operators(), *rows(["tanh"])]
+    for shape in SHAPES:
+        assert [role for role, _ in shape.at("(x1)", 0, "f").roles] == [*shape.roles]
+    texts = {curve.text for curve in module._inner_functions("(x1)", 0, True, operators)}
+    for shape in SHAPES:
+        assert any(shape.at("(x1)", 0, row.name).text in texts for row in operators), shape.name
+    with pytest.raises(ValueError, match="'flat' has 2 roles"):
+        Shape("flat", "f(p1 * h)", (Role.RATE, Role.SHIFT)).at("(x1)", 0)
+
+
+def test_a_row_more_is_a_shape_more(monkeypatch):
+    """The inverse of the lognormal's bell: none of the other shapes has it."""
+    bell = Shape("lognormal", "f(-p1 * log(h) ^ 2)", (Role.FACTOR,), Family.EXPONENTIAL)
+    y, operators = of("3.1 * exp(-0.7 * log(x1) ^ 2) - 1.2"), rows(["+", "-", "*", "sqr", "exp", "log"])
+    sample = Sample(X[:, :1], y)
+    monkeypatch.setattr(module, "SHAPES", [bell])
+    assert sample.is_exact(values_of(next(curves(sample, operators, 0)), sample.X, None)).any()
 
 
 @pytest.mark.slow
@@ -127,7 +147,7 @@ def test_a_search_finds_a_curve():
 
 
 def test_starts_lie_where_the_data_are():
-    roles = np.array([[[module.PLACE, 0], [module.SHIFT, 0], [-1, -1]]])
+    roles = np.array([[[Role.LOCATION, 0], [Role.SHIFT, 0], [-1, -1]]])
     starts = module._starts(roles, np.array([[100.0, 150.0, 200.0]]), 400, 0)
     assert starts.shape == (400, 1, 3) and (starts[..., 1] > -100).all()
     inside = (starts[..., 0] >= 100) & (starts[..., 0] <= 200)

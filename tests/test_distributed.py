@@ -761,7 +761,7 @@ def test_a_search_whose_worker_is_killed_finds_the_same(cluster, monkeypatch):
 
 @pytest.mark.slow
 def test_islands_depend_on_seed_and_number_alone(monkeypatch):
-    monkeypatch.setattr(curves, "EARNEST", curves.Effort(20, 2, 5))
+    monkeypatch.setattr(curves, "REFINEMENT", curves.Effort(20, 2, 5))
     random = np.random.default_rng(0)
     X = random.uniform(1, 2, (80, 2))
     y = np.sin(3 * X[:, 0]) * X[:, 1] ** 0.7 + 0.01 * random.normal(size=80)
@@ -796,7 +796,7 @@ def rest_of_product(work, divisor, begin, end):
 @pytest.mark.slow
 def test_workers_share_curves_pairs_and_their_regressions(cluster, many, monkeypatch):
     monkeypatch.setattr(join, "CHUNK", 200)
-    monkeypatch.setattr(curves, "EARNEST", curves.Effort(20, 2, 5))
+    monkeypatch.setattr(curves, "REFINEMENT", curves.Effort(20, 2, 5))
     random = np.random.default_rng(0)
     X = random.uniform(1, 2, (40, 1))
     y = X[:, 0] * np.exp(-1.3 * X[:, 0]) + 0.05 * random.normal(size=40)

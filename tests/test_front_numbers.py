@@ -241,7 +241,7 @@ def test_noise_of_two_parts_gives_small_values_no_more_than_their_weight():
         weights = proportional_weights(Sample(x[:, None], y))
         ratios += [] if weights is None else [weights.max() / weights.min()]
     assert len(ratios) >= 4 and 10 < np.median(ratios) < 140
-    asked = proportional_weights(Sample(x[:, None], y), asked=True)
+    asked = proportional_weights(Sample(x[:, None], y), always=True)
     assert asked.max() / asked.min() > 200
 
 

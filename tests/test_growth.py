@@ -7,7 +7,7 @@ import exprkit as ek
 from exprkit.regression.formulas.front import Front
 from exprkit.regression.formulas.parameters import as_parameters
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.shapes.growth import Functions, Growing, grown, left_out_errors, unlike
+from exprkit.regression.shapes.growth import Functions, Growing, dissimilar, grown, leave_one_out_errors
 from exprkit.regression.stages import growth
 from exprkit.regression.stages.begin import begin
 from exprkit.regression.stages.search import FormulaSearch
@@ -61,13 +61,13 @@ def test_rows_left_out_are_predicted_as_by_fits_without_them():
         errors.append((sample.y[row] - columns[row] @ numbers) ** 2)
     numbers = np.linalg.lstsq(columns, sample.y, rcond=None)[0]
     line = ek.parse([f"{numbers[0]!r} + {numbers[1]!r} * x1".replace("np.float64(", "").replace(")", "")])[0]
-    np.testing.assert_allclose(left_out_errors([line], sample), np.mean(errors), rtol=1e-9)
+    np.testing.assert_allclose(leave_one_out_errors([line], sample), np.mean(errors), rtol=1e-9)
 
 
 def test_of_functions_that_are_nearly_lines_of_each_other_the_smallest_is_kept():
     x = np.linspace(0, 1, 50)
     values = np.array([3 * x + 1, x, np.cos(9 * x), x + 1e-3 * np.cos(9 * x)])
-    kept = unlike(Functions(values, [(CONSTANT, float(k)) for k in range(4)], np.array([5, 1, 4, 9])))
+    kept = dissimilar(Functions(values, [(CONSTANT, float(k)) for k in range(4)], np.array([5, 1, 4, 9])))
     assert [tree[1] for tree in kept.trees] == [1.0, 2.0] and kept.sizes.tolist() == [1, 4]
 
 

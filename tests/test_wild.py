@@ -9,8 +9,8 @@ from exprkit.regression.formulas.front import Entry
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.shapes import growth
-from exprkit.regression.shapes.between_rows import wild_errors
-from exprkit.regression.shapes.growth import left_out_errors
+from exprkit.regression.shapes.between_rows import errors_between_rows
+from exprkit.regression.shapes.growth import leave_one_out_errors
 
 
 def sample_of(n=300, low=46.0):
@@ -21,7 +21,7 @@ def sample_of(n=300, low=46.0):
 
 
 def wild_of(texts, sample):
-    return wild_errors([ek.parse([text])[0] for text in texts], sample).tolist()
+    return errors_between_rows([ek.parse([text])[0] for text in texts], sample).tolist()
 
 
 @pytest.mark.slow
@@ -55,10 +55,10 @@ def test_of_few_rows_nothing_is_known_beyond():
 def test_a_wild_formula_neither_grows_nor_is_chosen(monkeypatch):
     sample, line = sample_of(), "45 - 0.1 * x1"
     formulas = [ek.parse([text])[0] for text in (line, f"{line} + exp(90 - 1.9 * x1)")]
-    known, errors = expected(formulas, sample), left_out_errors(formulas, sample)
+    known, errors = expected(formulas, sample), leave_one_out_errors(formulas, sample)
     for module in (equations, growth):
-        monkeypatch.setattr(module, "wild_errors", lambda formulas, *_: np.zeros(len(formulas)))
-    assert errors / left_out_errors(formulas, sample) == pytest.approx([1, 4 / 3])
+        monkeypatch.setattr(module, "errors_between_rows", lambda formulas, *_: np.zeros(len(formulas)))
+    assert errors / leave_one_out_errors(formulas, sample) == pytest.approx([1, 4 / 3])
     assert known - expected(formulas, sample) == pytest.approx([0, 150 * np.log(4 / 3)])
 
 

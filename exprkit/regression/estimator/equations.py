@@ -31,8 +31,8 @@ from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.rules.accident import Evidence
-from exprkit.regression.shapes.between_rows import wild_errors
-from exprkit.regression.shapes.growth import OF_A_NUMBER, OF_A_TOKEN
+from exprkit.regression.shapes.between_rows import errors_between_rows
+from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.shapes.poles import have_poles
 from exprkit.text import printer
 
@@ -221,9 +221,9 @@ def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.nd
     for is taken off.  Those that are long have grown from few shorter ones by one function at a time, and gain less.
     """
     numbers, tokens = np.array([(n_inexact(one), one.n_tokens) for one in formulas], np.float64).T
-    by_accident = OF_A_NUMBER * np.minimum(numbers, FEW) + OF_A_TOKEN * np.minimum(tokens, SHORT)
+    by_accident = NATS_PER_NUMBER * np.minimum(numbers, FEW) + NATS_PER_TOKEN * np.minimum(tokens, SHORT)
     by_accident += GROWN * np.maximum(tokens - SHORT, 0)
-    return nats + numbers + by_accident + goal.total / 2 * np.log1p(wild_errors(formulas, goal.sample))
+    return nats + numbers + by_accident + goal.total / 2 * np.log1p(errors_between_rows(formulas, goal.sample))
 
 
 def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:

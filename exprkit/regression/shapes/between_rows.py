@@ -1,6 +1,6 @@
-"""Wild rows: where a formula of noisy data is undefined or far off, although its variables are as they usually are.
+"""Errors between rows: formulas that are undefined or far off where the variables have usual values.
 
-In: formulas with numbers, the ``Sample`` that they were fitted to.  Out: by how much their errors are larger there.
+In: formulas, the ``Sample`` that they were fitted to.  Out: their errors there, in multiples of those at the sample.
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
@@ -12,14 +12,14 @@ In: formulas with numbers, the ``Sample`` that they were fitted to.  Out: by how
     [False, True, True]
 
 =======  ==============================================================================================================
-beside   rows on lines through two rows of the sample, between them or as far beyond as half their distance, where no
+between  rows on lines through two rows of the sample, between them or as far beyond as half their distance, where no
          variable is beyond its least and largest value
 beyond   rows in which one variable is less than its least value, or more than its largest, by as much as a hundredth of
          the rows are apart from that; of as many new rows as the sample has about one is so far off at either end
 =======  ==============================================================================================================
 
-A pole between two rows, a root of what is negative beside them, or an exponential that is large from the first row on
-that is not there changes no error at any row of the sample.
+A pole between two rows, a root that is undefined between them, or an exponential that grows right behind the last row
+changes no error at any row of the sample.
 """
 
 from __future__ import annotations
@@ -30,44 +30,46 @@ from exprkit.expressions.expression import Expression
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.sample import Sample
 
-ROWS = 1_000  # beside the sample's that are looked at
-HALF = 0.5  # share of the distance of two rows
-FAR_OFF = 1.0  # of the range of y beside it
-BESIDE = 10.0  # times a formula's mean squared error is taken to be that of rows beside at which it is far off,
-UNDEFINED = BEYOND = 100.0  # that of those at which it is no number, and that of a row beyond
-OUTMOST = 0.01  # share of the rows that says how far beyond
+ROWS = 1_000  # random rows between those of the sample (chosen, not measured)
+EXTENSION = 0.5  # of a line beyond two rows, as a share of their distance (chosen, not measured)
+FAR_OFF = 1.0  # distance from the range of y, as a share of it (chosen, not measured)
+# squared errors where a formula is far off, in multiples of its mean squared error (chosen, not measured)
+ERROR_BETWEEN = 10.0  # at a row between
+UNDEFINED = 100.0  # at a row between where it is no number
+BEYOND = 100.0  # at a row beyond
+EDGE = 0.01  # share of the rows at an end of a variable's range, which says how far beyond new rows lie (chosen)
 
 
-def wild_errors(formulas: list[Expression], sample: Sample, threads: int | None = None) -> np.ndarray:
-    """By formula the mean squared error that wild rows add, in multiples of the one at the sample's rows."""
-    beside, beyond = _rows_beside(sample.X), _rows_beyond(sample.X)
-    values, least, most = (
-        values_of(formulas, np.concatenate([beside, beyond]), threads), sample.y.min(), sample.y.max()
+def errors_between_rows(formulas: list[Expression], sample: Sample, threads: int | None = None) -> np.ndarray:
+    """The mean squared error that rows between and beyond add, in multiples of that at the sample's rows, (n,)."""
+    between, beyond = _rows_between(sample.X), _rows_beyond(sample.X)
+    values, low, high = (
+        values_of(formulas, np.concatenate([between, beyond]), threads), sample.y.min(), sample.y.max()
     )  # fmt: skip
-    room = FAR_OFF * (most - least)
-    is_wild = ~((values >= least - room) & (values <= most + room))
-    n = len(beside)
-    of_beside = np.where(np.isfinite(values[:, :n]), BESIDE * is_wild[:, :n], UNDEFINED)
-    added: np.ndarray = of_beside.mean(axis=1) + BEYOND * is_wild[:, n:].sum(axis=1) / len(sample)
+    room = FAR_OFF * (high - low)
+    is_far_off = ~((values >= low - room) & (values <= high + room))
+    n = len(between)
+    errors = np.where(np.isfinite(values[:, :n]), ERROR_BETWEEN * is_far_off[:, :n], UNDEFINED)
+    added: np.ndarray = errors.mean(axis=1) + BEYOND * is_far_off[:, n:].sum(axis=1) / len(sample)
     return added
 
 
-def _rows_beside(X: np.ndarray) -> np.ndarray:
-    """Rows on lines through two rows; a variable of whole numbers is as it is in one of them."""
+def _rows_between(X: np.ndarray) -> np.ndarray:
+    """Random rows on lines through two rows of X; a variable of whole numbers is copied from the nearer one."""
     random = np.random.Generator(np.random.Philox(len(X)))
     a, b = X[random.integers(0, len(X), (2, ROWS))]
-    t = random.uniform(-HALF, 1 + HALF, (ROWS, 1))
+    t = random.uniform(-EXTENSION, 1 + EXTENSION, (ROWS, 1))
     rows = np.where(_is_whole(X), np.where(t < 0.5, a, b), a + t * (b - a))
     return np.clip(rows, X.min(axis=0), X.max(axis=0))
 
 
 def _rows_beyond(X: np.ndarray) -> np.ndarray:
     """Rows of the sample with one variable beyond its range; whole numbers remain so, and signs; counts may be 0."""
-    outmost = min(int(OUTMOST * len(X)), len(X) - 1)
+    n_edge = min(int(EDGE * len(X)), len(X) - 1)
     rows = []
     for k, whole in enumerate(_is_whole(X)):
-        order = np.argpartition(X[:, k], sorted({0, outmost, len(X) - 1 - outmost, len(X) - 1}))
-        for end, inner in ((order[0], order[outmost]), (order[-1], order[-1 - outmost])):
+        order = np.argpartition(X[:, k], sorted({0, n_edge, len(X) - 1 - n_edge, len(X) - 1}))
+        for end, inner in ((order[0], order[n_edge]), (order[-1], order[-1 - n_edge])):
             edge = X[end, k]
             with np.errstate(over="ignore"):
                 new = edge + (edge - X[inner, k])

@@ -1,6 +1,6 @@
 """Poles: whether a formula is infinite, or no number, between rows of the sample.
 
-In: formulas with numbers, the ``Sample``.  Out: which of them have a pole, or a gap, within the range of the rows.
+In: fitted formulas, the ``Sample``.  Out: for each whether it has a pole, or is undefined, between two rows.
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
@@ -34,33 +34,33 @@ from exprkit.regression.problem.sample import Sample
 from exprkit.regression.shapes.turns import operators_in
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
-ROWS = 500  # that are looked at
-LINES = 1_000  # between rows
+ROWS = 500  # of the sample at most
+LINES = 1_000  # between neighbours at most
 STEPS = 8  # of a line
-ZOOMS = 40  # each to half of what is left of it
-PLACES = 64  # at which an operand may come to 0, the nearest to it
-BESIDE = 1e-9  # share of a step that is right beside such a place
-ZERO = 1e-6  # share of an operand's usual size that is 0
-OUTSIDE = (-1.5, 0.5, 1.5)  # where operators may be no number: roots, logarithms, powers, inverse functions
-FAR_OFF = 1.0  # of the range of y beside it
+ZOOMS = 40  # halvings of the step around the least operand
+ZEROS = 64  # lines on which a zero of an operand is searched for, those where it is closest to 0
+OFFSET = 1e-9  # from a zero to where the formula is evaluated beside it, as a share of a step
+ZERO = 1e-6  # size of an operand that counts as 0, as a share of its median
+AWKWARD = (-1.5, 0.5, 1.5)  # operands at which operators may be undefined: roots, logarithms, inverse functions
+FAR_OFF = 1.0  # distance from the range of y, as a share of it
 
 
 def have_poles(formulas: list[Expression], sample: Sample) -> np.ndarray:
-    """Of every formula whether it has, (n,)."""
+    """Whether each formula has a pole or is undefined between two rows, bool (n,)."""
     if len(sample) < 2 or not sample.X.shape[1]:
         return np.zeros(len(formulas), bool)
-    some = sample if len(sample) <= ROWS else sample.subsample(ROWS, 0)
-    first, second = _neighbours(some.X)
-    found = ~np.isfinite(values_of(formulas, _between(first, second, np.linspace(0, 1, STEPS + 1)))).all(axis=1)
-    found &= [bool(_placed(tree_of(formula), OUTSIDE, np.isnan)) for formula in formulas]
-    for i in np.flatnonzero(~found).tolist():
-        operands = list(dict.fromkeys(map(expression_of, _placed(tree_of(formulas[i]), (0.0,), np.isinf))))
-        found[i] = any(_is_pole(formulas[i], operand, first, second, some.y) for operand in operands)
-    return found
+    few = sample if len(sample) <= ROWS else sample.subsample(ROWS, 0)
+    first, second = _neighbours(few.X)
+    are_poles = ~np.isfinite(values_of(formulas, _between(first, second, np.linspace(0, 1, STEPS + 1)))).all(axis=1)
+    are_poles &= [bool(_operands_with(tree_of(formula), AWKWARD, np.isnan)) for formula in formulas]
+    for i in np.flatnonzero(~are_poles).tolist():
+        operands = list(dict.fromkeys(map(expression_of, _operands_with(tree_of(formulas[i]), (0.0,), np.isinf))))
+        are_poles[i] = any(_is_pole(formulas[i], operand, first, second, few.y) for operand in operands)
+    return are_poles
 
 
 def _neighbours(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows, and others near to them."""
+    """First and second rows of pairs of neighbours: the lines that are looked at."""
     if X.shape[1] == 1:
         row = np.unique(X, axis=0)
         return row[:-1], row[1:]
@@ -73,36 +73,36 @@ def _neighbours(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _between(first: np.ndarray, second: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """Rows on lines at shares of their length, which are the same for all or (lines, steps)."""
+    """Rows on lines from first to second at t, the share of the length: one for all lines, or (n_lines, n_steps)."""
     t = np.broadcast_to(t, (len(first), t.shape[-1]))[..., None]
     rows: np.ndarray = (first[:, None] + t * (second - first)[:, None]).reshape(-1, first.shape[1])
     return rows
 
 
-def _placed(tree: Tree, values: tuple[float, ...], is_bad: Callable[[Any], Any]) -> list[Tree]:
-    """Operands, not of variables alone, whose operator is infinite, or no number, at one of these values."""
-    placed = []
+def _operands_with(tree: Tree, values: tuple[float, ...], is_bad: Callable[[Any], Any]) -> list[Tree]:
+    """Operands of a tree, monomials left out, whose operator has a bad result at one of these values."""
+    matches = []
     for _, code, *operands in operators_in(tree):
         row = defined.known(code)
         usual = [np.float64(operand[1] if operand[0] == CONSTANT else 1.5) for operand in operands]
         for k, operand in enumerate(operands):
-            if operand[0] == OPERATOR and not _is_of_variables(operand):
+            if operand[0] == OPERATOR and not _is_monomial(operand):
                 with np.errstate(all="ignore"):
                     results = [row.numpy(*usual[:k], np.float64(value), *usual[k + 1 :]) for value in values]
-                placed += [operand] * bool(np.any(is_bad(results)))
-    return placed
+                matches += [operand] * bool(np.any(is_bad(results)))
+    return matches
 
 
-def _is_of_variables(tree: Tree) -> bool:
-    """Whether it is variables, their products, quotients and powers alone."""
+def _is_monomial(tree: Tree) -> bool:
+    """Whether a tree has only variables, their products, quotients and powers."""
     if tree[0] != OPERATOR:
         return bool(tree[0] == VARIABLE)
-    return _is_product(tree[1], len(tree) - 2) and all(map(_is_of_variables, tree[2:]))
+    return _is_product(tree[1], len(tree) - 2) and all(map(_is_monomial, tree[2:]))
 
 
 @functools.cache
 def _is_product(code: int, n_operands: int) -> bool:
-    """Whether with twice any of its operands an operator is the same share of what it was."""
+    """Whether doubling an operand multiplies an operator's result by the same number everywhere."""
     at, row = np.array([[0.3, 1.1, 7.9], [0.7, 2.3, 0.9], [1.3, 0.2, 3.1]])[:n_operands], defined.known(code)
     with np.errstate(all="ignore"):
         first = row.numpy(*at)
@@ -117,14 +117,14 @@ def _is_pole(
     t = np.linspace(0, 1, STEPS + 1)
     size = np.abs(values_of([operand], _between(first, second, t))[0].reshape(len(first), -1))
     least = size.argmin(axis=1)
-    lines = np.argsort(size.min(axis=1) / np.median(size, axis=1), kind="stable")[:PLACES]
+    lines = np.argsort(size.min(axis=1) / np.median(size, axis=1), kind="stable")[:ZEROS]
     first, second, middle, width = first[lines], second[lines], t[least[lines]], 1 / STEPS
     for _ in range(ZOOMS):
         steps = np.clip(middle[:, None] + width * np.linspace(-1, 1, 5), 0, 1)
         near = np.abs(values_of([operand], _between(first, second, steps))[0].reshape(len(first), -1))
         middle, width = np.take_along_axis(steps, near.argmin(axis=1)[:, None], axis=1)[:, 0], width / 2
-    at_0 = near.min(axis=1) <= ZERO * np.median(size)
-    beside = np.clip(middle[:, None] + BESIDE * np.array([-1, 1]) / STEPS, 0, 1)
+    is_zero = near.min(axis=1) <= ZERO * np.median(size)
+    beside = np.clip(middle[:, None] + OFFSET * np.array([-1, 1]) / STEPS, 0, 1)
     values, room = values_of([formula], _between(first, second, beside))[0].reshape(-1, 2), FAR_OFF * np.ptp(y)
     usual = (values >= y.min() - room) & (values <= y.max() + room)
-    return bool((at_0 & ~usual.all(axis=1)).any())
+    return bool((is_zero & ~usual.all(axis=1)).any())

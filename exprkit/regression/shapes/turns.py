@@ -1,6 +1,6 @@
-"""Turns: whether a periodic operator in a formula turns faster than the rows can tell.
+"""Turns: periodic operators of a formula whose frequency is above the Nyquist frequency of the rows.
 
-In: formulas with numbers, rows.  Out: which of them have such an operator, a sine of a column of large numbers say.
+In: fitted formulas, rows.  Out: for each whether it has such an operator, a sine of a column of large numbers say.
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
@@ -28,29 +28,30 @@ from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
-PERIODS = (math.pi, 2 * math.pi, 1.0, 2.0, 180.0, 360.0)  # that operators may have, the shortest of a kind first
-UNTOLD = 0.5  # share of the turns that may be between rows further apart than half a turn
-ROWS = 10_000  # that are looked at
+PERIODS = (math.pi, 2 * math.pi, 1.0, 2.0, 180.0, 360.0)  # of operators, the shortest of a kind first
+MAX_UNRESOLVED = 0.5  # share of the argument's range that rows further apart than half a turn may cover (chosen)
+MAX_ROWS = 10_000  # chosen, not measured
 
 
 def turn_too_fast(formulas: list[Expression], X: np.ndarray) -> np.ndarray:
-    """Of every formula whether a part of it does, (n,)."""
+    """Whether each formula has a periodic operator that the rows do not resolve, bool (n,)."""
     parts = [_periodic(tree_of(formula)) for formula in formulas]
     arguments = list(dict.fromkeys(argument for part in parts for argument, _ in part))
     if not arguments:
         return np.zeros(len(formulas), bool)
-    values = values_of([expression_of(argument) for argument in arguments], X[:ROWS])
+    values = values_of([expression_of(argument) for argument in arguments], X[:MAX_ROWS])
     steps = [np.diff(np.unique(row[np.isfinite(row)])) for row in values]
     gaps = dict(zip(arguments, steps, strict=True))
-    return np.array([any(_is_untold(gaps[argument], period) for argument, period in part) for part in parts])
+    return np.array([any(_is_unresolved(gaps[argument], period) for argument, period in part) for part in parts])
 
 
-def _is_untold(gaps: np.ndarray, period: float) -> bool:
-    return bool(gaps[gaps > period / 2].sum() > UNTOLD * gaps.sum())
+def _is_unresolved(gaps: np.ndarray, period: float) -> bool:
+    """Whether gaps of more than half a period cover most of the argument's range."""
+    return bool(gaps[gaps > period / 2].sum() > MAX_UNRESOLVED * gaps.sum())
 
 
 def _periodic(tree: Tree) -> list[tuple[Tree, float]]:
-    """Arguments of periodic operators, and the periods."""
+    """Arguments of a tree's periodic operators, and their periods."""
     return [(node[2], period) for node in operators_in(tree)
             if len(node) == 3 and node[2][0] != CONSTANT and (period := _period(node[1]))]  # fmt: skip
 
@@ -65,7 +66,7 @@ def operators_in(tree: Tree) -> Iterator[Tree]:
 
 @functools.cache
 def _period(code: int) -> float:
-    """Of an operator of one operand; 0 where it has none of ``PERIODS``."""
+    """The period of a unary operator; 0 where it has none of ``PERIODS``."""
     row, at = defined.known(code), np.array([0.3, 1.1, 2.3, 4.7, 7.9])
     with np.errstate(all="ignore"):
         first = row.numpy(at)

@@ -19,7 +19,7 @@ from exprkit.regression.formulas.trees import nodes
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort, noise
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.shapes.growth import Functions, Growing, unlike
+from exprkit.regression.shapes.growth import Functions, Growing, dissimilar
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.sums import inner_terms
 from exprkit.regression.sums.formulas import terms_of
@@ -94,4 +94,4 @@ def _functions_to_add(search: FormulaSearch, sample: Sample) -> Functions:
     if inside is not None:
         values.append(inside.values)
         trees += inside.trees
-    return unlike(Functions(np.concatenate(values), trees, np.array([nodes(tree) for tree in trees])))
+    return dissimilar(Functions(np.concatenate(values), trees, np.array([nodes(tree) for tree in trees])))
