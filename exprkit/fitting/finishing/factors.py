@@ -60,6 +60,7 @@ class Model:
         backend, precision, threads = settings
         self.kind, self.delta, self.width = options.kind, options.delta, pop.max_params
         self.blocks = []
+        self.at, self.values = np.zeros(0), list[np.ndarray]()  # the last parameters of ``loss``, and f there by block
         for first in range(0, len(points.y), rows):
             X, y, w = (column[first : first + rows] for column in points)
             ev = Evaluator(pop, np.ascontiguousarray(X), backend, precision, "float64", threads)
@@ -70,18 +71,19 @@ class Model:
         """The objective of every expression; nan where it is not finite."""
         look()
         total = np.zeros(len(p))
-        for ev, y, w in self.blocks:
-            f = ev.evaluate(p[:, : self.width])
+        self.at, self.values = p, [ev.evaluate(p[:, : self.width]) for ev, _, _ in self.blocks]
+        for f, (_, y, w) in zip(self.values, self.blocks, strict=True):
             total += objective.loss_of(self.kind, f - y, f, y, self.delta, np) @ w
         return np.where(np.isfinite(total), total, np.nan)
 
     def factors(self, p: np.ndarray) -> JacobianFactors:
-        """Orthogonal factors at ``p``."""
+        """Orthogonal factors at ``p``; where that is the array whose ``loss`` was the last, f is known."""
         m, P = p.shape
         tops = []
         size, total = np.zeros((m, P + 1)), np.zeros(m)
-        for ev, y, w in self.blocks:
-            f = ev.evaluate(p[:, : self.width])
+        known = self.values if self.at is p else [None] * len(self.blocks)
+        for f, (ev, y, w) in zip(known, self.blocks, strict=True):
+            f = ev.evaluate(p[:, : self.width]) if f is None else f
             r = f - y
             A = np.zeros((m, len(y), P + 1))
             A[:, :, : self.width] = ev.jacobian(p[:, : self.width])

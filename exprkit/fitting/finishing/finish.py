@@ -172,7 +172,7 @@ class _TrustRegions:
         self.which, self.p = which, run.p[which]
         self.lower, self.upper = run.lower[which], run.upper[which]
         self.model = Model(run.pop[which], run.points, run.options, run.settings)
-        self.now, self.loss = self.model.factors(self.p), self.model.loss(self.p)
+        self.loss, self.now = self.model.loss(self.p), self.model.factors(self.p)
         self.unit = self.now.norm.copy()
         size = np.linalg.norm(self.unit * self.p, axis=1)
         self.radius = np.where(size > 0, size, np.inf) if run.far else np.full(len(which), np.inf)
@@ -219,7 +219,7 @@ class _TrustRegions:
         self.done |= ended | self.is_endless
         moved = accepted & ~self.done
         if np.any(moved):
-            new = self.model.factors(np.where(moved[:, None], trial, self.p))
+            new = self.model.factors(trial)
             spoiled = moved & now.finite & ~new.finite  # where a derivative is not finite, there is no way on
             self.radius[spoiled], moved = BAD * size[spoiled], moved & ~spoiled
             self.now = JacobianFactors(*(np.where(moved.reshape(-1, *[1] * (a.ndim - 1)), a, b)

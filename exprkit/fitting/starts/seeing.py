@@ -148,14 +148,20 @@ def _compared(
 
 def _apart(p: np.ndarray, score: np.ndarray, free: np.ndarray, most: int, chosen: np.ndarray) -> np.ndarray:
     """The chosen ones, and up to so many in all of the best of others that are not like one of them."""
-    order = np.argsort(score, kind="stable")[: int(np.isfinite(score).sum())]
-    for own in p[order]:
-        if len(chosen) == most:
-            break
-        size = np.abs(chosen[:, free]) + np.abs(own[free]) + np.finfo(float).tiny
-        if not len(chosen) or (np.abs(chosen[:, free] - own[free]) / size).max(axis=1).min() > ALIKE:
-            chosen = np.append(chosen, own[None], axis=0)
+    left = p[np.argsort(score, kind="stable")[: int(np.isfinite(score).sum())]]
+    for own in chosen:
+        left = left[_differ(left[:, free], own[free])]
+    while len(left) and len(chosen) < most:
+        own, left = left[0], left[1:]
+        chosen = np.append(chosen, own[None], axis=0)
+        left = left[_differ(left[:, free], own[free])]
     return chosen
+
+
+def _differ(p: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Which rows of numbers, (n, n_free), have one that is not like the one of ``own``, (n_free,)."""
+    size = np.abs(p) + np.abs(own) + np.finfo(float).tiny
+    return np.asarray((np.abs(p - own) / size).max(axis=1) > ALIKE)
 
 
 def _solved(
