@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -78,6 +79,21 @@ def test_a_target_of_texts_is_refused(y):
 def test_a_target_that_is_no_quantity_is_refused(y, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         small().fit(np.arange(20.0)[:, None], y)
+
+
+def test_columns_of_a_file_are_named_as_y_and_weights(tmp_path):
+    table = pd.DataFrame({"a": np.arange(1.0, 21), "w": [1.0, 2] * 10})
+    table["speed (m/s)"], path = 3 * table["a"], str(tmp_path / "table.csv")
+    table.to_csv(path, index=False)
+    model = small().fit(path, "speed (m/s)", "w")
+    assert model.get_best().equation == "3 * a" and list(model.feature_names_in_) == ["a"]
+    given = ek.ExpressionRegressor("p1 * a").fit(path, "speed (m/s)", "w")
+    for one in (model, given):
+        assert one.score(path, "speed (m/s)", "w") == pytest.approx(1.0)
+        assert one.predict(table.drop(columns="w")) == pytest.approx(3 * table["a"])
+    assert given.found_.plot().axes[0].get_ylabel() == "speed (m/s)"
+    with pytest.raises(DataError, match="no column 'sped'"):
+        small().fit(path, "sped")
 
 
 @pytest.mark.parametrize(
@@ -192,3 +208,14 @@ def test_an_argument_of_fit_is_sent_there():
 def test_sparse_data_are_refused(sort):
     with pytest.raises(TypeError, match="dense data is required"):
         small().fit(getattr(scipy.sparse, sort)(np.eye(20)), np.arange(20.0))
+
+
+def test_zeros_and_large_numbers_make_no_warnings():
+    """What is divided by columns that are 0 somewhere is no formula there, and nothing that a user has to know of."""
+    random = np.random.default_rng(0)
+    X = random.uniform(0, 3, (60, 3))
+    X[::7, 0], X[3, 1] = 0, 0
+    y = X[:, 0] + X[:, 1] * X[:, 2] + 0.1 * random.standard_normal(60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        small(maxsize=9, max_evals=20_000).fit(X, y, X_units=["m", "s", "m/s"], y_units="m")

@@ -319,6 +319,34 @@ def test_plots_show_residuals_as_y_minus_f(found):
     assert drawn.tell() > 1000
 
 
+def test_plots_are_labelled_with_the_name_of_y_s_column(tmp_path):
+    table = {"t": X[:, 0], "speed (m/s)": Y}
+    found = ek.fit(["p1 * exp(p2 * t)", "p1 + p2 * t"], table, "speed (m/s)")
+    found.save(tmp_path / "fit.npz")
+    own = ek.fit("p1 * exp(p2 * t)", table, "speed (m/s)", loss="(f - y)^2")
+    for one in (found, found[1], ek.load(tmp_path / "fit.npz"), own):
+        left, right = one.plot().axes
+        assert (left.get_ylabel(), right.get_ylabel()) == ("speed (m/s)", "speed (m/s) - f")
+    assert ek.fit("p1 * x1", X, Y).plot().axes[0].get_ylabel() == "y"
+
+
+@pytest.mark.parametrize("text", [f"p1 * x1 + sin(x1) {end}" for end in ("* p2", "/ p2", "* 2 * p2 * x2")])
+@pytest.mark.parametrize("errors", [False, True])
+def test_a_negative_number_of_a_summand_becomes_a_difference(text, errors):
+    formula = ek.parse(text)[0]
+    assert formula(X, [3.0, -2.0]).tolist() == numbered(formula, [3.0, -2.0])(X).tolist()
+    found = ek.fit(text, X, formula(X, [3.0, -2.0]) + NOISE, init=[[3.0, -2.0]], dtype="float64")[0]
+    line = found.latex(errors=errors)
+    assert line.count(" - ") == 1 and "(-" not in line, line
+    assert " - " in str(found) and "(-" not in str(found)
+
+
+def test_a_sign_before_a_number_is_the_number_s():
+    formula = ek.parse("exp(-p1 * x1)")[0]
+    assert str(numbered(formula, [2.0])) == "exp(-2 * x1)"
+    assert numbered(formula, [2.0])(X).tolist() == formula(X, [2.0]).tolist()
+
+
 def test_a_plot_s_legend_lies_outside_and_every_curve_is_seen():
     pytest.importorskip("matplotlib")
     table = {"rate (mM/s)": X[:, 0], "of $": X[:, 0] ** 2}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -197,6 +198,22 @@ def test_populations_without_names_take_columns_in_order():
 def test_what_is_no_group(pop, table, settings, error, message):
     with pytest.raises(error, match=message):
         ek.fit(pop, table, "y" if isinstance(table, dict) else Y, **settings)
+
+
+def test_latex_of_groups_has_an_index_and_a_table_of_their_numbers():
+    table = {**TABLE, "y": TABLE["y"] + 0.1 * np.random.default_rng(0).standard_normal(len(SITE))}
+    found = ek.fit(["p1[site] * x1 + p2", "p1[site]^2 + p3[site]"], table, "y", dtype="float64")
+    assert re.fullmatch(r"p_\{1,site\} \\cdot x_\{1\} [+-] [\d.]+", found[0].latex())
+    assert found[1].latex() == "p_{1,site}^{2} + p_{3,site}"
+    first, *tables = found.latex_table(errors=True).split("\n\n")
+    assert r"\text" not in first and [table.count("$p_{") for table in tables] == [1, 2]
+    rows = [line for line in tables[0].splitlines() if r"\pm" in line]
+    names = found.pop.parameters
+    for line, name in zip(rows, ("east", "north", "south"), strict=True):
+        value, error = map(float, re.search(r"\$(-?[\d.]+) \\pm ([\d.]+)\$", line).groups())
+        j = names.index(f"p1[{name}]")
+        assert line.startswith(f"{name} & ") and value == pytest.approx(found.params[0, j], abs=error)
+        assert error == pytest.approx(found.standard_errors[0, j], rel=0.1)
 
 
 def test_a_category_that_the_fit_did_not_meet_is_refused():

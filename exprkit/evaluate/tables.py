@@ -101,6 +101,14 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
     return others, _column(X, keys[place], place, f"column {y!r}")
 
 
+def name_of_target(X: Any, y: Any) -> str:
+    """What y is called: the column that it names, or is; a Dataset's target; else y."""
+    if y is None and isinstance(X, Dataset):
+        return X.target
+    named = isinstance(y, str) or whole_number(y) is not None
+    return str(y) if named else str(getattr(y, "name", None) or "y")
+
+
 def labels_of(X: Any) -> Any:
     """The labels of the rows of a DataFrame, or of a dict's first Series; None: there are none."""
     some = X.values() if isinstance(X, Mapping) else (X,)

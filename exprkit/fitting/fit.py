@@ -214,6 +214,7 @@ def fit(
             pop, X, y, weights, starts, goal, workers=workers, backend=backend, precision=precision, dtype=dtype,
             threads=threads, progress=progress, **options,
         )  # fmt: skip
+    target_name = tables.name_of_target(X, y)
     X, y = tables.target_of(X, y)
     weights = tables.vector_of(X, weights)
     pop, grouped = in_texts(pop, groups)
@@ -230,6 +231,7 @@ def fit(
         max_iter=max_iter, tol=tol, accuracy=accuracy, bounds=bounds, backend=backend, precision=precision,
         dtype=dtype, threads=threads, devices=devices, client=client, **options,
     )  # fmt: skip
+    problem.target_name = target_name
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
 
@@ -270,6 +272,7 @@ class FitProblem:
         backend: str = "auto", precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None,
         devices: Any = None, client: Any = None, **options: Any,
     ) -> None:  # fmt: skip
+        self.target_name = tables.name_of_target(X, y)
         self._X, self._y = tables.target_of(X, y)
         columns = tables.vectors_of(self._X, columns)
         self._own, self._prior = OwnGoal.of(loss, link, columns, LOSSES, prior is not None), prior
@@ -314,7 +317,8 @@ class FitProblem:
         fitted = self._in_parts(ev, starts, target, options, progress)
         if is_final and options.kind != objective.SUM:
             fitted = finished(fitted, ev, target.goal, options, inputs.on_host(starts), self._max_iter is not None)
-        goal, is_screened = target.goal._replace(lower=lower, upper=upper), not is_final and self._loss != SUM
+        goal = target.goal._replace(lower=lower, upper=upper, target=self.target_name)
+        is_screened = not is_final and self._loss != SUM
         return _result(ev, fitted, target, goal, begin, self.method, is_screened)
 
     def fitted(
@@ -443,7 +447,7 @@ class FitProblem:
         options = Options(kind, delta, self._steps, self._tol, self._tol, *bounds)
         starts = drawing.of(starts, base.of(ev.pop), X, base.target, base.weights, options, target)
         found, host = problem.fit(made.of(ev.pop), init=starts, progress=progress), inputs.on_host
-        goal = FitGoal(self._own.words, self._delta, host(ev.X), host(target), host(w), *bounds)
+        goal = FitGoal(self._own.words, self._delta, host(ev.X), host(target), host(w), *bounds, self.target_name)
         by_link, loss = self._own.loss is None and self._own.link is not None, found.loss
         if isinstance(made, Penalty):
             loss = loss - made.constant
@@ -544,7 +548,8 @@ class _FitTarget(NamedTuple):
     @classmethod
     def of(cls, ev: Evaluator, y: Any, w: Any, loss: str, delta: float, named: bool) -> _FitTarget:
         """Checked, if the loss is one of those that have names."""
-        goal = FitGoal(loss, delta, *(None if one is None else inputs.on_host(one) for one in (ev.X, y, w)))
+        host = inputs.on_host
+        goal = FitGoal(loss, delta, host(ev.X), host(y), None if w is None else host(w))
         if named:
             _check_target(y, w, loss)
         scale = objective.floor_of(goal.y, goal.w) if named and KINDS[loss] == objective.ABSOLUTE else delta

@@ -74,4 +74,5 @@ def _goal(pop: Population, held: dict[str, np.ndarray]) -> FitGoal:
     wide = len(pop), pop.max_params
     bounds = {name: shaped(held[name], "f", *wide) for name in ("lower", "upper") if name in held}
     w = shaped(held["w"], "f", n_points) if "w" in held else None
-    return FitGoal(str(held["loss"]), float(held["delta"]), X, shaped(held["y"], "f", n_points), w, **bounds)
+    y, target = shaped(held["y"], "f", n_points), str(held.get("target", "y"))
+    return FitGoal(str(held["loss"]), float(held["delta"]), X, y, w, **bounds, target=target)

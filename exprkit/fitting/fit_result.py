@@ -344,14 +344,16 @@ class FitResult:
     def latex_table(self, n: int = SHOWN, digits: int | None = None, errors: bool = False) -> str:
         """The first ``n`` expressions with their numbers as a LaTeX table (of the package booktabs).
 
-        ``digits`` and ``errors`` as for ``FittedExpression.latex``.
+        ``digits`` and ``errors`` as for ``FittedExpression.latex``.  Below it stand, for every expression with grouped
+        parameters, the numbers of each category as a table.
         """
         whole("n", n, 1)
         columns = {self.kind: self.loss, "$R^2$": self.r2, **self.columns}
         rows = [[f"${one.latex(digits, errors)}$" if one.expression.n_tokens else "(unreadable)",
                  *(f"{column[i]:.4g}" for column in columns.values())] for i, one in enumerate(self[:n])]  # fmt: skip
         head = ["expression", *(name.replace("_", " ") for name in columns)]
-        return booktabs("l" + "r" * len(columns), head, rows)
+        of_groups = [table for one in self[:n] for table in one.group_tables(digits, errors)]
+        return "\n\n".join([booktabs("l" + "r" * len(columns), head, rows), *of_groups])
 
     def plot(self, i: int = 0) -> Figure:
         """Expression ``i`` beside the data: its predictions and the residuals, y - f, at the points of the fit.
@@ -364,7 +366,7 @@ class FitResult:
         name = word_of(VARIABLE, over or 0, self.pop.variables)
         label = str(one.with_numbers(digits=3))
         X, y = self.goal.X[counted], self.goal.y[counted].astype(np.float64)
-        return beside_data([Curve(label, one.expression, one)], X, y, over, name)
+        return beside_data([Curve(label, one.expression, one)], X, y, over, name, self.goal.target)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to ``path`` as npz, with the data of the fit: whole or not at all, and without pickle.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from exprkit.errors import checks_keywords, checks_methods, whole
 from exprkit.expressions.expression import Expression
+from exprkit.fitting.groups import by_group, tables_of
 from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
@@ -122,9 +124,21 @@ class FittedExpression:
             So many at most; by default, as many as a standard error leaves, and three without one.
         errors : bool
             Write the standard errors behind the numbers: ``\left(3.00 \pm 0.02\right)``.
+
+        Returns
+        -------
+        str
+            A parameter with one value per category is ``p_{1,site}``; ``FitResult.latex_table`` has its numbers.
         """
-        texts = self._rounded(digits)
-        return latex_of(self._written, texts, self.standard_errors.tolist() if errors else None)
+        short, groups = by_group(self.expression)
+        expression = short if groups else self._written
+        return latex_of(expression, self._rounded(digits), self.standard_errors.tolist() if errors else None)
+
+    def group_tables(self, digits: int | None = None, errors: bool = False) -> list[str]:
+        """A LaTeX table of the numbers of each category for every column that parameters go by, as ``latex``'s."""
+        of_numbers = self.standard_errors if errors else np.full(len(self.params), np.nan)
+        cells = map(_with_error, self._rounded(digits), of_numbers.tolist())
+        return tables_of(self.expression, [re.sub(r"^\\left\((.*)\\right\)$", r"\1", cell) for cell in cells])
 
     def _rounded(self, digits: int | None) -> list[str]:
         most = None if digits is None else whole("digits", digits, 1, MOST_DIGITS)
@@ -249,6 +263,9 @@ def numbered(expression: Expression, params: Sequence[float] | np.ndarray) -> Ex
     if len(bits):
         values[places] = bits[values[places].astype(np.int64)]
     kinds[places] = CONSTANT
+    negated = np.flatnonzero((kinds[1:] == OPERATOR) & (values[1:] == ops.NEG) & (kinds[:-1] == CONSTANT))
+    values[negated] ^= SIGN
+    kinds, values = np.delete(kinds, negated + 1), np.delete(values, negated + 1)
     _move_signs(kinds, values)
     for array in (kinds, values):
         array.flags.writeable = False
@@ -280,23 +297,21 @@ def without(expression: Expression, parameters: np.ndarray) -> Expression:
 
 
 def _move_signs(kinds: np.ndarray, values: np.ndarray) -> None:
-    """Subtract what is added with a negative factor in front, and the other way round."""
+    """Subtract what is added with a negative factor, and the other way round."""
     opposite = {ops.ADD: ops.SUB, ops.SUB: ops.ADD}
-    starts: list[int] = []  # of the operands that wait
-    in_front: dict[int, bool] = {}  # by start of an operand: whether its first token is a factor of all of it
+    waiting: list[int] = []  # of each operand that waits its first factor that is a negative number, -1 if none is
     for token, (kind, value) in enumerate(zip(kinds.tolist(), values.tolist(), strict=True)):
         if kind != OPERATOR:
-            starts.append(token)
-            in_front[token] = kind == CONSTANT
+            waiting.append(token if kind == CONSTANT and _is_negative(values[token]) else -1)
             continue
         row = defined.row(value)
-        operands = [starts.pop() for _ in range(row.arity - 1)] if row is not None else []
-        if operands:
-            second = operands[0]
-            if value in opposite and in_front[second] and _is_negative(values[second]):
-                values[second] ^= SIGN
-                values[token] = opposite[value]
-        in_front[starts[-1]] &= value in (ops.MUL, ops.DIV)
+        arity = 1 if row is None else row.arity
+        waiting, operands = waiting[:-arity], waiting[-arity:]
+        if value in opposite and operands[1] >= 0:
+            values[operands[1]] ^= SIGN
+            values[token] = opposite[value]
+        factors = operands if value in (ops.MUL, ops.DIV) else []
+        waiting.append(next((factor for factor in factors if factor >= 0), -1))
 
 
 SIGN = np.uint64(1 << 63)

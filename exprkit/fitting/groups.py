@@ -16,17 +16,20 @@ sum of
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from exprkit.errors import ArgumentError, DataError, brief, did_you_mean
 from exprkit.evaluate import inputs, tables
+from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.fitting.starts.given import parameter_names
 from exprkit.operators import ops
+from exprkit.text import printer
 from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
 
 MOST_CATEGORIES = 100  # of a column: each adds four tokens and a parameter
@@ -134,3 +137,64 @@ def _sum(columns: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
         kinds += [VARIABLE, PARAMETER, OPERATOR] + [OPERATOR] * (k > 0)
         values += [column, start + k, ops.MUL] + [ops.ADD] * (k > 0)
     return np.array(kinds, np.uint8), np.array(values, np.uint64)
+
+
+# ── in LaTeX ─────────────────────────────────────────────────────────────────────────
+
+
+def by_group(expression: Expression) -> tuple[Expression, dict[str, dict[str, int]]]:
+    """The expression with a variable ``p1[site]`` for each sum over categories, and their parameters' numbers.
+
+    These by that name, then by category: {"p1[site]": {"a": 0, "b": 1}}.
+    """
+    tokens, names = list(zip(expression.kinds.tolist(), expression.values.tolist(), strict=True)), expression.parameters
+    variables, parameters = list(expression.variables or ()), list(names or ())
+    groups, made, t = dict[str, dict[str, int]](), list[tuple[int, int]](), 0
+    while t < len(tokens):
+        term = _grouped_term(tokens[t : t + 3], variables, parameters)
+        if term is None:
+            made.append(tokens[t])
+            t += 1
+            continue
+        word, group = term[0], dict[str, int]()
+        while term is not None and term[0] == word:
+            group[term[1]] = term[2]
+            t += 3 if len(group) == 1 else 4
+            is_sum = tokens[t + 3 : t + 4] == [(OPERATOR, ops.ADD)]
+            term = _grouped_term(tokens[t : t + 3], variables, parameters) if is_sum else None
+        if word not in groups:
+            groups[word] = group
+        made.append((VARIABLE, len(variables) + list(groups).index(word)))
+    if not groups:
+        return expression, groups
+    kinds, values = (np.array(column, dtype) for column, dtype in zip(zip(*made, strict=True), "BQ", strict=True))
+    kinds.flags.writeable = values.flags.writeable = False
+    return Expression(kinds, values, (*variables, *groups), names), groups
+
+
+def _grouped_term(
+    tokens: list[tuple[int, int]], variables: list[str], parameters: list[str]
+) -> tuple[str, str, int] | None:
+    """Of ``site=a`` * ``p1[a]`` the words p1[site] and a, and the parameter's number; None of anything else."""
+    if len(tokens) < 3 or [kind for kind, _ in tokens[:2]] != [VARIABLE, PARAMETER] or tokens[2] != (OPERATOR, ops.MUL):
+        return None
+    (_, variable), (_, parameter) = tokens[:2]
+    if variable >= len(variables) or parameter >= len(parameters):
+        return None
+    column, is_indicator, category = variables[variable].partition(tables.IS)
+    name = parameters[parameter].removesuffix(f"[{category}]")
+    if not is_indicator or name == parameters[parameter]:
+        return None
+    return f"{name}[{column}]", category, parameter
+
+
+def tables_of(expression: Expression, numbers: Sequence[str]) -> list[str]:
+    """LaTeX tables, one for each column that parameters go by: a row for every category, in it ``numbers``."""
+    groups, made = by_group(expression)[1], list[str]()
+    for column in dict.fromkeys(word[word.index("[") + 1 : -1] for word in groups):
+        own = {word: group for word, group in groups.items() if word.endswith(f"[{column}]")}
+        rows = [[printer.text_latex(category), *(f"${numbers[group[category]]}$" for group in own.values())]
+                for category in dict.fromkeys(itertools.chain(*own.values()))]  # fmt: skip
+        head = [printer.text_latex(column), *(f"${printer.word_latex(word)}$" for word in own)]
+        made.append(printer.booktabs("l" + "r" * len(own), head, rows))
+    return made

@@ -65,6 +65,7 @@ class FitGoal(NamedTuple):
     w: np.ndarray | None = None
     lower: np.ndarray | None = None  # float64 (n_exprs, max_params)
     upper: np.ndarray | None = None
+    target: str = "y"  # what y is called
 
 
 def at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:

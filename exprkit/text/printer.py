@@ -100,15 +100,24 @@ def _number_latex(number: float, written: Callable[[float], str] | None) -> str:
 
 
 def word_latex(word: str) -> str:
-    """``x_{1}`` for x1, upright words for the rest."""
+    """``x_{1}`` for x1, ``p_{1,site}`` for p1[site], upright words for the rest."""
+    if grouped := re.fullmatch(r"(\w+)\[(.+)\]", word):
+        base, plain = word_latex(grouped[1]), grouped[2].isascii() and grouped[2].isalnum()
+        of = grouped[2] if plain else rf"\text{{{text_latex(grouped[2])}}}"
+        return f"{base[:-1]},{of}}}" if "_{" in base else f"{base}_{{{of}}}"
     match = re.fullmatch(rf"([A-Za-z{LETTERS}])_?([0-9]+)", word)
     if match:
         return f"{GREEK.get(match[1], match[1])}_{{{match[2]}}}"
     text = word.translate(WORD_LATEX).strip()
     if word.isidentifier() and text.isascii():
         return text if len(word) == 1 else rf"\mathrm{{{text}}}"
-    text = r"\text{" + word.translate(TEXT_LATEX) + "}"
+    text = rf"\text{{{text_latex(word)}}}"
     return f"{{{text}}}" if r"\text{" in text[1:] else text  # as one, to be raised to a power
+
+
+def text_latex(text: str) -> str:
+    """A text in LaTeX outside of formulas."""
+    return text.translate(TEXT_LATEX)
 
 
 # ── notations ────────────────────────────────────────────────────────────────────────

@@ -177,6 +177,7 @@ class DescribedFront:
         return ax
 
 
+@np.errstate(all="ignore")
 def described(
     entries: list[Entry], goal: Goal, names: tuple[str, ...] | None, floor: float, simple: list[Entry] | None = None
 ) -> DescribedFront:
@@ -192,8 +193,7 @@ def described(
     if simple is not None:
         lengths, expected = np.minimum((lengths, expected), _lengths(simple, goal))
     values = values_of(expressions, goal.sample.X)
-    with np.errstate(all="ignore"):
-        covariance = covariances(goal, pop, np.where(np.isnan(params), 0.0, params))
+    covariance = covariances(goal, pop, np.where(np.isnan(params), 0.0, params))
     told, poles = Evidence(goal.sample), have_poles(expressions, goal.sample)
     exact = goal.sample.is_exact(values)
     if told.least_error:  # a formula may be exact by accident

@@ -20,6 +20,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, brief, brought_by, checks_keywords, checks_methods, listed, one_of, whole
 from exprkit.evaluate.inputs import named_population
+from exprkit.evaluate.tables import name_of_target
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import is_object, parse
 from exprkit.expressions.population import Population
@@ -27,7 +28,7 @@ from exprkit.fitting import ranking
 from exprkit.fitting.fit import fit
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.fitted_expression import FittedExpression
-from exprkit.regression.estimator.refusals import checked_data, checked_rows
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, named_columns
 from exprkit.regression.estimator.regressor import names_of, seed_of
 from exprkit.regression.sums.linear import least_squares
 
@@ -89,9 +90,11 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array or DataFrame, (n_rows, n_vars)
-        y : array, (n_rows,)
-        sample_weight : array, (n_rows,), optional
+        X : array or table, (n_rows, n_vars)
+            As for ``exprkit.fit``; a path is that of a CSV file.
+        y : array, (n_rows,), or str
+            For a table X the name of its column.
+        sample_weight : array, (n_rows,), or str, optional
             What a row counts.
 
         Raises
@@ -105,6 +108,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         """
         one_of("select", self.select, ranking.BY)
         whole("restarts", self.restarts, 0)
+        self._target_name, (X, y, sample_weight) = name_of_target(X, y), named_columns(X, y, sample_weight)
         X, y, weights = checked_data(self, X, y, sample_weight)
         init = least_squares(X, y, weights)[None] if self.expressions is None else None
         found = fit(
@@ -115,6 +119,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
             raise ArgumentError("expressions is empty: nothing is left that could be fitted")
         if not np.isfinite(found.loss).any():
             raise ArgumentError(f"no expression has a loss at these data: the first is {found.pop[0]}")
+        found.goal = found.goal._replace(target=self._target_name)
         self.found_: FitResult = found.rank(self.select)
         return self
 
@@ -152,3 +157,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "found_")
         return self.found_.predict(checked_rows(self, X), index)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R2 of what the best expression gives; X, y and sample_weight as for ``fit``."""
+        return float(super().score(*named_columns(X, y, sample_weight)))

@@ -23,6 +23,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.tasks import TokenSlice, on_device, population_of, slice_of
@@ -91,6 +93,6 @@ def _bred(data: tuple[Any, ...], words: dict[str, Any], front: Population) -> tu
     budget = Budget()
     search = Discovery(sample, SearchSettings(**{**words, "operators": operators, "threads": 1}), budget)
     search.offer(front)
-    with contextlib.suppress(Ended):
+    with contextlib.suppress(Ended), np.errstate(all="ignore"):
         search.evolve()
     return Population.of([entry.expression for entry in search.front.entries()]), budget.n_evals

@@ -50,6 +50,7 @@ ROUNDS = 3  # of taking numbers out
 INSTEAD = (0.0, 1.0, -1.0)  # of a number that says nothing
 
 
+@np.errstate(all="ignore")
 def finished(search: FormulaSearch) -> tuple[list[Entry], list[Entry]]:
     """The front, every formula with the numbers of least loss; and with the simple ones that the search gave it."""
     entries, goal = search.front.entries(), search.goal

@@ -20,6 +20,7 @@ from exprkit.errors import ArgumentError, DataError, brief, brought_by, number_o
 from exprkit.evaluate.inputs import refuse_sizes
 from exprkit.evaluate.rounding import harm
 from exprkit.evaluate.tables import check_order, is_table, labels_of, refuse_lengths, table_of
+from exprkit.evaluate.tables import target_of as column_apart
 from exprkit.numbers import as_numbers
 
 with brought_by("search"):
@@ -55,7 +56,26 @@ def checked_rows(model: Any, X: Any) -> np.ndarray:
     DataError, ValueError
     """
     refuse_masks(X=X)
-    return np.ascontiguousarray(validate_data(model, frame_of(X), reset=False, dtype=np.float64))
+    X, target = frame_of(X), getattr(model, "_target_name", None)
+    if target in getattr(X, "columns", ()) and target not in getattr(model, "feature_names_in_", (target,)):
+        X = column_apart(X, target)[0]  # the table that was fitted
+    return np.ascontiguousarray(validate_data(model, X, reset=False, dtype=np.float64))
+
+
+def named_columns(X: Any, *vectors: Any) -> tuple[Any, ...]:
+    """X and vectors such as y; those that are names of columns of a table X, or of a CSV file, are taken out of it.
+
+    Raises
+    ------
+    DataError
+        For a column that there is not.
+    """
+    if any(isinstance(vector, str) for vector in vectors) and is_table(table_of(X)):
+        X, columns = table_of(X), {name: None for name in vectors if isinstance(name, str)}
+        for name in columns:
+            X, columns[name] = column_apart(X, name)
+        vectors = tuple(columns[vector] if isinstance(vector, str) else vector for vector in vectors)
+    return X, *vectors
 
 
 def refuse_masks(**arrays: Any) -> None:

@@ -42,6 +42,7 @@ from exprkit.errors import (
 )
 from exprkit.evaluate.evaluator import MOST_THREADS
 from exprkit.evaluate.loss_text import is_loss_text
+from exprkit.evaluate.tables import name_of_target
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
@@ -51,7 +52,7 @@ from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.estimator.formulas import FormulaTable
-from exprkit.regression.estimator.refusals import checked_data, checked_rows, target_of, weights_of
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, named_columns, target_of, weights_of
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
@@ -302,14 +303,15 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         Parameters
         ----------
         X : array or table, (n_rows, n_vars)
-            A table is a DataFrame of pandas or polars, one of pyarrow, or a dict of columns.  Its column names are the
-            variables' names; in formulas one that is no identifier stands between backquotes, and one that is taken (a
-            function's name, say) has a ``_`` at its end.
-        y : array, (n_rows,)
-            Of float32 a formula is exact that is right to the digits of float32.
-        sample_weight : array, (n_rows,), optional
-            A weight >= 0 for every row.  Whole weights count rows; of others, as 1 / variance, only the quotients
-            matter, unless the loss names w.
+            A table is a DataFrame of pandas or polars, one of pyarrow, a dict of columns, or the path of a CSV file.
+            Its column names are the variables' names; in formulas one that is no identifier stands between backquotes,
+            and one that is taken (a function's name, say) has a ``_`` at its end.
+        y : array, (n_rows,), or str
+            For a table X the name of its column, which is no variable then.  Of float32 a formula is exact that is
+            right to the digits of float32.
+        sample_weight : array, (n_rows,), or str, optional
+            A weight >= 0 for every row; for a table X the name of its column.  Whole weights count rows; of others, as
+            1 / variance, only the quotients matter, unless the loss names w.
         X_units : list of str or of exponents, or dict of them by column, optional
             The unit of each column, as "kg*m/s^2" or as exponents of base units: formulas that break units are never
             made.  Numbers may be constants of nature where they may have units (``dimensionless_constants_only=False``)
@@ -332,7 +334,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
-        given, (X, y, weights) = y, checked_data(self, X, y, sample_weight)
+        target_name, (X, given, sample_weight) = name_of_target(X, y), named_columns(X, y, sample_weight)
+        X, y, weights = checked_data(self, X, given, sample_weight)
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
         sample = sample_for(self._loss, X, y, weights, columns).with_precision_of(np.asarray(given).dtype)
@@ -341,7 +344,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
                 f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
             )
-        self._names, self._target_name = names_of(self), str(getattr(given, "name", None) or "y")
+        self._names, self._target_name = names_of(self), target_name
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else seed_of(self.random_state)
         settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
@@ -451,6 +454,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         DataError
             For a y that holds texts, or has the labels of X's rows in another order.
         """
+        X, y, sample_weight = named_columns(X, y, sample_weight)
         return float(super().score(X, target_of(X, y, sample_weight), weights_of(sample_weight)))
 
     # ── files ──

@@ -134,7 +134,8 @@ class Discovery(FormulaSearch):
 
     def run(self) -> str:
         """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
-        with threadpool_limits(1, "blas"):  # products are small, and their bits are those of one thread
+        # products are small, and their bits are those of one thread; formulas may divide by 0 and overflow
+        with threadpool_limits(1, "blas"), np.errstate(all="ignore"):
             return self._run()
 
     def _run(self) -> str:
