@@ -17,7 +17,7 @@ tries the constants of nature that ``rules/units.py`` lists.
                data/laws_unseen.csv: 44 others, written down before they were searched for;
                data/laws_held_out.csv: 40 others: the search was mended by failures on the first, third, ... of them,
                and the second, fourth, ... (``--first 1 --every 2``) are only counted;
-               data/laws_curves.csv: 53 curves of biology, chemistry and engineering: ``nonlinear/curves.py`` was made
+               data/laws_curves.csv: 53 curves of biology, chemistry and engineering: ``shapes/curves.py`` was made
                for C1 to C30; C31 to C53 were written down before they were searched for (``--first 30``);
                data/laws_feynman.csv: the 62 of Feynman's that the 60 are not, likewise; failures were looked at;
                data/laws_textbook.csv: 40 laws (G) and 30 curves (N), written down before they were searched for;
