@@ -1,18 +1,18 @@
-"""Variables of which y is a power, whatever the others are: ``y = x1 / x2^2 * F(x3, x4)``, by a test of independence.
+"""Power factors: variables of which y is a power, ``y = x1 / x2^2 * F(x3, x4)``, by a regression of logarithms.
 
-In: a ``Sample``.  Out: ``UnitSystem`` that take such variables for units, so that formulas of the others are left.
+In: a ``Sample``.  Out: unit systems with such variables as the repeating ones, so that formulas of the others remain.
 
     >>> import numpy as np
     >>> from exprkit.regression.rules.factors import power_factors
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 9, (300, 4))
     >>> y = X[:, 0] / X[:, 1] ** 2 * np.log(1 + X[:, 2] * X[:, 3])
-    >>> [(one.repeating, one.y_powers) for one in power_factors(Sample(X, y))][0]
+    >>> [(system.repeating, system.y_powers) for system in power_factors(Sample(X, y))][0]
     ((0, 1), (1.0, -2.0))
 
-How, plainly, for every variable: log |y| is regressed on its logarithm, and on simple functions of the others.  Its
-power is the coefficient, if that is a multiple of one half but for its error, and if products of its logarithm with
-functions of the others, and its square, explain no more than accident does.  Noise in y widens the errors alone.
+For every variable log |y| is regressed on its logarithm and on simple functions of the others.  Its power is the
+coefficient, if that is a multiple of one half within its standard error, and if an F test finds no interaction:
+products of its logarithm with functions of the others, and its square.  Noise in y widens the standard errors alone.
 """
 
 from __future__ import annotations
@@ -24,75 +24,85 @@ import numpy as np
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.groups import UnitSystem
 
-STEP, LARGEST = 0.5, 4.0  # of powers
-ERRORS, UNSURE = 3.0, 0.06  # standard errors that a power may be off; the largest one
-EXPLAINED = 4.0  # times what accident explains per function
-ROWS, FEWEST = 2_000, 60  # of the sample
-OUTLYING = 3.5  # times the usual residual: where y is near 0, its logarithm says little
-GIVEN = 3  # sets of variables
+# Chosen, not measured, unless a source is given.
+STEP = 0.5  # between powers
+MAX_POWER = 4.0
+MAX_SCORE = 3.0  # standard errors between a coefficient and its power
+MAX_STANDARD_ERROR = 0.06  # of a power; a true factor had 0.043, a false one 0.044 (data/results/laws.md)
+MAX_F = 4.0  # F statistic of the interactions
+MAX_ROWS = 2_000  # of the sample
+MIN_ROWS = 60
+MAX_RESIDUAL = 3.5  # robust standard deviations: where y is near 0, its logarithm says little
+MAX_SYSTEMS = 3  # unit systems that are returned
 
 
 def power_factors(sample: Sample) -> list[UnitSystem]:
-    """All such variables first, then without those that are least sure; none where all that is left is a number."""
-    few = sample.subsample(min(ROWS, len(sample)), 0)
-    fine = few.y != 0
-    X, n = few.X[fine], few.X.shape[1]
-    if len(X) < FEWEST or n < 2:
+    """Unit systems of all power factors, then without those of the largest F; each leaves a variable at least."""
+    part = sample.subsample(min(MAX_ROWS, len(sample)), 0)
+    is_nonzero = part.y != 0
+    X, n = part.X[is_nonzero], part.X.shape[1]
+    if len(X) < MIN_ROWS or n < 2:
         return []
     with np.errstate(all="ignore"):
-        v, logs = np.log(np.abs(few.y[fine])), np.log(np.abs(X))
-    known = [k for k in range(n) if np.isfinite(logs[:, k]).all() and np.ptp(logs[:, k]) > 0]
-    of = [_functions(X[:, k], logs[:, k]) for k in range(n)]
-    found = [(*one, k) for k in known if (one := _power(v, logs[:, k], of, k, bool((X[:, k] > 0).all()))) is not None]
-    found.sort()
-    sets = (found[: len(found) - less] for less in range(min(GIVEN, len(found))))
-    return [_unit_system({k: power for _, power, k in some}, n) for some in sets if len(some) < n]
+        v, logs = np.log(np.abs(part.y[is_nonzero])), np.log(np.abs(X))
+    functions = [_functions(X[:, k], logs[:, k]) for k in range(n)]
+    factors = []
+    for k in range(n):
+        if np.isfinite(logs[:, k]).all() and np.ptp(logs[:, k]) > 0:
+            power = _power(v, logs[:, k], functions, k, bool((X[:, k] > 0).all()))
+            factors += [] if power is None else [(*power, k)]
+    factors.sort()
+    subsets = (factors[: len(factors) - n_less] for n_less in range(min(MAX_SYSTEMS, len(factors))))
+    return [_unit_system({k: power for _, power, k in subset}, n) for subset in subsets if len(subset) < n]
 
 
 def _unit_system(powers: dict[int, float], n: int) -> UnitSystem:
-    chosen = tuple(sorted(powers))
-    others = tuple(k for k in range(n) if k not in powers)
-    none = (0.0,) * len(chosen)
-    return UnitSystem(chosen, others, (none,) * len(others), tuple(powers[k] for k in chosen), n)
+    """The unit system with these powers of y, by variable, in which all other variables are dimensionless."""
+    repeating = tuple(sorted(powers))
+    remaining = tuple(k for k in range(n) if k not in powers)
+    dimensionless = (0.0,) * len(repeating)
+    return UnitSystem(repeating, remaining, (dimensionless,) * len(remaining), tuple(powers[k] for k in repeating), n)
 
 
 def _functions(x: np.ndarray, log: np.ndarray) -> list[np.ndarray]:
-    """Of one variable: its logarithm, the variable and its square, with mean 0 and of size 1."""
+    """The regressors of one variable: its logarithm, itself and its square, centred, (n_rows,) each, if finite."""
     with np.errstate(all="ignore"):
         u = (x - x.mean()) / x.std()
-        made = [log - log.mean(), u, u**2 - 1]
-    return [one for one in made if np.isfinite(one).all() and one.any()]
+        regressors = [log - log.mean(), u, u**2 - 1]
+    return [column for column in regressors if np.isfinite(column).all() and column.any()]
 
 
 def _power(
-    v: np.ndarray, log: np.ndarray, of: list[list[np.ndarray]], k: int, is_positive: bool
+    v: np.ndarray, log: np.ndarray, functions: list[list[np.ndarray]], k: int, is_positive: bool
 ) -> tuple[float, float] | None:  # fmt: skip
-    """How much more than accident speaks against it, and the power; None where it is none."""
-    others = [some for i, some in enumerate(of) if i != k and some]
-    beside = [one for some in others for one in some]
-    beside += [a[0] * b[0] for a, b in itertools.combinations(others, 2)]
-    own = log - log.mean()
-    plain = np.column_stack([own, np.ones(len(v)), *beside])
-    more = np.column_stack([own**2 - np.mean(own**2), *(own * some[0] for some in others)])
+    """The F statistic of interactions, and variable k's power; None where y is no power of it."""
+    others = [columns for i, columns in enumerate(functions) if i != k and columns]
+    regressors = [column for columns in others for column in columns]
+    regressors += [a[0] * b[0] for a, b in itertools.combinations(others, 2)]
+    centred = log - log.mean()
+    plain = np.column_stack([centred, np.ones(len(v)), *regressors])
+    interactions = np.column_stack([centred**2 - np.mean(centred**2), *(centred * columns[0] for columns in others)])
     rows = np.ones(len(v), bool)
     for _ in range(3):
         fit = np.linalg.lstsq(plain[rows], v[rows], rcond=None)[0]
-        rest = v - plain @ fit
-        usual = np.median(np.abs(rest[rows] - np.median(rest[rows]))) / 0.6745
-        rows = np.abs(rest - np.median(rest[rows])) <= OUTLYING * usual
-        if rows.sum() < 2 * (plain.shape[1] + more.shape[1]) + 10:
+        residuals = v - plain @ fit
+        deviation = np.median(np.abs(residuals[rows] - np.median(residuals[rows]))) / 0.6745  # robust: MAD
+        rows = np.abs(residuals - np.median(residuals[rows])) <= MAX_RESIDUAL * deviation
+        if rows.sum() < 2 * (plain.shape[1] + interactions.shape[1]) + 10:
             return None
     fit = np.linalg.lstsq(plain[rows], v[rows], rcond=None)[0]
-    left = rows.sum() - plain.shape[1] - more.shape[1]
+    freedom = rows.sum() - plain.shape[1] - interactions.shape[1]
     squares = float(np.sum((v[rows] - plain[rows] @ fit) ** 2))
-    both = np.column_stack([plain, more])[rows]
-    square = float(np.sum((v[rows] - both @ np.linalg.lstsq(both, v[rows], rcond=None)[0]) ** 2))
-    variance = square / left
+    full = np.column_stack([plain, interactions])[rows]
+    squares_full = float(np.sum((v[rows] - full @ np.linalg.lstsq(full, v[rows], rcond=None)[0]) ** 2))
+    variance = squares_full / freedom
     inverse = np.linalg.pinv(plain[rows].T @ plain[rows])
     error = float(np.sqrt(variance * inverse[0, 0]))
     step = STEP if is_positive else 1.0
     power = float(np.round(fit[0] / step) * step)
-    if error > UNSURE or power == 0 or abs(power) > LARGEST or abs(fit[0] - power) > max(ERRORS * error, 1e-9):
+    if error > MAX_STANDARD_ERROR or power == 0 or abs(power) > MAX_POWER:
         return None
-    against = (squares - square) / more.shape[1] / max(variance, 1e-300)
-    return (against, power) if against < EXPLAINED or squares < 1e-18 * np.sum(v**2) else None
+    if abs(fit[0] - power) > max(MAX_SCORE * error, 1e-9):
+        return None
+    f_statistic = (squares - squares_full) / interactions.shape[1] / max(variance, 1e-300)
+    return (f_statistic, power) if f_statistic < MAX_F or squares < 1e-18 * np.sum(v**2) else None

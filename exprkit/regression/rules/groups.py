@@ -1,6 +1,6 @@
-"""Nondimensionalisation: data in units made of some of the variables, and formulas converted back.
+"""Nondimensionalisation (pi theorem): data in units made of some of the variables, and formulas converted back.
 
-In: units of the variables and of y.  Out: ``UnitSystem``; columns without units; a formula of them as one of the data.
+In: units of the variables and of y.  Out: each ``UnitSystem``; dimensionless columns; formulas of them as ones of X.
 
     >>> import exprkit as ek
     >>> from exprkit.regression.rules.groups import unit_systems
@@ -40,9 +40,11 @@ from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.dimensions import ALIKE, FREE, POWER, SCALES, law_of
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
-MOST_VARIABLES = 12
-DENOMINATORS = 12  # of powers
-MOST_KNOWN, OF_THE_SAME = 3, 2  # constants of nature in a formula, and ways to complete the same ones
+# All chosen, not measured.
+MAX_VARIABLES = 12  # of data; sets of repeating variables grow exponentially with it
+MAX_DENOMINATOR = 12  # of powers
+MAX_CONSTANTS = 3  # constants of nature in a formula
+MAX_SYSTEMS = 2  # unit systems with the same constants of nature
 Powers = tuple[float, ...]  # of the repeating variables
 
 
@@ -54,20 +56,17 @@ class NaturalConstant(NamedTuple):
 
 
 class UnitSystem(NamedTuple):
-    """What is taken for units; of the other variables and y the powers of it that are their units.
+    """Repeating variables, whose values are taken for 1, and the units of all others as powers of them."""
 
-    ``chosen`` counts variables, and then ``known``, values of constants.
-    """
-
-    repeating: tuple[int, ...]
-    remaining: tuple[int, ...]
-    powers: tuple[Powers, ...]
-    y_powers: Powers
+    repeating: tuple[int, ...]  # indices of variables; from ``n_vars`` on, of ``constants``
+    remaining: tuple[int, ...]  # indices of the other variables
+    powers: tuple[Powers, ...]  # of the units of the remaining variables
+    y_powers: Powers  # of the unit of y
     n_vars: int
-    constants: tuple[float, ...] = ()
+    constants: tuple[float, ...] = ()  # values of constants of nature
 
     def columns(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The other variables in these units, (n_rows, n_others), and the unit of y, (n_rows,)."""
+        """The remaining variables in these units, (n_rows, n_remaining), and the unit of y, (n_rows,)."""
         X = np.column_stack([X, np.tile(self.constants, (len(X), 1))])
         every = (*self.powers, self.y_powers)
         with np.errstate(all="ignore"):
@@ -75,109 +74,119 @@ class UnitSystem(NamedTuple):
             return X[:, self.remaining] / np.column_stack(units)[:, :-1], units[-1]
 
     def restored(self, formula: Expression) -> Expression:
-        """A formula of the columns as one of the variables."""
+        """A formula of the dimensionless columns as one of the variables."""
         tree, powers = self._with_units(tree_of(formula))
-        return simplified(expression_of(self._to(tree, powers, self.y_powers)))
+        return simplified(expression_of(self._converted(tree, powers, self.y_powers)))
 
     def _with_units(self, tree: Tree) -> tuple[Tree, Powers]:
-        none = (0.0,) * len(self.repeating)
+        """A tree of the variables that is proportional to this one of the columns, and the powers of its unit."""
+        dimensionless = (0.0,) * len(self.repeating)
         if tree[0] == CONSTANT:
-            return tree, none
+            return tree, dimensionless
         if tree[0] == VARIABLE:
             return (VARIABLE, self.remaining[tree[1]]), self.powers[tree[1]]
         code, (kind, p, q, *_) = tree[1], law_of(tree[1])
         trees, powers = zip(*map(self._with_units, tree[2:]), strict=True)
-        if len(trees) == 3:  # of numbers without units it is one
+        if len(trees) == 3:  # its operands are made dimensionless
             kind, p = FREE, 0.0
         if kind == POWER and trees[1][0] == CONSTANT:
             kind, p = SCALES, trees[1][1]
         if kind == SCALES:
             first, second = powers[0], powers[-1]
             return (OPERATOR, code, *trees), tuple(p * a + q * b for a, b in zip(first, second, strict=True))
-        wanted = powers if kind == ALIKE else (none,)
-        made = [((OPERATOR, code, *(self._to(one, have, to) for one, have in zip(trees, powers, strict=True))), to)
-                for to in wanted]  # fmt: skip
-        made = [(tree_of(simplified(expression_of(tree))), tuple(p * a for a in to)) for tree, to in made]
-        return min(made, key=lambda one: nodes(self._to(one[0], one[1], self.y_powers)))
+        candidates = []
+        for target in powers if kind == ALIKE else (dimensionless,):
+            operands = [self._converted(tree, powers_of, target) for tree, powers_of in zip(trees, powers, strict=True)]
+            shortest = tree_of(simplified(expression_of((OPERATOR, code, *operands))))
+            candidates.append((shortest, tuple(p * a for a in target)))
+        return min(candidates, key=lambda formula: nodes(self._converted(formula[0], formula[1], self.y_powers)))
 
-    def _to(self, tree: Tree, powers: Powers, wanted: Powers) -> Tree:
-        """The tree times what makes its powers of the units those that are wanted."""
+    def _converted(self, tree: Tree, powers: Powers, target: Powers) -> Tree:
+        """The tree times powers of the repeating variables, from a unit with these powers to one with the target's."""
         number = 1.0
-        for k, have, want in zip(self.repeating, powers, wanted, strict=True):
+        for k, power, target_power in zip(self.repeating, powers, target, strict=True):
+            change = target_power - power
             if k >= self.n_vars:
-                number *= self.constants[k - self.n_vars] ** (want - have)
-            elif want != have:
-                tree = (OPERATOR, ops.MUL, tree, (OPERATOR, ops.POW, (VARIABLE, k), (CONSTANT, want - have)))
+                number *= self.constants[k - self.n_vars] ** change
+            elif change != 0:
+                tree = (OPERATOR, ops.MUL, tree, (OPERATOR, ops.POW, (VARIABLE, k), (CONSTANT, change)))
         return tree if number == 1.0 else (OPERATOR, ops.MUL, (CONSTANT, number), tree)
 
 
 def unit_systems(
     units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float],
-    known: Sequence[NaturalConstant] = (),
+    constants: Sequence[NaturalConstant] = (),
 ) -> list[UnitSystem]:  # fmt: skip
-    """Of variables of these units, those with the simplest powers first; none where y's unit can not be made.
+    """Unit systems of variables with these units, those of the simplest powers first; none where y's is no product.
 
-    ``known`` may be among the measures, the fewest first, and of the same ones only the simplest two.
+    ``constants`` may be among the repeating variables, the fewest first, in at most ``MAX_SYSTEMS`` systems each.
     """
-    if len(units) > MOST_VARIABLES:
+    if len(units) > MAX_VARIABLES:
         return []
-    found = sorted(_unit_systems(units, target, ()), key=_cost)
-    for n in range(1, MOST_KNOWN + 1):
-        more = (_unit_systems(units, target, some) for some in itertools.combinations(known, n)
-                if _are_all_needed(units, target, some))  # fmt: skip
-        found += sorted((one for some in more for one in sorted(some, key=_cost)[:OF_THE_SAME]), key=_cost)
-    return sorted(found, key=lambda one: not one.remaining)  # those that leave no variable come last
+    systems = sorted(_unit_systems(units, target, ()), key=_cost)
+    for n in range(1, MAX_CONSTANTS + 1):
+        with_n: list[UnitSystem] = []
+        for subset in itertools.combinations(constants, n):
+            if _are_all_needed(units, target, subset):
+                with_n += sorted(_unit_systems(units, target, subset), key=_cost)[:MAX_SYSTEMS]
+        systems += sorted(with_n, key=_cost)
+    return sorted(systems, key=lambda system: not system.remaining)  # systems without remaining variables come last
 
 
 def _unit_systems(
-    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[NaturalConstant]
-) -> list[UnitSystem]:
-    """All that these constants are among, if some variable is left; without constants also if none is."""
-    n, of_y = len(units), np.array(target, np.float64)
-    of = np.array([*units, *(one.unit for one in known)], np.float64)
-    rank = int(np.linalg.matrix_rank(of)) - len(known)
-    found = []
-    most = n - 1 if known else n
-    for some in itertools.combinations(range(n), rank) if 0 <= rank <= most and rank + len(known) else ():
-        chosen, others = (*range(n, n + len(known)), *some), tuple(k for k in range(n) if k not in some)
-        solved = [_powers(of[list(chosen)], wanted) for wanted in (*of[list(others)], of_y)]
-        powers = tuple(one for one in solved if one is not None)
-        if len(powers) == len(solved):
-            found.append(UnitSystem(chosen, others, powers[:-1], powers[-1], n, tuple(one.value for one in known)))
-    return found
+    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float],
+    constants: Sequence[NaturalConstant],
+) -> list[UnitSystem]:  # fmt: skip
+    """All unit systems with just these constants; with constants some variable must remain."""
+    n, n_constants, y_unit = len(units), len(constants), np.array(target, np.float64)
+    matrix = np.array([*units, *(constant.unit for constant in constants)], np.float64)
+    rank = int(np.linalg.matrix_rank(matrix)) - n_constants
+    systems = []
+    max_rank = n - 1 if constants else n
+    for subset in itertools.combinations(range(n), rank) if 0 <= rank <= max_rank and rank + n_constants else ():
+        repeating = (*range(n, n + n_constants), *subset)
+        remaining = tuple(k for k in range(n) if k not in subset)
+        solutions = [_powers(matrix[list(repeating)], unit) for unit in (*matrix[list(remaining)], y_unit)]
+        powers = tuple(solution for solution in solutions if solution is not None)
+        if len(powers) == len(solutions):
+            values = tuple(constant.value for constant in constants)
+            systems.append(UnitSystem(repeating, remaining, powers[:-1], powers[-1], n, values))
+    return systems
 
 
 def _are_all_needed(
-    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float], known: Sequence[NaturalConstant]
-) -> bool:
-    """Whether each constant's unit is made of those of the rest: else no power of it stands in any formula."""
-    every = np.array([*units, target, *(one.unit for one in known)], np.float64)
-    rank, first = np.linalg.matrix_rank(every), len(units) + 1
-    return all(np.linalg.matrix_rank(np.delete(every, first + k, axis=0)) == rank for k in range(len(known)))
+    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float],
+    constants: Sequence[NaturalConstant],
+) -> bool:  # fmt: skip
+    """Whether each constant's unit is a product of the other units: else no formula has a power of it."""
+    matrix = np.array([*units, target, *(constant.unit for constant in constants)], np.float64)
+    rank, first = np.linalg.matrix_rank(matrix), len(units) + 1
+    return all(np.linalg.matrix_rank(np.delete(matrix, first + k, axis=0)) == rank for k in range(len(constants)))
 
 
-def _powers(of: np.ndarray, wanted: np.ndarray) -> Powers | None:
-    """That make of some independent units this one."""
-    if np.linalg.matrix_rank(of) < len(of):
+def _powers(units: np.ndarray, target: np.ndarray) -> Powers | None:
+    """The powers of these units whose product is the target; None if the units are dependent or no product is."""
+    if np.linalg.matrix_rank(units) < len(units):
         return None
-    powers = np.linalg.lstsq(of.T, wanted, rcond=None)[0]
-    if not np.allclose(powers @ of, wanted, atol=1e-9):
+    powers = np.linalg.lstsq(units.T, target, rcond=None)[0]
+    if not np.allclose(powers @ units, target, atol=1e-9):
         return None
-    return tuple(float(Fraction(one).limit_denominator(DENOMINATORS)) for one in powers.tolist())
+    return tuple(float(Fraction(power).limit_denominator(MAX_DENOMINATOR)) for power in powers.tolist())
 
 
-def _cost(one: UnitSystem) -> float:
-    every = np.array([*one.powers, one.y_powers])
-    return float(np.abs(every).sum() + (every % 1 != 0).sum())
+def _cost(system: UnitSystem) -> float:
+    """The sum of all powers, and 1 for each that is no whole number."""
+    powers = np.array([*system.powers, system.y_powers])
+    return float(np.abs(powers).sum() + (powers % 1 != 0).sum())
 
 
-def monomials_in_unit_of_y(sample: Sample, every: Iterable[UnitSystem], most: int) -> list[Expression]:
-    """Powers of variables that make y's unit, each product times the number that comes nearest to y."""
-    found: list[Expression] = []
-    for system in itertools.islice((one for one in every if not one.constants), most):
+def monomials_in_unit_of_y(sample: Sample, systems: Iterable[UnitSystem], most: int) -> list[Expression]:
+    """At most ``most`` products of powers of variables with y's unit, times their coefficients of least squares."""
+    formulas: list[Expression] = []
+    for system in itertools.islice((system for system in systems if not system.constants), most):
         unit = system.columns(sample.X)[1]
         with np.errstate(all="ignore"):
-            share = float((sample.w * sample.y) @ unit / ((sample.w * unit) @ unit))
-        if np.isfinite(share):
-            found += [system.restored(one) for one in parse([repr(simple_number(share, CLOSE))])]
-    return found
+            coefficient = float((sample.w * sample.y) @ unit / ((sample.w * unit) @ unit))
+        if np.isfinite(coefficient):
+            formulas += [system.restored(number) for number in parse([repr(simple_number(coefficient, CLOSE))])]
+    return formulas
