@@ -22,26 +22,35 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.text.tokens import CONSTANT
 
-ROUNDING = 1e-13  # share of a loss by which a longer formula has to be better at least
-INEXACT = 2.0  # times the floor is the least that an inexact formula's loss counts as
+# Chosen, not measured.
+MIN_GAIN = 1e-13  # share of a loss by which a longer formula must be better: more than rounding
+INEXACT = 2.0  # times the floor, the least loss that an inexact formula counts with
 
 
 class Entry(NamedTuple):
-    """A formula, its numbers standing in it as constants."""
+    """A formula of the front; its numbers are constants."""
 
     expression: Expression
     loss: float
     size: int
-    is_polished: bool = False  # whether simpler numbers have been tried in it
-    is_exact: bool = False  # whether it is y but for rounding at every row
+    is_polished: bool = False  # whether simpler numbers were tried in it
+    is_exact: bool = False  # whether its values equal y up to rounding at every row
 
 
 class Front:
-    """Formulas of up to ``maxsize`` tokens, one of each size.
+    """The best formula of each size up to ``maxsize`` tokens.
 
-    Of two formulas of a size the one wins that takes fewer nats together with its numbers: ``rows / 2`` times the
-    logarithm of its loss, and what its numbers take to be written.  Losses below ``floor`` count as equal, but that of
-    a formula that is exact is the smaller one: of a sum over the rows large values may be all, and small ones wrong.
+    Of two formulas of one size the one of shorter description length stays (``nats``).  Losses below ``floor``
+    are equal, but an exact formula is better than an inexact one: large values may be right where small ones are wrong.
+
+    Parameters
+    ----------
+    maxsize : int
+        Tokens of a formula at most.
+    floor : float
+        Loss of rounding errors.
+    rows : float
+        Number of observations; 0: description lengths are logarithms of losses alone.
     """
 
     def __init__(self, maxsize: int, floor: float = 0.0, rows: float = 0.0) -> None:
@@ -49,72 +58,76 @@ class Front:
         self._best: dict[int, Entry] = {}
 
     def offer(self, expression: Expression, loss: float, is_exact: bool = False) -> bool:
-        """Take a formula in, if nothing of its size or less is as good; whether it was."""
+        """Add a formula if none of its size or less is as good; returns whether it was added."""
         if not self.accepts(expression, loss, is_exact):
             return False
         new = _entry(expression, loss, is_exact)
         self._best[new.size] = new
-        for larger in [other for other in self._best if other > new.size]:
+        for larger in [size for size in self._best if size > new.size]:
             if self.counted_loss(self._best[larger]) >= self.counted_loss(new):
                 del self._best[larger]
         return True
 
     def accepts(self, expression: Expression, loss: float, is_exact: bool = False) -> bool:
-        """Whether ``offer`` would take it in."""
+        """Whether ``offer`` would add it."""
         new = _entry(expression, loss, is_exact)
         return new.size <= self.maxsize and new.loss < float("inf") and self._is_better(new)
 
     def counted_loss(self, entry: Entry) -> float:
-        """The loss that it counts with."""
+        """The loss that an entry is compared by, at least the floor."""
         return max(entry.loss, self.floor if entry.is_exact else INEXACT * self.floor)
 
     def _is_better(self, new: Entry) -> bool:
-        """Whether it is better than what is smaller, and takes fewer nats than the one of its size."""
+        """Whether its loss is below those of shorter entries, and its description shorter than that of its size."""
         smaller = [self.counted_loss(entry) for entry in self._best.values() if entry.size < new.size]
-        if not self.counted_loss(new) < min(smaller, default=float("inf")) * (1 - ROUNDING):
+        if not self.counted_loss(new) < min(smaller, default=float("inf")) * (1 - MIN_GAIN):
             return False
-        there = self._best.get(new.size)
-        if there is None:
+        current = self._best.get(new.size)
+        if current is None:
             return True
-        nats, before = self.nats(new), self.nats(there)
-        return nats < before or (nats == before and _digits(new.expression) < _digits(there.expression))
+        nats, current_nats = self.nats(new), self.nats(current)
+        return nats < current_nats or (nats == current_nats and _digits(new.expression) < _digits(current.expression))
 
     def nats(self, entry: Entry) -> float:
-        """``rows / 2`` times the logarithm of its loss, and what its numbers take to be written."""
+        """Description length in nats (J. Rissanen, Automatica 14, 1978), but for the tokens.
+
+        ``rows / 2`` times the logarithm of the loss, and the lengths of the numbers: digits, at most as many as the
+        rows determine.
+        """
         loss = self.counted_loss(entry)
         if not loss > 0:
             return -math.inf
         if not self.rows:
             return math.log(loss)
-        most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # of a number that is as exact as so many rows make it
+        most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # nats, of a number as exact as the rows determine it
         return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in _numbers(entry.expression))
 
     def mark_polished(self, entry: Entry) -> None:
-        """Say of a formula that is there that simpler numbers have been tried in it."""
+        """Note of an entry of the front that simpler numbers were tried in it."""
         if self._best.get(entry.size) == entry:
             self._best[entry.size] = entry._replace(is_polished=True)
 
     def entries(self) -> list[Entry]:
-        """The smallest first."""
+        """The entries, smallest first."""
         return sorted(self._best.values(), key=lambda entry: entry.size)
 
     def copy(self) -> Front:
-        """The same, whatever becomes of this one."""
-        other = Front(self.maxsize, self.floor, self.rows)
-        other.restore(self.entries())
-        return other
+        """An independent copy."""
+        front = Front(self.maxsize, self.floor, self.rows)
+        front.restore(self.entries())
+        return front
 
     def restore(self, entries: Iterable[Entry]) -> None:
-        """Take in what ``entries`` gave, as it was."""
+        """Replace all entries by those of ``entries()``."""
         self._best = {entry.size: entry for entry in entries}
 
     def by_nats(self) -> list[Entry]:
-        """The formula first that takes the fewest nats; of equal ones the smallest."""
+        """The entries by description length, the shortest first; of equal ones the smallest."""
         return sorted(self.entries(), key=self.nats)
 
     @property
     def min_loss(self) -> float:
-        """The least loss."""
+        """The least loss of all entries, inf without any."""
         return min((entry.loss for entry in self._best.values()), default=float("inf"))
 
 
@@ -123,7 +136,7 @@ def _entry(expression: Expression, loss: float, is_exact: bool) -> Entry:
 
 
 def _digits(expression: Expression) -> int:
-    """That its numbers take."""
+    """Characters of its numbers."""
     return sum(len(repr(number)) for number in _numbers(expression))
 
 
@@ -133,6 +146,6 @@ def _numbers(expression: Expression) -> list[float]:
 
 
 def _cost(number: float) -> float:
-    """In nats: of the digits but for zeros at the ends, and one for a point."""
+    """Length of a number in nats: the logarithm of its digits without zeros at the ends, and 1 for a decimal point."""
     digits = repr(abs(number)).partition("e")[0].replace(".", "").strip("0")
     return (math.log(float(digits)) if digits.isdigit() else 0.0) + (not float(number).is_integer())

@@ -1,4 +1,6 @@
-"""Numbers of formulas rounded to simple ones: fractions, fractions of pi, short decimals.
+"""Rounding of numbers to simple ones: fractions, fractions of pi, short decimals.
+
+In: a number, or a formula.  Out: the simple number close to it; the formula with such numbers.
 
     >>> from exprkit.regression.formulas.numbers import simple_number
     >>> simple_number(0.33333333333342)
@@ -15,41 +17,42 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.text.tokens import CONSTANT
 
-CLOSE = 1e-10  # share of a number within which it is taken for a simple one
-DENOMINATORS = 12
-LARGEST_NUMERATOR = 100
-DIGITS = 6  # of a short decimal
-KNOWN = 1 << 14  # numbers and trees whose short forms are kept: formulas that are looked at have much in common
+# Chosen, not measured.
+CLOSE = 1e-10  # relative distance within which a number is taken for a simple one
+MAX_DENOMINATOR = 12
+MAX_NUMERATOR = 100
+MAX_DIGITS = 6  # of a short decimal
+CACHE_SIZE = 1 << 14  # numbers and trees whose simple forms are cached: formulas of a search have many in common
 
 
-@functools.lru_cache(maxsize=KNOWN)
+@functools.lru_cache(maxsize=CACHE_SIZE)
 def simple_number(number: float, close: float = CLOSE) -> float:
-    """The simplest fraction, fraction of pi or short decimal that a number is close to; else the number."""
+    """The simplest fraction, fraction of pi or short decimal within ``close`` of a number; else the number itself."""
     if not math.isfinite(number) or number == 0:
         return number
     if (fraction := simple_fraction(number, close)) is not None:
         return fraction
-    for digits in range(1, DIGITS + 1):
+    for digits in range(1, MAX_DIGITS + 1):
         short = float(f"{number:.{digits}g}")
         if abs(short - number) <= close * abs(number):
             return short
     return number
 
 
-@functools.lru_cache(maxsize=KNOWN)
+@functools.lru_cache(maxsize=CACHE_SIZE)
 def simple_fraction(number: float, close: float = CLOSE) -> float | None:
-    """The simplest fraction, or fraction of pi, that a number other than 0 is close to, if there is one."""
+    """The simplest fraction, or fraction of pi, within ``close`` of a number other than 0; None if there is none."""
     for unit in (1.0, math.pi):
-        for denominator in range(1, DENOMINATORS + 1):
+        for denominator in range(1, MAX_DENOMINATOR + 1):
             numerator = round(number / unit * denominator)
             simple = unit * numerator / denominator
-            if 0 < abs(numerator) <= LARGEST_NUMERATOR and abs(simple - number) <= close * abs(number):
+            if 0 < abs(numerator) <= MAX_NUMERATOR and abs(simple - number) <= close * abs(number):
                 return simple
     return None
 
 
 def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:
-    """The formula, with simple numbers where they are close."""
+    """The formula with its constants replaced by simple numbers within ``close`` of them."""
     values = expression.values.copy()
     constants = expression.kinds == CONSTANT
     numbers = [simple_number(number, close) for number in values[constants].view(np.float64).tolist()]

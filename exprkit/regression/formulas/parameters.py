@@ -27,9 +27,9 @@ from exprkit.text.tokens import CONSTANT, PARAMETER
 
 
 def as_parameters(pop: Population, held: Callable[[float], bool] | None = None) -> tuple[Population, np.ndarray]:
-    """Every constant a parameter of its own, numbered as they come; and their values, nan where there are fewer.
+    """Populations with a parameter for each constant, in order; and their values, (n_exprs, max_params), nan for none.
 
-    Constants that are ``held`` stay.
+    Constants for which ``held`` is true stay constants.
     """
     constant = pop.kinds == CONSTANT
     if held is not None:
@@ -45,7 +45,7 @@ def as_parameters(pop: Population, held: Callable[[float], bool] | None = None) 
 
 
 def as_constants(pop: Population, params: np.ndarray) -> Population:
-    """Every parameter the number that it has."""
+    """The population with constants for parameters, of the values ``params``, (n_exprs, max_params)."""
     parameter = pop.kinds == PARAMETER
     owner = np.repeat(np.arange(len(pop)), pop.n_tokens)[parameter]
     kinds, values = pop.kinds.copy(), pop.values.copy()
@@ -58,38 +58,40 @@ def as_constants(pop: Population, params: np.ndarray) -> Population:
 
 
 def simpler_numbers(formula: Expression) -> list[Expression]:
-    """The formula with one of its numbers 0, 1, or a simple number nearby; with all of them simple."""
+    """All formulas with one number changed to 0, 1, -1 or a simple number nearby, and with all numbers simple."""
     places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
     numbers = {place: float(formula.values[place : place + 1].view(np.float64)[0]) for place in places}
     changes = [{place: new} for place in places for new in _nearby(numbers[place]) if new != numbers[place]]
     for close in (1e-8, 1e-4, 1e-2):
         changes.append({place: simple_number(numbers[place], close) for place in places})
-    made = [simplified(_with_numbers(formula, change)) for change in changes if change]
-    return [other for other in dict.fromkeys(made) if not same(other, formula)]
+    formulas = [simplified(_with_numbers(formula, change)) for change in changes if change]
+    return [other for other in dict.fromkeys(formulas) if not same(other, formula)]
 
 
 def with_number_removed(formula: Expression) -> list[Expression]:
-    """The formula with one of its numbers 0, where that makes it shorter."""
+    """All shorter formulas with one number set to 0."""
     places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
-    made = [simplified(_with_numbers(formula, {place: 0.0})) for place in places]
-    return [other for other in made if other.n_tokens < formula.n_tokens]
+    formulas = [simplified(_with_numbers(formula, {place: 0.0})) for place in places]
+    return [other for other in formulas if other.n_tokens < formula.n_tokens]
 
 
 def is_simple(number: float) -> bool:
+    """Whether a number is a fraction, a fraction of pi or a short decimal."""
     return simple_number(number, 1e-13) == number
 
 
 def is_fraction(number: float) -> bool:
+    """Whether a number is 0, a fraction or a fraction of pi."""
     return number == 0 or (math.isfinite(number) and simple_fraction(number, 1e-13) == number)
 
 
 def n_inexact(formula: Expression) -> int:
-    """Its numbers that are no fractions: what data have to say."""
+    """The number of its constants that are no fractions, which data must determine."""
     return sum(not is_fraction(number) for number in _numbers(formula))
 
 
 def fixed_numbers(formula: Expression, held: Callable[[float], bool] | None = None) -> tuple[bool, ...]:
-    """Of every number whether a fit would hold it."""
+    """Whether each constant stays as it is in a fit (``held``), in order."""
     return tuple(held is not None and held(number) for number in _numbers(formula))
 
 
@@ -103,6 +105,7 @@ def _nearby(number: float) -> list[float]:
 
 
 def _with_numbers(formula: Expression, change: dict[int, float]) -> Expression:
+    """The formula with other constants at some positions of its tokens."""
     values = formula.values.copy()
     for place, number in change.items():
         values[place] = np.float64(number).view(np.uint64)

@@ -1,13 +1,14 @@
 """Algebraic simplification of formulas to the fewest tokens.
 
-In: an ``Expression`` without parameters.  Out: one that has the same values, but for rounding.
+In: an ``Expression`` without parameters.  Out: one with the same values up to rounding, of as few tokens or fewer.
 
     >>> import exprkit as ek
     >>> from exprkit.regression.formulas.simplify import simplified
     >>> print(simplified(ek.parse("3 * (x1 * 2) / (4 / x2) - (0 - x1) * 1")[0]))
     1.5 * x1 * x2 + x1
 
-Products and sums are taken apart into their factors and terms, whose numbers are put together to one.
+Method: a product is a number times powers of distinct bases (``_Factors``), a sum is a list of products.  Like factors
+and like terms are collected, and of the equal trees of a node the one of fewest nodes is taken, from the leaves up.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.formulas.numbers import CLOSE, KNOWN, plain_numbers
+from exprkit.regression.formulas.numbers import CACHE_SIZE, CLOSE, plain_numbers
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 
 def simplified(expression: Expression) -> Expression:
-    """The shorter form, or the expression itself."""
+    """The expression in its shortest form, or itself if that is no longer."""
     tree = tree_of(expression)
     for _ in range(3):
         shorter = _simple(tree)
         if shorter == tree:
             break
         tree = shorter
-    found = expression_of(tree)
-    return found if found.n_tokens <= expression.n_tokens else expression
+    short = expression_of(tree)
+    return short if short.n_tokens <= expression.n_tokens else expression
 
 
 def negated(expression: Expression) -> Expression:
@@ -45,7 +46,7 @@ def negated(expression: Expression) -> Expression:
 
 
 def hoisted(expression: Expression) -> list[Expression]:
-    """The formula without one of its operators, or two of them that follow each other."""
+    """All formulas in which an operand, or an operand's operand, takes the place of its operator."""
     return [simplified(expression_of(tree)) for tree in _hoisted(tree_of(expression))]
 
 
@@ -53,69 +54,70 @@ def _hoisted(tree: Tree) -> list[Tree]:
     if tree[0] != OPERATOR:
         return []
     operands = list(tree[2:])
-    made = [*operands, *(inner for operand in operands if operand[0] == OPERATOR for inner in operand[2:])]
+    trees = [*operands, *(inner for operand in operands if operand[0] == OPERATOR for inner in operand[2:])]
     for k, operand in enumerate(operands):
-        made += [(*tree[: 2 + k], other, *tree[3 + k :]) for other in _hoisted(operand)]
-    return made
+        trees += [(*tree[: 2 + k], other, *tree[3 + k :]) for other in _hoisted(operand)]
+    return trees
 
 
 def rescaled(expression: Expression) -> list[Expression]:
-    """The formula with one of its sums divided by the number of a term, which then stands before it."""
+    """All formulas with the coefficient of a term factored out of one of the sums: 2 a + b as 2 (a + b / 2)."""
     return [plain_numbers(expression_of(_simple(tree))) for tree in _rescaled(tree_of(expression))]
 
 
 def _rescaled(tree: Tree) -> list[Tree]:
     if tree[0] != OPERATOR:
         return []
-    made = []
+    trees = []
     if _is_sum(tree):
         terms = _terms(tree, 1.0)
         for number in {abs(term.number) for term in terms} - {0.0, 1.0}:
             inner = _sum_of([term._replace(number=term.number / number) for term in terms])
-            made.append((OPERATOR, ops.MUL, (CONSTANT, number), inner))
+            trees.append((OPERATOR, ops.MUL, (CONSTANT, number), inner))
     for k in range(2, len(tree)):
-        made += [(*tree[:k], other, *tree[k + 1 :]) for other in _rescaled(tree[k])]
-    return made
+        trees += [(*tree[:k], other, *tree[k + 1 :]) for other in _rescaled(tree[k])]
+    return trees
 
 
 def as_quotient(expression: Expression) -> list[Expression]:
-    """The formula with quotients of sums in it brought to one denominator."""
+    """The formula with its quotients of sums brought to a common denominator, where that is shorter; a list of one."""
     return [simplified(expression_of(_as_quotients(tree_of(expression))))]
 
 
 def expanded(expression: Expression) -> list[Expression]:
-    """The formula with one of the squares of sums in it multiplied out, and all that follows from it."""
+    """All formulas with one square of a sum multiplied out, simplified."""
     return [as_quotient(plain_numbers(expression_of(tree)))[0] for tree in _expanded(tree_of(expression))]
 
 
 def _expanded(tree: Tree) -> list[Tree]:
     if tree[0] != OPERATOR:
         return []
-    made: list[Tree] = []
+    trees: list[Tree] = []
     if tree[1] == _SQUARES.code:
         factors = _product(tree[2])
         sums = [base for base, exponent in factors.powers if exponent == 1 and _is_sum(base)]
         terms = _terms(sums[0], 1.0) if len(sums) == 1 else []
         if 1 < len(terms) <= 3:
             rest = _Factors(factors.number, tuple(power for power in factors.powers if power[0] != sums[0])).to(2.0)
-            every = [one.times(one) for one in terms]
-            every += [a.times(b)._replace(number=2 * a.number * b.number) for a, b in itertools.combinations(terms, 2)]
-            made.append(functools.reduce(_plus, (rest.times(one).tree() for one in every)))
+            products = [term.times(term) for term in terms]
+            for a, b in itertools.combinations(terms, 2):
+                products.append(a.times(b)._replace(number=2 * a.number * b.number))
+            trees.append(functools.reduce(_plus, (rest.times(product).tree() for product in products)))
     for k in range(2, len(tree)):
-        made += [(*tree[:k], other, *tree[k + 1 :]) for other in _expanded(tree[k])]
-    return made
+        trees += [(*tree[:k], other, *tree[k + 1 :]) for other in _expanded(tree[k])]
+    return trees
 
 
 def completed(expression: Expression) -> list[Expression]:
-    """The formula with three terms of one of its sums as the square of a sum: a^2 - 2 a b + b^2 as (a - b)^2."""
+    """All formulas with three terms of a sum as the square of a sum: a^2 - 2 a b + b^2 as (a - b)^2."""
     tree = tree_of(expression)
-    return [simplified(expression_of(made)) for one in (tree, *_expanded(tree)) for made in _completed(one)]
+    return [simplified(expression_of(square)) for start in (tree, *_expanded(tree)) for square in _completed(start)]
 
 
 def _completed(tree: Tree) -> list[Tree]:
     if tree[0] != OPERATOR:
         return []
-    made: list[Tree] = []
+    trees: list[Tree] = []
     terms = _multiplied_out(tree) if _is_sum(tree) else []
     squares = [term for term in terms if term.number > 0 and all(exponent % 2 == 0 for _, exponent in term.powers)]
     for a, b in itertools.combinations(squares, 2):
@@ -125,14 +127,14 @@ def _completed(tree: Tree) -> list[Tree]:
             if frozenset(twice.powers) == both and abs(abs(twice.number) - size) <= CLOSE * size:
                 second = roots[1]._replace(number=math.copysign(math.sqrt(b.number / a.number), twice.number))
                 square = _Factors(a.number, ((_sum_of([roots[0], second]), 2.0),))
-                made.append(_sum_of([square, *(term for term in terms if term not in (a, b, twice))]))
+                trees.append(_sum_of([square, *(term for term in terms if term not in (a, b, twice))]))
     for k in range(2, len(tree)):
-        made += [(*tree[:k], other, *tree[k + 1 :]) for other in _completed(tree[k])]
-    return made
+        trees += [(*tree[:k], other, *tree[k + 1 :]) for other in _completed(tree[k])]
+    return trees
 
 
 def _multiplied_out(tree: Tree) -> list[_Factors]:
-    """The terms of a sum; none where they are too many, or stand over something."""
+    """The terms of a sum multiplied out; none where they are more than ``MAX_TERMS``, or a quotient."""
     with contextlib.suppress(_TooManyError):
         above, below = _quotient(tree)
         return above if below == [_NO_POWER] else []
@@ -140,7 +142,7 @@ def _multiplied_out(tree: Tree) -> list[_Factors]:
 
 
 def with_signs_inside(expression: Expression) -> Expression:
-    """The formula with the sign of a product in a sum of it, if that is no longer: 2 * (x1 - 3) for -2 * (3 - x1)."""
+    """The formula with minus signs of products moved into their sums, if not longer: 2 * (x1 - 3) for -2 * (3 - x1)."""
     return expression_of(_positive(tree_of(expression)))
 
 
@@ -149,17 +151,18 @@ def _positive(tree: Tree) -> Tree:
         return tree
     tree = (*tree[:2], *map(_positive, tree[2:]))
     factors = _product(tree) if tree[1] in (ops.MUL, ops.DIV, ops.NEG) else _NO_POWER
-    made = [tree]
+    trees = [tree]
     for base, exponent in factors.powers if factors.number < 0 else ():
         if _is_sum(base) and abs(exponent) == 1:
             inner = _sum_of([term._replace(number=-term.number) for term in _terms(base, 1.0)])
-            powers = tuple((inner if one is base else one, e) for one, e in factors.powers)
-            made.insert(0, _Factors(-factors.number, powers).tree())
-    return min(made, key=nodes)
+            powers = tuple((inner if other is base else other, e) for other, e in factors.powers)
+            trees.insert(0, _Factors(-factors.number, powers).tree())
+    return min(trees, key=nodes)
 
 
-@functools.lru_cache(maxsize=KNOWN)
+@functools.lru_cache(maxsize=CACHE_SIZE)
 def _simple(tree: Tree) -> Tree:
+    """The tree with all operands simplified, and its root by the rule of its operator."""
     if tree[0] != OPERATOR:
         return tree
     row, operands = defined.known(tree[1]), [_simple(operand) for operand in tree[2:]]
@@ -179,14 +182,14 @@ def _simple(tree: Tree) -> Tree:
 
 
 def _evenly(row: defined.Written, inner: Tree) -> Tree:
-    """Without a sign that the operator takes away."""
+    """An even operator without the minus sign of its operand, by the operator's own rewrite rule."""
     if row.rewrite.inner.get(ops.BY_CODE[ops.NEG].name) == row.name and inner[:2] == (OPERATOR, ops.NEG):
         inner = inner[2]
     return OPERATOR, row.code, inner
 
 
 class _Factors(NamedTuple):
-    """A number times powers: (base, exponent), no base twice."""
+    """A product: a number times powers (base, exponent) of distinct bases."""
 
     number: float
     powers: tuple[tuple[Tree, float], ...]
@@ -203,7 +206,7 @@ class _Factors(NamedTuple):
         return _Factors(number, tuple((base, e * exponent) for base, e in self.powers))
 
     def together(self) -> _Factors:
-        """Powers of one exponent as one power of a product, and exponentials as one of a sum."""
+        """The product with powers of equal exponents as one power of a product, and exponentials as one of a sum."""
         if len(self.powers) < 2:
             return self
         raised: dict[float, list[tuple[Tree, float]]] = {}
@@ -214,7 +217,7 @@ class _Factors(NamedTuple):
                 base, exponent = base[2], exponent * base[3][1]
             key = 0.0 if base[:2] == (OPERATOR, EXP.code) else abs(exponent)
             raised.setdefault(key, []).append((base, exponent))
-        return _Factors(self.number, tuple(power for key, some in raised.items() for power in _as_one(key, some)))
+        return _Factors(self.number, tuple(power for key, group in raised.items() for power in _merged(key, group)))
 
     def tree(self) -> Tree:
         return self.together()._written()
@@ -240,8 +243,8 @@ class _Factors(NamedTuple):
         return OPERATOR, ops.DIV, (CONSTANT, number), below
 
 
-def _as_one(key: float, powers: list[tuple[Tree, float]]) -> list[tuple[Tree, float]]:
-    """Powers of this exponent, or of either sign of it; 0: exponentials."""
+def _merged(key: float, powers: list[tuple[Tree, float]]) -> list[tuple[Tree, float]]:
+    """Powers whose exponents are ``key`` or its negative as one power; exponentials as one, if ``key`` is 0."""
     if len(powers) == 1 or key == 1:
         return powers
     if key == 0:
@@ -254,7 +257,7 @@ def _as_one(key: float, powers: list[tuple[Tree, float]]) -> list[tuple[Tree, fl
 
 
 def _power(base: Tree, exponent: float) -> Tree:
-    """In the fewest tokens; of an exponential in its exponent, if that is as short, where less of it is too small."""
+    """A power as a tree; of an exponential in its exponent if that is as short, which over- and underflows later."""
     if exponent == 1:
         return base
     if base[:2] == (OPERATOR, EXP.code):
@@ -264,7 +267,7 @@ def _power(base: Tree, exponent: float) -> Tree:
 
 
 def _above(base: Tree, exponent: float) -> tuple[Tree, float]:
-    """An exponential below a fraction line as one above it, if that is as short: it is too large for less."""
+    """A power; 1 / exp(a) as exp(-a) if that is as short, which overflows later."""
     if exponent < 0 and base[:2] == (OPERATOR, EXP.code):
         other: Tree = (OPERATOR, EXP.code, _product(base[2]).times(_Factors(exponent, ())).tree())
         if nodes(other) <= nodes(_power(base, -exponent)):
@@ -281,7 +284,7 @@ def _raised(base: Tree, exponent: float) -> Tree:
 
 
 def exponent_of(row: defined.Written) -> float | None:
-    """Of an operator that is a power, where its operand is positive."""
+    """The exponent of an operator that is a power of a positive operand; None if it is none."""
     at = np.array([0.3, 1.7, 5.0])
     with np.errstate(all="ignore"):
         logs = np.log(row.numpy(at)) / np.log(at)
@@ -289,12 +292,12 @@ def exponent_of(row: defined.Written) -> float | None:
 
 
 def _unary_power(exponent: float) -> defined.Written:
-    """The operator that is this power, of any operand that has one."""
+    """The unary operator that raises to this power."""
     return next(row for row in ops.OPERATORS if row.arity == 1 and exponent_of(row) == exponent)
 
 
 def _natural() -> tuple[defined.Written, defined.Written]:
-    """The operator that makes products of sums, and the one that undoes it, at the base that is its own derivative."""
+    """The operators of the natural exponential and logarithm, identified by their values."""
     at, unary = np.array([0.3, 1.7, 5.0]), [row for row in ops.OPERATORS if row.arity == 1]
     with np.errstate(all="ignore"):
         exp = next(row for row in unary if np.allclose(row.numpy(at), math.e**at))
@@ -315,19 +318,23 @@ def _plus(a: Tree, b: Tree) -> Tree:
 
 
 def _without_logarithms(inner: Tree) -> Tree:
-    """exp of a sum, whose terms c log(f) are factors f^c of it."""
+    """The exponential of a sum, whose terms c log(f) become factors f^c."""
     terms = _terms(inner, 1.0)
-    logs = [len(one.powers) == 1 and one.powers[0][1] == 1 and one.powers[0][0][:2] == (OPERATOR, LOG.code)
-            for one in terms]  # fmt: skip
-    left = [one for one, is_log in zip(terms, logs, strict=True) if not is_log]
-    found = _Factors(1.0, (((OPERATOR, EXP.code, _sum_of(left)), 1.0),) if left else ())
-    for one, is_log in zip(terms, logs, strict=True):
-        if is_log:
-            found = found.times(_Factors(1.0, ((one.powers[0][0][2], one.number),)))
-    return found.tree()
+    logs = [term for term in terms if _is_logarithm(term)]
+    others = [term for term in terms if not _is_logarithm(term)]
+    product = _Factors(1.0, (((OPERATOR, EXP.code, _sum_of(others)), 1.0),) if others else ())
+    for term in logs:
+        product = product.times(_Factors(1.0, ((term.powers[0][0][2], term.number),)))
+    return product.tree()
+
+
+def _is_logarithm(term: _Factors) -> bool:
+    """Whether a term is a number times a logarithm."""
+    return len(term.powers) == 1 and term.powers[0][1] == 1 and term.powers[0][0][:2] == (OPERATOR, LOG.code)
 
 
 def _product(tree: Tree) -> _Factors:
+    """A tree as a product."""
     if tree[0] == CONSTANT:
         return _Factors(tree[1], ())
     code = tree[1] if tree[0] == OPERATOR else None
@@ -344,12 +351,12 @@ def _product(tree: Tree) -> _Factors:
     if code == _ROOTS.code or (code == ops.POW and tree[3][0] == CONSTANT):
         exponent = 0.5 if code == _ROOTS.code else tree[3][1]
         inner = _product(tree[2])
-        return inner.to(exponent) if _is_power_of_one(inner, exponent) else _Factors(1.0, ((tree, 1.0),))
+        return inner.to(exponent) if _is_single_power(inner, exponent) else _Factors(1.0, ((tree, 1.0),))
     return _Factors(1.0, ((tree, 1.0),))
 
 
-def _is_power_of_one(inner: _Factors, exponent: float) -> bool:
-    """Whether the power of a product is a number times one power; the root of a square is not its base."""
+def _is_single_power(inner: _Factors, exponent: float) -> bool:
+    """Whether a product to this exponent is a number times a single power; sqrt(a^2) is not a."""
     if len(inner.powers) != 1 or inner.number <= 0:
         return False
     within = inner.powers[0][1]
@@ -361,9 +368,9 @@ def _inverse(factors: _Factors) -> _Factors:
 
 
 def _shortest(tree: Tree) -> Tree:
-    """A product as it is, or with a factor brought into a sum: a * (b + c / a) is a * b + c.
+    """The shortest of a product, with a factor multiplied into a sum, or numbers taken out of exponentials.
 
-    Or with numbers brought out of exponentials: 2 * exp(3 + a) is 40.2 * exp(a).
+    a * (b + c / a) is a * b + c; 2 * exp(3 + a) is 40.2 * exp(a).
     """
     factors = _product(tree)
     best, shifted = factors.tree(), _without_shifts(factors)
@@ -381,8 +388,8 @@ def _shortest(tree: Tree) -> Tree:
 
 
 def _without_shifts(factors: _Factors) -> _Factors:
-    """The numbers that stand in the sums of exponentials as factors."""
-    found = _Factors(factors.number, ())
+    """The product with numbers of exponents as factors: exp(3 + a) is 20.1 * exp(a)."""
+    product = _Factors(factors.number, ())
     for base, exponent in factors.powers:
         inner = _product(base[2]) if base[:2] == (OPERATOR, EXP.code) else _NO_POWER
         number = 1.0
@@ -392,8 +399,8 @@ def _without_shifts(factors: _Factors) -> _Factors:
                 shift = float(np.exp(np.float64(exponent * sum(term.number for term in terms if not term.powers))))
             if 0 < shift < math.inf:
                 number, base = shift, (OPERATOR, EXP.code, _sum_of([term for term in terms if term.powers]))
-        found = found.times(_Factors(number, ((base, exponent),)))
-    return found
+        product = product.times(_Factors(number, ((base, exponent),)))
+    return product
 
 
 def _is_sum(tree: Tree) -> bool:
@@ -401,28 +408,29 @@ def _is_sum(tree: Tree) -> bool:
 
 
 def _logarithms(terms: list[_Factors]) -> list[_Factors]:
-    """Logarithms with the same before them as one, numbers within them as summands: log(2 a) - log(b) + 3."""
+    """Terms with logarithms of equal coefficients as one, numbers taken out: log(2 a) - log(b) is log(a / b) + 0.7."""
     inner: dict[tuple[float, frozenset[tuple[Tree, float]]], _Factors] = {}
-    found = []
+    collected = []
     for term in terms:
         logs = [base for base, exponent in term.powers if exponent == 1 and base[:2] == (OPERATOR, LOG.code)]
-        of = _product(logs[0][2]) if len(logs) == 1 else _NO_POWER
-        if not of.powers or not 0 < of.number < math.inf:
-            found.append(term)
+        operand = _product(logs[0][2]) if len(logs) == 1 else _NO_POWER
+        if not operand.powers or not 0 < operand.number < math.inf:
+            collected.append(term)
             continue
         rest = term.times(_Factors(1.0, ((logs[0], -1.0),)))
-        found.append(rest._replace(number=rest.number * math.log(of.number)))
+        collected.append(rest._replace(number=rest.number * math.log(operand.number)))
         key = abs(rest.number), frozenset(rest.powers)
-        of = of._replace(number=1.0).to(math.copysign(1.0, rest.number))
-        inner[key] = inner[key].times(of) if key in inner else of
-    for (number, powers), of in inner.items():
-        sign = 1.0 if any(exponent > 0 for _, exponent in of.powers) else -1.0
-        log: Tree = (OPERATOR, LOG.code, of.to(sign).tree())
-        found.append(_Factors(sign * number, tuple(powers)).times(_Factors(1.0, ((log, 1.0),))))
-    return [term for term in found if term.number]
+        operand = operand._replace(number=1.0).to(math.copysign(1.0, rest.number))
+        inner[key] = inner[key].times(operand) if key in inner else operand
+    for (number, powers), operand in inner.items():
+        sign = 1.0 if any(exponent > 0 for _, exponent in operand.powers) else -1.0
+        log: Tree = (OPERATOR, LOG.code, operand.to(sign).tree())
+        collected.append(_Factors(sign * number, tuple(powers)).times(_Factors(1.0, ((log, 1.0),))))
+    return [term for term in collected if term.number]
 
 
 def _terms(tree: Tree, sign: float) -> list[_Factors]:
+    """The terms of ``sign`` times a sum; one term of any other tree."""
     code = tree[1] if tree[0] == OPERATOR else None
     if code in (ops.ADD, ops.SUB):
         second = sign if code == ops.ADD else -sign
@@ -434,7 +442,7 @@ def _terms(tree: Tree, sign: float) -> list[_Factors]:
 
 
 def _sum(tree: Tree) -> Tree:
-    """Numbers together, like terms together, and what is common to all before them, if that is shorter."""
+    """A sum with like terms collected, logarithms merged or a common factor before it, whichever is shortest."""
     terms = _terms(tree, 1.0)
     best, logarithms = _sum_of(terms), _logarithms(terms)
     if logarithms != terms:
@@ -448,17 +456,17 @@ def _sum(tree: Tree) -> Tree:
 
 
 def _sum_of(terms: list[_Factors]) -> Tree:
-    """What is positive first."""
-    together: dict[frozenset[tuple[Tree, float]], _Factors] = {}
+    """The sum of terms as a tree, like terms collected, positive terms first and numbers after others."""
+    collected: dict[frozenset[tuple[Tree, float]], _Factors] = {}
     for term in terms:
         key = frozenset(term.powers)
-        number = term.number + (together[key].number if key in together else 0.0)
-        together[key] = _Factors(number, term.powers)
-    numbers = [term for term in together.values() if not term.powers and term.number]
-    left = [term for term in together.values() if term.powers and term.number] + numbers
-    left = sorted(left, key=lambda term: term.number < 0) or [_NO_POWER._replace(number=0.0)]
-    tree = left[0].tree()
-    for term in left[1:]:
+        number = term.number + (collected[key].number if key in collected else 0.0)
+        collected[key] = _Factors(number, term.powers)
+    numbers = [term for term in collected.values() if not term.powers and term.number]
+    nonzero = [term for term in collected.values() if term.powers and term.number] + numbers
+    nonzero = sorted(nonzero, key=lambda term: term.number < 0) or [_NO_POWER._replace(number=0.0)]
+    tree = nonzero[0].tree()
+    for term in nonzero[1:]:
         code = ops.SUB if term.number < 0 else ops.ADD
         tree = (OPERATOR, code, tree, _Factors(abs(term.number), term.powers).tree())
     return tree
@@ -466,16 +474,16 @@ def _sum_of(terms: list[_Factors]) -> Tree:
 
 # ── quotients of sums ──
 
-MOST_TERMS = 16  # of a numerator or denominator
+MAX_TERMS = 16  # of a numerator or denominator; chosen, not measured
 Terms = list[_Factors]
 
 
 class _TooManyError(Exception):
-    """Terms."""
+    """A numerator or denominator has more than ``MAX_TERMS`` terms."""
 
 
 def _as_quotients(tree: Tree) -> Tree:
-    """Every sum, product and quotient as one quotient of sums, where that is shorter."""
+    """The tree with every sum, product and quotient as one quotient of sums, where that is shorter."""
     if tree[0] != OPERATOR:
         return tree
     tree = (*tree[:2], *(_as_quotients(operand) for operand in tree[2:]))
@@ -489,35 +497,38 @@ def _as_quotients(tree: Tree) -> Tree:
         return tree
     (common, above), (under, below) = _without_common(above), _without_common(below)
     common = common.times(_inverse(under))
-    return min([tree, *(common.times(_product(one)).tree() for one in _over(above, below))], key=nodes)
+    quotients = (common.times(_product(quotient)).tree() for quotient in _quotient_trees(above, below))
+    return min([tree, *quotients], key=nodes)
 
 
-def _over(above: Terms, below: Terms) -> list[Tree]:
-    """A quotient of sums, one number of the denominator 1; also as a number and what is left over it then."""
-    made: list[tuple[float, Terms, Terms]] = []
+def _quotient_trees(above: Terms, below: Terms) -> list[Tree]:
+    """Trees of a quotient of sums with a coefficient of the denominator 1, also with a number split off."""
+    parts: list[tuple[float, Terms, Terms]] = []
     for scale in dict.fromkeys([1.0, *(abs(term.number) for term in below)]):
         a, b = ([term._replace(number=term.number / scale) for term in terms] for terms in (above, below))
-        made += [(0.0, a, b), *_with_number(a, b)]
-    under = [_inverse(_product(_sum(_sum_of(terms)))) for _, _, terms in made]
-    trees = [_product(_sum(_sum_of(terms))).times(one).tree() for (_, terms, _), one in zip(made, under, strict=True)]
-    return [_simple(_plus(tree, (CONSTANT, k)) if k else tree) for tree, (k, _, _) in zip(trees, made, strict=True)]
+        parts += [(0.0, a, b), *_with_number(a, b)]
+    inverses = [_inverse(_product(_sum(_sum_of(terms)))) for _, _, terms in parts]
+    sums = [_product(_sum(_sum_of(terms))) for _, terms, _ in parts]
+    trees = [product.times(inverse).tree() for product, inverse in zip(sums, inverses, strict=True)]
+    return [_simple(_plus(tree, (CONSTANT, k)) if k else tree) for tree, (k, _, _) in zip(trees, parts, strict=True)]
 
 
 def _with_number(above: Terms, below: Terms) -> list[tuple[float, Terms, Terms]]:
-    """Numbers that leave fewer terms over the denominator."""
-    found = []
-    of_below = {frozenset(term.powers): term.number for term in below}
+    """A quotient as numbers k plus quotients of fewer terms: (k, numerator, denominator)."""
+    parts = []
+    coefficients = {frozenset(term.powers): term.number for term in below}
     for term in above if len(above) > 1 else []:
-        if frozenset(term.powers) in of_below:
-            k = term.number / of_below[frozenset(term.powers)]
-            rest = _collected([*above, *(one._replace(number=-k * one.number) for one in below)])
-            found += [(k, rest, below)] * (0 < len(rest) < len(above))
-    return found
+        if frozenset(term.powers) in coefficients:
+            k = term.number / coefficients[frozenset(term.powers)]
+            rest = _collected([*above, *(other._replace(number=-k * other.number) for other in below)])
+            parts += [(k, rest, below)] * (0 < len(rest) < len(above))
+    return parts
 
 
 def _quotient(tree: Tree) -> tuple[Terms, Terms]:
-    """Terms of the numerator and of the denominator."""
-    found: tuple[Terms, Terms] = [], [_NO_POWER]
+    """A tree as a quotient of two sums: terms of the numerator and of the denominator, multiplied out."""
+    numerator: Terms = []
+    denominator = [_NO_POWER]
     for term in _terms(tree, 1.0):
         above, below = [term._replace(powers=())], [_NO_POWER]
         for base, exponent in term.powers:
@@ -526,30 +537,31 @@ def _quotient(tree: Tree) -> tuple[Terms, Terms]:
             else:
                 inner = [_Factors(1.0, ((base, exponent),))], [_NO_POWER]
             above, below = _multiplied(above, inner[0]), _multiplied(below, inner[1])
-        if found[1] != below:
-            above = _multiplied(above, found[1])
-            found = _multiplied(found[0], below), _multiplied(found[1], below)
-        found = _collected(found[0] + above), found[1]
-    return found
+        if denominator != below:
+            above = _multiplied(above, denominator)
+            numerator, denominator = _multiplied(numerator, below), _multiplied(denominator, below)
+        numerator = _collected(numerator + above)
+    return numerator, denominator
 
 
-def _multiplied(some: Terms, others: Terms) -> Terms:
-    return _collected([one.times(other) for one in some for other in others])
+def _multiplied(a: Terms, b: Terms) -> Terms:
+    """The product of two sums, multiplied out."""
+    return _collected([term.times(other) for term in a for other in b])
 
 
 def _collected(terms: Terms) -> Terms:
-    """Like terms together, without those of which only rounding is left."""
+    """Terms with like ones added up, without sums that are rounding alone."""
     numbers: dict[frozenset[tuple[Tree, float]], list[float]] = {}
     for term in terms:
         numbers.setdefault(frozenset(term.powers), []).append(term.number)
-    if len(numbers) > MOST_TERMS:
+    if len(numbers) > MAX_TERMS:
         raise _TooManyError
-    return [_Factors(math.fsum(some), tuple(powers)) for powers, some in numbers.items()
-            if abs(math.fsum(some)) > CLOSE * max(map(abs, some))]  # fmt: skip
+    return [_Factors(math.fsum(summands), tuple(powers)) for powers, summands in numbers.items()
+            if abs(math.fsum(summands)) > CLOSE * max(map(abs, summands))]  # fmt: skip
 
 
 def _without_common(terms: Terms) -> tuple[_Factors, Terms]:
-    """What all terms have as a factor, and the terms without it."""
+    """The greatest common factor of all terms, and the terms divided by it."""
     bases = dict.fromkeys(base for term in terms for base, _ in term.powers)
     least = ((base, min(dict(term.powers).get(base, 0.0) for term in terms)) for base in bases)
     common = _Factors(1.0, tuple((base, exponent) for base, exponent in least if exponent))

@@ -1,6 +1,6 @@
 """Formulas as trees of nested tuples, and back.
 
-In: an ``Expression``.  Out: its tree; of a tree, the expression and its number of nodes.
+In: an ``Expression``.  Out: its tree; and back: the expression of a tree, and the number of its nodes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _write(tree: Tree, kinds: list[int], values: list[np.uint64]) -> None:
 
 
 def same(a: Expression, b: Expression) -> bool:
-    """Whether two formulas have the same tokens."""
+    """Whether two expressions have the same tokens."""
     return np.array_equal(a.kinds, b.kinds) and np.array_equal(a.values, b.values)
 
 

@@ -24,7 +24,7 @@ from fractions import Fraction
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.regression.formulas.numbers import DENOMINATORS, LARGEST_NUMERATOR
+from exprkit.regression.formulas.numbers import MAX_DENOMINATOR, MAX_NUMERATOR
 from exprkit.regression.formulas.parameters import is_fraction, n_inexact
 from exprkit.regression.problem.sample import MAX_ERROR, MEDIAN_ERROR, Sample
 from exprkit.text.tokens import CONSTANT, VARIABLE
@@ -72,6 +72,6 @@ def _bits(number: float, most: float) -> float:
     if not math.isfinite(number):
         return most
     if is_fraction(number):
-        most = min(most, math.log2(DENOMINATORS * LARGEST_NUMERATOR) + 1)
+        most = min(most, math.log2(MAX_DENOMINATOR * MAX_NUMERATOR) + 1)
     exact = Fraction(repr(number))
     return min(most, math.log2(max(abs(exact.numerator), 1) * exact.denominator) + 1)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.formulas.numbers import KNOWN
+from exprkit.regression.formulas.numbers import CACHE_SIZE
 from exprkit.regression.formulas.simplify import EXP, LOG, exponent_of
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.text.tokens import CONSTANT, OPERATOR
@@ -48,7 +48,7 @@ class ChosenOperators:
         unary = [row for code in sorted(self.codes) if (row := defined.known(code)).arity == 1]
         exponents = [(exponent_of(row), row.code) for row in unary]
         self._powers = [(e, code) for e, code in exponents if e is not None and e != 1]
-        self._spelled = functools.lru_cache(maxsize=KNOWN)(self._spell)
+        self._spelled = functools.lru_cache(maxsize=CACHE_SIZE)(self._spell)
 
     @property
     def divides(self) -> bool:
