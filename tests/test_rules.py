@@ -289,7 +289,7 @@ def test_a_law_is_found_among_constants_of_nature():
     c = 299792458.0
     y = (X[:, 1] - X[:, 0] * X[:, 2] / c**2) / np.sqrt(1 - (X[:, 0] / c) ** 2)
     of = [exponents(unit) for unit in ("m/s", "s", "m")]
-    rules = FormulaRules(3, of, exponents("s"), True, known=units.constants())
+    rules = FormulaRules(3, of, exponents("s"), True, constants=units.constants())
     found = FormulaSearch(Sample(X, y), SearchSettings(rules=rules, threads=1), Budget())
     with pytest.raises(Ended, match="exact"):
         group(found)

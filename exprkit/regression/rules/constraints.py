@@ -4,8 +4,8 @@ In: dictionaries in PySR's words.  Out: a ``Limit`` for each operator that has o
 
     >>> from exprkit.regression.rules.constraints import limits
     >>> nested = {"sin": {"sin": 0, "exp": 1}}
-    >>> found = limits({"^": (-1, 1), "sin": {"variables": ["angle"]}}, nested, ["angle", "mass"])
-    >>> [(limit.name, limit.sizes, limit.variables) for limit in found.values()]
+    >>> allowed = limits({"^": (-1, 1), "sin": {"variables": ["angle"]}}, nested, ["angle", "mass"])
+    >>> [(limit.name, limit.sizes, limit.variables) for limit in allowed.values()]
     [('pow', (-1, 1), None), ('sin', (-1,), (0,))]
 
 An operator's constraint is the most tokens of its operands, -1 for any (PySR's form), or a dictionary of:
@@ -28,49 +28,49 @@ from exprkit.errors import ArgumentError, brief, did_you_mean, listed, whole
 from exprkit.expressions import arguments
 from exprkit.operators import defined
 
-WORDS = ("sizes", "numbers", "variables")
-MOST_VARIABLES = 52  # of data whose variables are constrained
+KEYS = ("sizes", "numbers", "variables")
+MAX_VARIABLES = 52  # of data with constrained variables: bits of a whole number that a double holds
 
 
 class Limit(NamedTuple):
-    """Of one operator."""
+    """What is allowed of one operator."""
 
     name: str
-    sizes: tuple[int, ...]  # of the operands; -1: any
-    numbers: tuple[float, float] | None = None  # of the last operand
-    variables: tuple[int, ...] | None = None  # that may stand inside
-    inside: tuple[tuple[int, int], ...] = ()  # codes of operators, and how many of each
+    sizes: tuple[int, ...]  # tokens of the operands at most; -1: any
+    numbers: tuple[float, float] | None = None  # range of the last operand, which must be a number
+    variables: tuple[int, ...] | None = None  # indices of those allowed in its operands
+    inside: tuple[tuple[int, int], ...] = ()  # codes of operators, and how many of each may be nested in it
 
 
 def limits(constraints: Any, nested: Any, names: Sequence[str]) -> dict[int, Limit]:
-    """By code.
+    """The limits of operators, by their codes.
 
     Raises
     ------
     ArgumentError
-        For an operator, a word or a number that is none.
+        For an unknown operator or key, or a number out of range; says which.
     """
-    found: dict[int, Limit] = {}
+    by_code: dict[int, Limit] = {}
     for name, given in _dictionary("constraints", constraints).items():
         row = _operator("constraints", name)
-        found[row.code] = _limit(row, given, names)
+        by_code[row.code] = _limit(row, given, names)
     for name, others in _dictionary("nested_constraints", nested).items():
         row = _operator("nested_constraints", name)
         inside = []
         for other, most in _dictionary(f"nested_constraints[{name!r}]", others).items():
             inside.append((_operator("nested_constraints", other).code, _whole(f"{name!r} of {other!r}", most, 0)))
-        before = found.get(row.code, Limit(row.name, (-1,) * row.arity))
-        found[row.code] = before._replace(inside=tuple(inside))
-    return found
+        before = by_code.get(row.code, Limit(row.name, (-1,) * row.arity))
+        by_code[row.code] = before._replace(inside=tuple(inside))
+    return by_code
 
 
 def _limit(row: defined.Written, given: Any, names: Sequence[str]) -> Limit:
     if not isinstance(given, Mapping):
         return Limit(row.name, _sizes(row, given))
-    for word in given:
-        if word not in WORDS:
-            hint = did_you_mean(str(word), WORDS)
-            raise ArgumentError(f"constraints of {row.name!r}: there are {', '.join(WORDS)}, not {brief(word)}{hint}")
+    for key in given:
+        if key not in KEYS:
+            hint = did_you_mean(str(key), KEYS)
+            raise ArgumentError(f"constraints of {row.name!r}: there are {', '.join(KEYS)}, not {brief(key)}{hint}")
     numbers, variables = given.get("numbers"), given.get("variables")
     return Limit(
         row.name, _sizes(row, given.get("sizes", -1)), None if numbers is None else _range(row, numbers),
@@ -98,8 +98,8 @@ def _range(row: defined.Written, given: Any) -> tuple[float, float]:
 
 
 def _variables(row: defined.Written, given: Any, names: Sequence[str]) -> tuple[int, ...]:
-    if len(names) > MOST_VARIABLES:
-        raise ArgumentError(f"constraints: variables are for data of at most {MOST_VARIABLES} columns")
+    if len(names) > MAX_VARIABLES:
+        raise ArgumentError(f"constraints: variables are for data of at most {MAX_VARIABLES} columns")
     for name in listed(given) or (given,):
         if name not in names:
             hint = did_you_mean(str(name), names)

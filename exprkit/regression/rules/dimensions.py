@@ -10,8 +10,8 @@ In: an operator; exponents of units.  Out: a ``Law``; a dimension as one number.
     True
 
 If a metre were k times as long, ``a * b`` would grow as a and b do, and ``a + b`` if both grow alike: so an operator
-is asked with operands that are multiplied by a few factors.  A dimension is the sum of its exponents, each times the
-root of a prime of its own.  No two sums of different fractions are equal, so that products of units are sums of
+is evaluated with operands that are multiplied by a few factors.  A dimension is the sum of its exponents, each times
+the root of a prime of its own.  No two sums of different fractions are equal, so that products of units are sums of
 numbers and equal units equal numbers; nan stands for a number that takes whatever unit is wanted.
 """
 
@@ -26,19 +26,23 @@ import numpy as np
 
 from exprkit.operators import defined
 
-FREE, SCALES, ALIKE, POWER = range(4)  # operands without units; any; of one unit; one to the power of a number
+# Kinds of laws, by what the operands' units must be.
+FREE = 0  # none: operands are dimensionless
+SCALES = 1  # any: the result's unit is a product of powers of them
+ALIKE = 2  # the same
+POWER = 3  # any, of the first; the second is a number, the exponent
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
-MOST_UNITS = len(_PRIMES)
-NEAR = 1e-9  # two dimensions that are as good as the same
+MAX_BASE_UNITS = len(_PRIMES)
+NEAR = 1e-9  # distance of two dimensions that count as equal: rounding of their sums
 _AT = np.array([0.13, 0.37, 0.52, 0.71, 0.83, 0.97])
 _ORDERS = [0, 1, 2, 3, 4, 5], [3, 0, 5, 4, 1, 2], [1, 5, 3, 2, 0, 4]
 _FACTORS = (0.2, 0.7, 1.9)
 
 
 class Law(NamedTuple):
-    """What an operator takes, and of the units of its operands the powers that its result has.
+    """The kind of an operator, and the powers of its operands' units in the unit of its result.
 
-    Of three operands those with the power nan are to be of one unit, of which the result has the power ``both``.
+    Of three operands, those with the power nan must have one unit, and the result has its power ``both``.
     """
 
     kind: int
@@ -49,13 +53,13 @@ class Law(NamedTuple):
 
 
 def dimension(exponents: Sequence[Fraction | float]) -> float:
-    """As one number."""
+    """A unit's exponents as one number."""
     return float(sum(float(power) * prime**0.5 for power, prime in zip(exponents, _PRIMES, strict=False)))
 
 
 @functools.cache
 def law_of(code: int) -> Law:
-    """Of an operator of the table."""
+    """The law of an operator, by its code."""
     row = defined.known(code)
     if row.arity == 1:
         p = _grows(lambda k: row.numpy(k * _AT))
@@ -73,12 +77,12 @@ def law_of(code: int) -> Law:
 
 
 def _law_of_three(row: defined.Written) -> Law:
-    """As it is at numbers of either sign: one may say which of the others counts."""
+    """The law of an operator of three operands, at numbers of either sign: one may choose between the others."""
     signs = [1, 1, -1, -1, 1, -1], [1, -1, 1, -1, -1, 1], [-1, 1, 1, 1, -1, -1]
     operands = [_AT[order] * sign for order, sign in zip(_ORDERS, signs, strict=True)]
     with np.errstate(all="ignore"):
-        there = np.isfinite(row.numpy(*operands))
-    operands = [a[there] for a in operands] if there.any() else [*map(np.abs, operands)]
+        is_defined = np.isfinite(row.numpy(*operands))
+    operands = [a[is_defined] for a in operands] if is_defined.any() else [*map(np.abs, operands)]
 
     def grows(which: Sequence[int]) -> float | None:
         return _grows(lambda k: row.numpy(*(k * a if n in which else a for n, a in enumerate(operands))))
@@ -97,18 +101,18 @@ def _power(row: defined.Written, exponent: float, k: float) -> Any:
 
 
 def _grows(values: Callable[[float], Any]) -> float | None:
-    """The power of a factor of the operands that is one of the values, if there is one."""
+    """The power p with values(k) = k^p * values(1), for a function of a factor; None if there is none."""
     with np.errstate(all="ignore"):
-        usual = values(1.0)
-        if all(np.array_equal(values(k), usual) for k in _FACTORS):
+        unscaled = values(1.0)
+        if all(np.array_equal(values(k), unscaled) for k in _FACTORS):
             return 0.0
-        powers = [np.log(values(k) / usual) / np.log(k) for k in _FACTORS]
+        powers = [np.log(values(k) / unscaled) / np.log(k) for k in _FACTORS]
     power = round(float(powers[0][0]) * 12) / 12 if np.isfinite(powers[0][0]) else np.nan
-    return power if all(np.allclose(found, power, atol=1e-9, rtol=0) for found in powers) else None
+    return power if all(np.allclose(values, power, atol=1e-9, rtol=0) for values in powers) else None
 
 
 def operand_dimension(row: defined.Written, dimension: float) -> float | None:
-    """The dimension that an operator makes this one of; None where it can not."""
+    """The dimension of an operand for which a unary operator's result has this one; None if there is none."""
     kind, p = law_of(row.code)[:2]
     if kind == FREE or not p:
         return 0.0 if np.isnan(dimension) or abs(dimension) < NEAR else None

@@ -27,21 +27,21 @@ from exprkit.regression.formulas.simplify import EXP, LOG, exponent_of
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
-MOST_FACTORS = 9  # of a power that is written as a product, and terms of a multiple as a sum
-NEAR = 1e-8  # to within which two exponents are one
+MAX_FACTORS = 9  # of a power written as a product, and terms of a multiple written as a sum; chosen, not measured
+NEAR = 1e-8  # distance of two exponents that count as equal
 _MINUS_1: Tree = (CONSTANT, -1.0)
 
 
 def _folded(two: Callable[[Tree | None, Tree | None], Tree | None], a: Tree, n: int) -> Tree | None:
-    """n times the same under an operator."""
-    found: Tree | None = a
+    """A tree combined with itself n times by a binary operator: a * a * a."""
+    tree: Tree | None = a
     for _ in range(n - 1):
-        found = two(found, a)
-    return found
+        tree = two(tree, a)
+    return tree
 
 
 class ChosenOperators:
-    """What formulas are written with: ``codes`` of operators."""
+    """The operators that formulas may be written with, by their codes."""
 
     def __init__(self, codes: Iterable[int]) -> None:
         self.codes = frozenset(codes)
@@ -56,6 +56,7 @@ class ChosenOperators:
         return not self.codes.isdisjoint((ops.DIV, ops.INV, ops.POW))
 
     def spell(self, formula: Expression) -> Expression | None:
+        """The formula written with these operators alone; None if there is no way."""
         if {int(code) for code in formula.values[formula.kinds == OPERATOR]} <= self.codes:
             return formula
         tree = self._spelled(tree_of(formula))
@@ -64,13 +65,13 @@ class ChosenOperators:
     def _spell(self, tree: Tree) -> Tree | None:
         if tree[0] != OPERATOR:
             return tree
-        code, operands = tree[1], [one for operand in tree[2:] if (one := self._spelled(operand)) is not None]
+        code, operands = tree[1], [spelled for operand in tree[2:] if (spelled := self._spelled(operand)) is not None]
         if len(operands) < len(tree) - 2:
             return None
         if code in self.codes:
-            spelled: Tree = (OPERATOR, code, *operands)
-            flipped = [self._flipped(one) for one in operands] if code in (ops.MUL, ops.DIV) else [None]
-            return spelled if None in flipped else min(spelled, (OPERATOR, code, *flipped), key=nodes)
+            as_it_is: Tree = (OPERATOR, code, *operands)
+            flipped = [self._flipped(operand) for operand in operands] if code in (ops.MUL, ops.DIV) else [None]
+            return as_it_is if None in flipped else min(as_it_is, (OPERATOR, code, *flipped), key=nodes)
         if code in (ops.ADD, ops.SUB):
             return (self._sum if code == ops.ADD else self._difference)(*operands)
         if code == ops.MUL:
@@ -102,7 +103,7 @@ class ChosenOperators:
         return self._sum(a, self._negative(b))
 
     def _negative(self, a: Tree) -> Tree | None:
-        """With a number in it of the other sign; or -1 times it, or from 0."""
+        """The tree times -1: with the sign of a number in it changed, negated, times -1 or subtracted from 0."""
         if (flipped := self._flipped(a)) is not None:
             return flipped
         if ops.NEG in self.codes:
@@ -114,6 +115,7 @@ class ChosenOperators:
         return (OPERATOR, ops.DIV, a, _MINUS_1) if ops.DIV in self.codes else None
 
     def _flipped(self, a: Tree) -> Tree | None:
+        """The tree times -1 without more nodes, by the sign of a number or the order of a difference."""
         if a[0] == CONSTANT:
             return CONSTANT, -a[1]
         if a[0] != OPERATOR:
@@ -145,7 +147,7 @@ class ChosenOperators:
             return None if below is None else (OPERATOR, ops.DIV, b, below)
         if a == b:
             return self._power(a, 2.0)
-        if a[0] == CONSTANT and a[1] in range(2, MOST_FACTORS + 1):
+        if a[0] == CONSTANT and a[1] in range(2, MAX_FACTORS + 1):
             return _folded(self._sum, b, int(a[1]))
         return None
 
@@ -165,7 +167,7 @@ class ChosenOperators:
         return self._power(b, -1.0)
 
     def _power(self, a: Tree, exponent: float) -> Tree | None:
-        """The shortest of the ways there are."""
+        """A power, in the shortest way with these operators."""
         if exponent == 1:
             return self._spelled(a)
         if a[0] == OPERATOR and a[1] == EXP.code:
@@ -200,8 +202,8 @@ class ChosenOperators:
             if abs(e * f - exponent) < NEAR:
                 inner: Tree = a if other is None else (OPERATOR, other, a)
                 yield OPERATOR, code, inner
-        if {ops.MUL, ops.DIV} & self.codes and 1 < exponent <= MOST_FACTORS:
-            if exponent in range(2, MOST_FACTORS + 1):
+        if {ops.MUL, ops.DIV} & self.codes and 1 < exponent <= MAX_FACTORS:
+            if exponent in range(2, MAX_FACTORS + 1):
                 yield _folded(self._product, a, int(exponent))
             for e, code in self._powers:
                 if 0 < e < exponent:

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, brief, did_you_mean, listed
-from exprkit.regression.rules.dimensions import MOST_UNITS
+from exprkit.regression.rules.dimensions import MAX_BASE_UNITS
 from exprkit.regression.rules.groups import NaturalConstant
 
 Exponents = tuple[Fraction, ...]
@@ -49,13 +49,13 @@ CONSTANTS = {  # of nature, in SI units (CODATA 2018; those of light, action, ch
     "elementary charge": (1.602176634e-19, "C"), "gravitation": (6.67430e-11, "m^3/(kg*s^2)"),
     "electric field": (8.8541878128e-12, "F/m"), "Avogadro": (6.02214076e23, "1/mol"),
 }  # fmt: skip
-LARGEST = 100  # exponent
-LONGEST = 200  # characters
+MAX_EXPONENT = 100
+MAX_CHARACTERS = 200  # of a text
 _TOKENS = re.compile(r"\s*(\*\*|[*/·^()+-]|\d+(?:\.\d+)?|[^\W\d_]+|%)")
 
 
 def exponents(unit: Any) -> Exponents:
-    """Of the base units.
+    """The exponents of the base units in a unit.
 
     Parameters
     ----------
@@ -95,23 +95,23 @@ def by_column(units: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
 
 
 def all_exponents(units: Sequence[Any], names: Sequence[str]) -> list[Exponents]:
-    """Of several units, all of one length; ``names`` say whose they are."""
-    found = []
+    """Exponents of several units, all of one length; ``names`` are for messages."""
+    result = []
     for unit, name in zip(units, names, strict=True):
         try:
-            found.append(exponents(unit))
+            result.append(exponents(unit))
         except ArgumentError as error:
             raise ArgumentError(f"unit of {name}: {error}") from None
-    if len({len(unit) for unit in found}) > 1:
+    if len({len(unit) for unit in result}) > 1:
         raise ArgumentError(f"units must have equally many exponents; texts have {len(BASE)} ({', '.join(BASE)})")
-    if len(found[0]) > MOST_UNITS:
-        raise ArgumentError(f"a unit has at most {MOST_UNITS} exponents, not {len(found[0])}")
-    return found
+    if len(result[0]) > MAX_BASE_UNITS:
+        raise ArgumentError(f"a unit has at most {MAX_BASE_UNITS} exponents, not {len(result[0])}")
+    return result
 
 
 def check_reachable(units: Sequence[Exponents], of_y: Exponents, given: Any) -> None:
-    """An error where no product of powers of these units is y's, ``given`` so by the user."""
-    with_y, without = (np.linalg.matrix_rank(np.array(some, np.float64)) for some in ([*units, of_y], units))
+    """Raises ArgumentError if no product of powers of these units is y's, which the user gave as ``given``."""
+    with_y, without = (np.linalg.matrix_rank(np.array(rows, np.float64)) for rows in ([*units, of_y], units))
     if with_y > without:
         raise ArgumentError(
             f"no formula of these columns has y's unit, {brief(given)}: one of the units is wrong, a column is "
@@ -126,16 +126,16 @@ def are_coherent(units: Sequence[Any]) -> bool:
 
 
 def constants() -> list[NaturalConstant]:
-    """Those of nature."""
+    """The constants of nature of ``CONSTANTS``, with their units as exponents."""
     return [NaturalConstant(value, exponents(unit)) for value, unit in CONSTANTS.values()]
 
 
 class _Reader:
-    """A text, token by token."""
+    """A recursive descent parser of a unit's text."""
 
     def __init__(self, text: str) -> None:
-        if len(text) > LONGEST:
-            raise ArgumentError(f"the text of a unit has at most {LONGEST} characters, not {len(text):,}")
+        if len(text) > MAX_CHARACTERS:
+            raise ArgumentError(f"the text of a unit has at most {MAX_CHARACTERS} characters, not {len(text):,}")
         self._text, at = text, 0
         self._places: list[int] = []
         self._tokens: list[str] = []
@@ -149,57 +149,58 @@ class _Reader:
         self._at = 0
 
     def read(self) -> Exponents:
-        found = self._unit() if self._tokens else _times(_NONE, _NONE, 0)
+        unit = self._unit() if self._tokens else _times(_NONE, _NONE, 0)
         if self._next is not None:
             raise self._error("nothing was expected here")
-        return found
+        return unit
 
     @property
     def _next(self) -> str | None:
         return self._tokens[self._at] if self._at < len(self._tokens) else None
 
-    def _taken(self, *wanted: str) -> bool:
-        self._at += (taken := self._next in wanted)
-        return taken
+    def _accept(self, *tokens: str) -> bool:
+        """Skip the next token if it is one of these; returns whether it was."""
+        self._at += (is_next := self._next in tokens)
+        return is_next
 
     def _unit(self) -> Exponents:
-        found = self._factor()
+        unit = self._factor()
         while self._next not in (None, ")"):
-            sign = -1 if self._taken("/") else 1
+            sign = -1 if self._accept("/") else 1
             if sign == 1:
-                self._taken("*", "·")
-            found = _times(found, self._factor(), sign)
-        return found
+                self._accept("*", "·")
+            unit = _times(unit, self._factor(), sign)
+        return unit
 
     def _factor(self) -> Exponents:
         token = self._next
-        if self._taken("("):
-            found = self._unit()
-            if not self._taken(")"):
+        if self._accept("("):
+            factor = self._unit()
+            if not self._accept(")"):
                 raise self._error("')' is missing")
         elif token == "1" or (token is not None and (token.isalpha() or token == "%")):
-            found = _named(token) or self._unknown(token)
+            factor = _named(token) or self._unknown(token)
             self._at += 1
         else:
             raise self._error("a unit was expected")
-        to = self._exponent() if self._taken("^", "**") else Fraction(1)
-        return tuple(power * to for power in found)
+        exponent = self._exponent() if self._accept("^", "**") else Fraction(1)
+        return tuple(power * exponent for power in factor)
 
     def _exponent(self) -> Fraction:
-        inside = self._taken("(")
-        sign = -1 if self._taken("-") else 1
+        inside = self._accept("(")
+        sign = -1 if self._accept("-") else 1
         if sign == 1:
-            self._taken("+")
+            self._accept("+")
         number = sign * self._number()
-        if inside and self._taken("/"):
+        if inside and self._accept("/"):
             below = self._number()
             if not below:
                 raise self._error("an exponent is divided by 0")
             number /= below
-        if inside and not self._taken(")"):
+        if inside and not self._accept(")"):
             raise self._error("')' is missing")
-        if abs(number) > LARGEST:
-            raise self._error(f"an exponent is larger than {LARGEST}")
+        if abs(number) > MAX_EXPONENT:
+            raise self._error(f"an exponent is larger than {MAX_EXPONENT}")
         return number
 
     def _number(self) -> Fraction:
@@ -226,7 +227,7 @@ def _times(a: Exponents, b: Exponents, power: int) -> Exponents:
 
 
 def _named(name: str) -> Exponents | None:
-    """Of a unit, with or without a prefix."""
+    """The exponents of a unit by its name, with or without a prefix; None for an unknown one."""
     if name == "1":
         return _NONE
     if name in BASE:
