@@ -359,7 +359,7 @@ def test_an_address_will_do(cluster):
 def test_other_versions_are_refused(cluster, monkeypatch, what):
     here = workers.facts()
     monkeypatch.setattr(workers, "facts", lambda: here._replace(versions={**here.versions, what: "0.0"}))
-    monkeypatch.setattr(workers, "_asked", lambda client: {"tcp://there": here})
+    monkeypatch.setattr(workers, "_facts_of", lambda client: {"tcp://there": here})
     with pytest.raises(BackendError, match=rf"worker tcp://there has {what} .* and this process 0\.0"):
         ek.Evaluator(ek.parse("x1"), [[1.0]], client=cluster)
 

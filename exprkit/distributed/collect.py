@@ -43,8 +43,9 @@ from exprkit.distributed.workers import TICK, Workers, new_name, quiet
 from exprkit.errors import BackendError, number_of
 from exprkit.runtime.progress import look, looked_at
 
-LATE = 30.0  # seconds without a result before work is given out a second time, and four times the longest wait so far
-TIMES = 3  # that the same work is given out
+LATE = 30.0  # seconds without a result, and ...
+LATE_WAITS = 4  # ... times the longest wait so far, after which work is given out again; both chosen, not measured
+TIMES = 3  # that the same piece is given out, at most; chosen, not measured
 Cut = tuple[int, int]
 # Of a cut, and the worker for which it is meant: a function and its arguments.  None: for any worker, as when it is
 # given out a second time, and then the arguments depend on nothing that lies on another one.
@@ -61,13 +62,13 @@ def collect(
     ``put`` takes them instead, as they come and once each: in the thread that has made one, if it is of this process.
     ``task`` is called there too.
     """
-    found: dict[Cut, Any] = {}
-    put = put or found.__setitem__
+    results: dict[Cut, Any] = {}
+    put = put or results.__setitem__
     if workers.devices:
         _Threads(places_of(workers.devices, on_device), task, done, put).take(cuts)
     else:
         _Cluster(workers, name, task, done, put, on_device).take(cuts)
-    return sorted(found.items(), key=lambda one: one[0])
+    return sorted(results.items(), key=lambda item: item[0])
 
 
 def halves(cut: Cut, error: BaseException) -> list[Cut]:
@@ -78,8 +79,8 @@ def halves(cut: Cut, error: BaseException) -> list[Cut]:
     return [(cut[0], middle), (middle, cut[1])]
 
 
-class _CalledOff(Exception):
-    """What ends a piece that nobody waits for any more."""
+class _Cancelled(Exception):
+    """Ends a piece whose result is not needed any more."""
 
 
 class _Threads:
@@ -103,7 +104,7 @@ class _Threads:
                     ended = self._ended.get(timeout=TICK)
                 except Empty:
                     look()
-                    if time.monotonic() - last < max(LATE, 4 * longest):
+                    if time.monotonic() - last < max(LATE, LATE_WAITS * longest):
                         continue
                     self._give_late()
                 else:
@@ -141,14 +142,14 @@ class _Threads:
             try:
                 function, *arguments = self._task(cut, str(self._places[k]))
                 with looked_at(functools.partial(self._check, cut)):
-                    found = function(*arguments)
+                    result = function(*arguments)
                 del arguments
-                if isinstance(found, TooLarge):
-                    self._ended.put((cut, found))
+                if isinstance(result, TooLarge):
+                    self._ended.put((cut, result))
                 elif self._open.pop(cut, self) is None:
-                    self._put(cut, found)
+                    self._put(cut, result)
                     self._ended.put((cut, None))
-            except _CalledOff:
+            except _Cancelled:
                 pass
             except BaseException as error:
                 self._ended.put((cut, error))
@@ -157,7 +158,7 @@ class _Threads:
     def _check(self, cut: Cut, n: int) -> None:
         """Go on with a piece, unless it is called off or another thread was quicker."""
         if cut not in self._open:
-            raise _CalledOff
+            raise _Cancelled
 
     def _next(self, k: int) -> Cut | None:
         """What is meant for a device, or else the last of those of whom most is left."""
@@ -167,13 +168,13 @@ class _Threads:
                 return take(left)
         return None
 
-    def _finished(self, cut: Cut, found: Any) -> None:
+    def _finished(self, cut: Cut, result: Any) -> None:
         if self._times.pop(cut, None) is None:  # another thread was quicker
             return
-        if isinstance(found, BaseException):
-            raise found
-        if isinstance(found, TooLarge):
-            self._hand_out(halves(cut, MemoryError(f"{_named(cut)}: {found.why}")))
+        if isinstance(result, BaseException):
+            raise result
+        if isinstance(result, TooLarge):
+            self._hand_out(halves(cut, MemoryError(f"{_named(cut)}: {result.why}")))
         else:
             self._done(cut[1] - cut[0])
 
@@ -244,10 +245,10 @@ class _Cluster:
     async def _bring(self, future: Any) -> None:
         """In dask's thread: wait for a result."""
         try:
-            found = await self._workers.client.gather(future, asynchronous=True)
+            result = await self._workers.client.gather(future, asynchronous=True)
         except (Exception, CancelledError) as error:
-            found = error
-        self._ended.put((future, found))
+            result = error
+        self._ended.put((future, result))
 
     def _call_off(self, futures: list[Any]) -> None:
         if futures and self._workers.connected:
@@ -263,26 +264,26 @@ class _Cluster:
             return
         while not self._ended.empty():
             ended.append(self._ended.get())
-        for future, found in sorted(ended, key=lambda one: self._running.get(one[0], (0, 0))):
+        for future, result in sorted(ended, key=lambda item: self._running.get(item[0], (0, 0))):
             if future in self._running:  # else another worker was quicker
-                self._finished(future, found)
+                self._finished(future, result)
         self._longest, self._last = max(self._longest, time.monotonic() - self._last), time.monotonic()
 
-    def _finished(self, future: Any, found: Any) -> None:
+    def _finished(self, future: Any, result: Any) -> None:
         cut = self._running.pop(future)
         twins = [other for other, same in self._running.items() if same == cut]
-        if isinstance(found, BaseException):
+        if isinstance(result, BaseException):
             if not twins:  # else somebody else has it
-                self._failed(future, cut, found)
+                self._failed(future, cut, result)
             return
         for other in twins:
             del self._running[other]
         self._call_off(twins)
-        if isinstance(found, TooLarge):
-            for half in halves(cut, MemoryError(f"{_named(cut)}: {found.why}")):
+        if isinstance(result, TooLarge):
+            for half in halves(cut, MemoryError(f"{_named(cut)}: {result.why}")):
                 self._hand_out(half)
         else:
-            self._put(cut, found)
+            self._put(cut, result)
             self._done(cut[1] - cut[0])
 
     def _failed(self, future: Any, cut: Cut, error: BaseException) -> None:
@@ -304,21 +305,21 @@ class _Cluster:
 
     def _look_for_late(self) -> None:
         """Give out a second time what others may do quicker."""
-        if time.monotonic() - self._last < max(LATE, 4 * self._longest):
+        if time.monotonic() - self._last < max(LATE, LATE_WAITS * self._longest):
             return
         self._last = time.monotonic()
         cuts = list(self._running.values())
-        once = {future.key: cut for future, cut in self._running.items() if cuts.count(cut) < TIMES}
-        there = self._workers.client.processing()
-        for address, keys in there.items():
+        movable = {future.key: cut for future, cut in self._running.items() if cuts.count(cut) < TIMES}
+        tasks = self._workers.client.processing()
+        for address, keys in tasks.items():
             others = [other for other in self._workers.addresses() if other != address]
-            late = [once.pop(key) for key in keys if key in once]
+            late = [movable.pop(key) for key in keys if key in movable]
             if others and late:
                 warnings.warn(f"worker {address} is late with {number_of(len(late), 'slice')}: given to others as well",
                               RuntimeWarning, stacklevel=2)  # fmt: skip
                 for cut in late:
                     self._hand_out(cut, others)
-        for cut in once.values() if there else ():  # nobody has it: all workers that might died at once
+        for cut in movable.values() if tasks else ():  # nobody has it: all workers that might died at once
             self._hand_out(cut)
 
 

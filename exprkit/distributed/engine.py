@@ -134,17 +134,17 @@ class SlicedEngine(contract.Engine):
 
     def text_sums(self, params: np.ndarray, loss: Tokens, columns: np.ndarray, counted: bool) -> np.ndarray | None:
         """The same of a loss that is a text, as one device makes them; None where slices' engines make none."""
-        own = (defined.row(code) for code in defined.codes_in(*loss, OPERATOR))
-        if not self.workers.devices and any(getattr(row, "text", "") not in ops.LOSS_FORMULAS for row in own):
+        operators = (defined.row(code) for code in defined.codes_in(*loss, OPERATOR))
+        if not self.workers.devices and any(getattr(row, "text", "") not in ops.LOSS_FORMULAS for row in operators):
             return None  # other processes do not know the user's operators
         whole, refused = np.zeros(params.shape[:2]), []
 
-        def put(cut: Cut, found: np.ndarray | None) -> None:
-            if found is None:
+        def put(cut: Cut, sums: np.ndarray | None) -> None:
+            if sums is None:
                 refused.append(cut)
                 return
             part = whole[:, slice(*cut)]
-            part[...] = found
+            part[...] = sums
             part[:, ~self.pop.valid[slice(*cut)]] = np.nan
 
         self._each("text_sums", put, params, columns, None, loss, counted)
@@ -182,10 +182,10 @@ class SlicedEngine(contract.Engine):
         """Borders of blocks, the cost of all expressions up to each, and the seconds of all on one worker's place."""
         n = len(self.pop)
         edges = np.unique(np.linspace(0, n, min(n, BLOCKS) + 1).astype(np.int64))
-        own = np.diff(self.pop.offsets[edges]) + COST_OF_EXPRESSION * np.diff(edges)
+        cost = np.diff(self.pop.offsets[edges]) + COST_OF_EXPRESSION * np.diff(edges)
         if by_parameter:
-            own = own * (1 + np.add.reduceat(self.pop.n_params, edges[:-1], dtype=np.int32) / np.diff(edges))
-        ends = np.concatenate([[0], np.cumsum(own)])
+            cost = cost * (1 + np.add.reduceat(self.pop.n_params, edges[:-1], dtype=np.int32) / np.diff(edges))
+        ends = np.concatenate([[0], np.cumsum(cost)])
         work = cost_model.work_of(
             self.pop, len(self.X), dtype=self.dtype, fast=self._fast, n_steps=1, threads=self.threads, on_device=False
         )
@@ -218,11 +218,11 @@ class SlicedEngine(contract.Engine):
 
         def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
             width = int(pop.n_params[slice(*cut)].max(initial=0))
-            own = np.ascontiguousarray(params[:, slice(*cut), :width])
+            slice_params = np.ascontiguousarray(params[:, slice(*cut), :width])
             if cut not in sent:
                 sent[cut] = KeptArrays(self.workers, "tokens").take(slice_of(pop, *cut, not self.workers.devices))
             X, tokens = self._points["X"].at(place), sent[cut].at(place)
-            arguments = [own, *(_of_some(one, cut, width, place) for one in (*goal, *rest))]
+            arguments = [slice_params, *(_of_some(argument, cut, width, place) for argument in (*goal, *rest))]
             return tasks.call, self._setting, X, SlicePlace(name, *cut), tokens, method, arguments
 
         collect(self.workers, method, cuts, task, self._watch, self.on_device, put)
@@ -242,9 +242,9 @@ class SlicedEngine(contract.Engine):
         whole = tuple(np.zeros((*lead, *(width,) * n)) for n in n_widths)
         all_valid = self.pop.valid
 
-        def put(cut: Cut, found: Any) -> None:
+        def put(cut: Cut, sums: Any) -> None:
             valid = all_valid[slice(*cut)]
-            for array, part in zip(whole, found if isinstance(found, tuple) else (found,), strict=True):
+            for array, part in zip(whole, sums if isinstance(sums, tuple) else (sums,), strict=True):
                 array[(slice(None), slice(*cut), *map(slice, part.shape[2:]))] = part
                 if not valid.all():
                     array[:, slice(*cut)][:, ~valid] = np.nan
@@ -297,12 +297,12 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
         whole = Fitted(np.empty((n, width)), np.empty(n), np.empty(n, np.int32), np.empty(n, np.uint8), 0)
         evaluations = []
 
-        def put(cut: Cut, one: Fitted) -> None:
-            some, own = slice(*cut), one.params.shape[1]
-            whole.params[some, :own], whole.params[some, own:] = one.params, np.nan
-            for array, part in zip(whole[1:4], one[1:4], strict=True):
-                array[some] = part
-            evaluations.append(one.evaluations)
+        def put(cut: Cut, fits: Fitted) -> None:
+            rows, n_params = slice(*cut), fits.params.shape[1]
+            whole.params[rows, :n_params], whole.params[rows, n_params:] = fits.params, np.nan
+            for array, part in zip(whole[1:4], fits[1:4], strict=True):
+                array[rows] = part
+            evaluations.append(fits.evaluations)
 
         self._each(method, put, starts, y, weights, *rest, passes=EVALUATIONS, by_parameter=True)
         return whole._replace(evaluations=sum(evaluations))
@@ -348,9 +348,9 @@ class KeptArrays:
         """
         if self._value is None or place is None or self._workers.devices:
             return self._value
-        there = self._workers.addresses()
-        ready = {where: one for where, one in self._futures.items()
-                 if where in there and one.status in ("pending", "finished")}  # fmt: skip
+        addresses = self._workers.addresses()
+        ready = {address: future for address, future in self._futures.items()
+                 if address in addresses and future.status in ("pending", "finished")}  # fmt: skip
         if place not in ready:
             value = next(iter(ready.values()), self._value)  # from worker to worker, where one has them
             ready[place] = self._workers.client.submit(

@@ -76,8 +76,8 @@ class ParquetColumns(NamedTuple):
                 nothing = np.zeros(high - low)
                 parts.append(np.column_stack([table[name].to_numpy() if name else nothing for name in self.names]))
             begin += n
-        found = np.concatenate(parts)
-        return found[:, 0] if self.is_vector else found
+        columns = np.concatenate(parts)
+        return columns[:, 0] if self.is_vector else columns
 
 
 class RowSource(NamedTuple):
@@ -178,12 +178,12 @@ def _parquet(path: str, y: Any, weights: Any, variables: tuple[str, ...] | None)
     file = _parquet_file(path)
     from pyarrow import types as of
 
-    known, n_rows = tuple(file.schema_arrow.names), file.metadata.num_rows
+    columns, n_rows = tuple(file.schema_arrow.names), file.metadata.num_rows
     for name in (y,) if weights is None else (y, weights):
-        one_of("a column of the file", name, known)
+        one_of("a column of the file", name, columns)
     names = variables or _names(file, y, weights)
     for name in filter(None, names):
-        one_of("a variable", name, known)
+        one_of("a variable", name, columns)
     for name in filter(None, (*names, y, weights)):
         kind = file.schema_arrow.field(name).type
         if not any(is_one(kind) for is_one in (of.is_integer, of.is_floating, of.is_decimal, of.is_boolean)):

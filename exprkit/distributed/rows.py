@@ -49,13 +49,13 @@ from exprkit.errors import DataError, number_of
 from exprkit.expressions.population import Population
 from exprkit.runtime import machine
 
-PIECE = 1 << 22  # rows
-GROUPS = 64  # at the most
+PIECE = 1 << 22  # rows that are read together; chosen, not measured
+GROUPS = 64  # groups of pieces, at most; chosen, not measured
 FEWER = 0.5  # share of the expressions whose fits go on, at which those are made a population of their own
 
 
 class Totals(NamedTuple):
-    """Of all rows: weights, and what a mean and a spread are made of."""
+    """Sums over all rows of w, w y and w y^2, for a mean and a variance."""
 
     w: float
     wy: float
@@ -101,20 +101,20 @@ class RowEngine:
         ]
 
     def totals(self, columns: list[int]) -> Totals:
-        """Weights and y, looked through; the columns too.
+        """The sums of w, w y and w y^2 over all rows; checks y, weights and columns.
 
         Raises
         ------
         DataError
             If y, a weight or one of the columns is missing or infinite at a row.
         """
-        found = self._groups("totals", None, columns)
-        for one in found:
-            for what, n in one[1].items():
+        groups = self._groups("totals", None, columns)
+        for group in groups:
+            for what, n in group[1].items():
                 if n:
                     raise DataError(f"{what} lacks {n:,} of {number_of(self.source.n_rows, 'value')}, or they are "
                                     "infinite: leave those rows out")  # fmt: skip
-        return Totals(*(sum(one[0][k] for one in found) for k in range(3)))
+        return Totals(*(sum(group[0][k] for group in groups) for k in range(3)))
 
     def normal_equations(self, pop: KeptArrays, params: np.ndarray) -> tuple[np.ndarray, ...]:
         """J'WJ, J'Wr and the sum of w r^2 with r = f - y, of all rows; of one parameter set."""
@@ -126,14 +126,14 @@ class RowEngine:
         """Every expression's fit by squares."""
         steps, width = Steps(pop, start, options), pop.max_params
         running = steps.running
-        some, tokens = running, self._tokens(pop, running)
+        rows, tokens = running, self._tokens(pop, running)
         while len(running):
-            if len(running) <= FEWER * len(some):
-                some, tokens = running, self._tokens(pop, running)
-            own = int(pop.n_params[some].max(initial=0))
-            params = np.ascontiguousarray(steps.trial[some, :own])
+            if len(running) <= FEWER * len(rows):
+                rows, tokens = running, self._tokens(pop, running)
+            n_params = int(pop.n_params[rows].max(initial=0))
+            params = np.ascontiguousarray(steps.trial[rows, :n_params])
             jtj, jtr, sse = self.normal_equations(tokens, params)
-            places = np.searchsorted(some, running)
+            places = np.searchsorted(rows, running)
             steps.take(running, _wide(jtj, width)[places], _wide(jtr, width)[places], sse[places])
             done(len(running) - len(steps.running))
             running = steps.running
@@ -148,10 +148,10 @@ class RowEngine:
         self.workers.everywhere(_forget, self._setting.data)
 
     def _tokens(self, pop: Population, which: np.ndarray) -> KeptArrays:
-        some = pop if len(which) == len(pop) else pop[which]
-        refuse_functions(some, self.workers)
-        some.shares = pop.shares
-        return KeptArrays(self.workers, "tokens").take(slice_of(some, 0, len(some), not self.workers.devices))
+        part = pop if len(which) == len(pop) else pop[which]
+        refuse_functions(part, self.workers)
+        part.shares = pop.shares
+        return KeptArrays(self.workers, "tokens").take(slice_of(part, 0, len(part), not self.workers.devices))
 
     def _groups(self, task: str, tokens: KeptArrays | None, argument: Any) -> list[Any]:
         """What the groups of pieces give, in order."""
@@ -160,10 +160,10 @@ class RowEngine:
         population = new_name() if tokens is None else tokens.name
 
         def on_worker(cut: Cut, place: str | None) -> tuple[Any, ...]:
-            own = None if tokens is None else tokens.at(place)
-            return _TASKS[task], self._setting, self._source.at(place), self.piece, cut, population, own, argument
+            arrays = None if tokens is None else tokens.at(place)
+            return _TASKS[task], self._setting, self._source.at(place), self.piece, cut, population, arrays, argument
 
-        return [one for _, one in collect(self.workers, task, groups, on_worker, on_device=self._on_gpu)]
+        return [result for _, result in collect(self.workers, task, groups, on_worker, on_device=self._on_gpu)]
 
 
 def _wide(array: np.ndarray, width: int) -> np.ndarray:
@@ -201,14 +201,14 @@ def _normal_equations(
     setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: Any, params: np.ndarray
 ) -> Any:  # fmt: skip
     """The sums of the pieces of a group, one after the other."""
-    own, pop = np.asarray(params, setting.dtype)[None], population_of(tokens)
+    pop, sets = population_of(tokens), np.asarray(params, setting.dtype)[None]
 
     def added_up(worker: str) -> tuple[np.ndarray, ...] | None:
         total: tuple[np.ndarray, ...] | None = None
         for k in range(*group):
-            one = _ready(worker, setting, source, (k * piece, min((k + 1) * piece, source.n_rows)), name, pop)
-            engine: Any = one.engine
-            sums = tuple(array[0] for array in engine.normal_equations(own, one.y, one.w))
+            ready = _ready(worker, setting, source, (k * piece, min((k + 1) * piece, source.n_rows)), name, pop)
+            engine: Any = ready.engine
+            sums = tuple(array[0] for array in engine.normal_equations(sets, ready.y, ready.w))
             total = sums if total is None else _added([total, sums])
         return total
 
@@ -216,8 +216,8 @@ def _normal_equations(
         try:
             return added_up(worker)
         except MemoryError:
-            for kept in of_device(_read, worker):
-                kept.clear()
+            for pieces in of_device(_read, worker):
+                pieces.clear()
         try:  # once more with all that is free
             return added_up(worker)
         except MemoryError as error:
@@ -228,8 +228,8 @@ def _ready(
     worker: str, setting: EngineSetting, source: RowSource, rows: Cut, name: str, pop: Population
 ) -> _Piece:  # fmt: skip
     """A piece with the engine of this population; read, unless it has been kept."""
-    kept, key = _read[worker], (setting.data, rows[0])
-    piece = kept.pop(key, None)
+    pieces, key = _read[worker], (setting.data, rows[0])
+    piece = pieces.pop(key, None)
     if piece is None:
         X, y, w = source.read(*rows)
         X, y = np.ascontiguousarray(X, setting.dtype), np.ascontiguousarray(y, setting.dtype)
@@ -238,27 +238,27 @@ def _ready(
     elif piece.population != name:
         engine = piece.engine if piece.engine.update(pop) else setting.engine(pop, piece.X)
         piece = piece._replace(engine=engine, population=name)
-    kept[key] = piece
-    _let_go(kept)
+    pieces[key] = piece
+    _let_go(pieces)
     return piece
 
 
 def _forget(data: str) -> None:
     """The pieces of some data, of a device's thread or of all workers of a process."""
     place = device_here()
-    for kept in list(_read.values()) if place is None else [_read[str(place)]]:
-        for key in [key for key in list(kept) if key[0] == data]:
-            kept.pop(key, None)
+    for pieces in list(_read.values()) if place is None else [_read[str(place)]]:
+        for key in [key for key in list(pieces) if key[0] == data]:
+            pieces.pop(key, None)
 
 
-def _let_go(kept: OrderedDict[tuple[str, int], _Piece]) -> None:
+def _let_go(pieces: OrderedDict[tuple[str, int], _Piece]) -> None:
     """Forget the pieces used least of late, where all together take more than what is free besides."""
     free = machine.available_memory()
-    held = sum(map(_bytes_of, list(kept.values())))
-    while free is not None and len(kept) > 1 and held > free:
+    n_bytes = sum(map(_bytes_of, list(pieces.values())))
+    while free is not None and len(pieces) > 1 and n_bytes > free:
         with contextlib.suppress(KeyError):  # another thread of the device needed memory
-            _, one = kept.popitem(last=False)
-            held -= _bytes_of(one)
+            _, oldest = pieces.popitem(last=False)
+            n_bytes -= _bytes_of(oldest)
 
 
 def _bytes_of(piece: _Piece) -> int:

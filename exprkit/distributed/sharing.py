@@ -29,7 +29,7 @@ from exprkit.distributed.tasks import TooLarge
 from exprkit.distributed.workers import Workers, count_of_gpus
 from exprkit.runtime import machine, slices
 
-AT_ONCE = 4  # steps between two looks at the clock, if there are not more cores
+AT_ONCE = 4  # steps between two checks of the clock, if there are not more cores; chosen, not measured
 PARTS = 2  # that a worker's share is cut into: who is done first takes what is left
 
 _sharing: ContextVar[tuple[Workers, KeptArrays] | None] = ContextVar("sharing", default=None)
@@ -38,17 +38,17 @@ _gpus: ContextVar[Workers | None] = ContextVar("gpus", default=None)
 
 @contextlib.contextmanager
 def shared_by(workers: Workers | None) -> Iterator[None]:
-    """In here a client's workers take part, or several GPUs."""
-    several = workers is not None and len(workers.devices) > 1 and count_of_gpus() > 1
-    told = (
+    """A context in which a client's workers take part in ``each``, or several GPUs."""
+    has_gpus = workers is not None and len(workers.devices) > 1 and count_of_gpus() > 1
+    tokens = (
         _sharing.set(None if workers is None or workers.devices else (workers, KeptArrays(workers, "work"))),
-        _gpus.set(workers if several else None),
+        _gpus.set(workers if has_gpus else None),
     )
     try:
         yield
     finally:
-        _sharing.reset(told[0])
-        _gpus.reset(told[1])
+        _sharing.reset(tokens[0])
+        _gpus.reset(tokens[1])
 
 
 def helpers() -> Workers | None:
@@ -80,12 +80,12 @@ def each(
     sharing = _sharing.get()
     if sharing is not None and seconds > engine.LEAST * len(sharing[0].places(False)):
         return _by_workers(*sharing, (function, n, step, arguments), work, go_on)
-    cuts, found = [(i, min(i + step, n)) for i in range(0, n, step)], []
+    cuts, results = [(i, min(i + step, n)) for i in range(0, n, step)], []
     at_once = max(AT_ONCE, machine.cores())
     for k in range(0, len(cuts), at_once):
         go_on()
-        found += slices.each(functools.partial(function, work, *arguments), cuts[k : k + at_once], threads=threads)
-    return found
+        results += slices.each(functools.partial(function, work, *arguments), cuts[k : k + at_once], threads=threads)
+    return results
 
 
 def _by_workers(
@@ -98,8 +98,8 @@ def _by_workers(
     def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
         return _steps, call, kept.at(place), cut
 
-    found = collect(workers, function.__name__.strip("_"), cuts, task, lambda n: go_on())
-    return list(itertools.chain.from_iterable(some for _, some in found))
+    parts = collect(workers, function.__name__.strip("_"), cuts, task, lambda n: go_on())
+    return list(itertools.chain.from_iterable(results for _, results in parts))
 
 
 def _steps(call: tuple[Any, ...], work: Any, cut: Cut) -> list[Any] | TooLarge:

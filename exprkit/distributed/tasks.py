@@ -60,9 +60,9 @@ class TokenSlice(NamedTuple):
 
 def refuse_functions(pop: Any, workers: Any) -> None:
     """An error for operators that are functions of this process, before anything is sent; formulas are written out."""
-    own = () if workers.devices else pop.user_operators()
+    codes = () if workers.devices else pop.user_operators()
     for row in defined.functions():
-        if row.code in own:
+        if row.code in codes:
             raise ArgumentError(
                 f"operator {row.name!r} is a function of this process, which a client's workers do not know: define it "
                 f"by a formula, exprkit.operator('{defined.head(row)} = …'), or leave client= out"
@@ -102,7 +102,7 @@ class TooLarge(NamedTuple):
 
 
 class SlicePlace(NamedTuple):
-    """Which part of which population."""
+    """A slice of a population: the population's name, and where the slice begins and ends."""
 
     population: str  # names it
     begin: int
@@ -119,8 +119,8 @@ def call(
             return _called(worker, setting, X, which, tokens, method, arguments)
         except MemoryError:
             with _choosing:
-                for kept in of_device(_kept, worker):
-                    kept.clear()
+                for engines in of_device(_kept, worker):
+                    engines.clear()
         try:  # once more with all that is free
             return _called(worker, setting, X, which, tokens, method, arguments)
         except MemoryError as error:
@@ -131,29 +131,29 @@ def _called(
     worker: Any, setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice | Population, method: str,
     arguments: list[Any],
 ) -> Any:  # fmt: skip
-    kept = _kept[worker]
-    with _engine(kept, setting, X, which, lambda: population_of(tokens)) as engine:
+    engines = _kept[worker]
+    with _engine(engines, setting, X, which, lambda: population_of(tokens)) as engine:
         if method == "fit_again":
-            return _fit_again(kept, which, engine, *arguments)
+            return _fit_again(engines, which, engine, *arguments)
         return _METHODS[method](engine, len(X), setting.dtype, *arguments)
 
 
 def _fit_again(
-    kept: deque[Ready], which: SlicePlace, engine: Any, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None,
-    options: Options, setting: EngineSetting, X: np.ndarray, *points: Any,
+    engines: deque[Ready], which: SlicePlace, engine: Any, starts: np.ndarray, y: np.ndarray,
+    weights: np.ndarray | None, options: Options, setting: EngineSetting, X: np.ndarray, *points: Any,
 ) -> Fitted:  # fmt: skip
     """Fits, and those that float32 spoils made anew by an engine of float64 on data of float64."""
     if engine.fits_again:
         with contextlib.ExitStack() as stack:
 
             def again() -> tuple[Any, ...]:
-                return stack.enter_context(_engine(kept, setting, X, which, lambda: engine.pop)), *points
+                return stack.enter_context(_engine(engines, setting, X, which, lambda: engine.pop)), *points
 
             return engine.fit_again(starts, y, weights, options, again)
 
-    def fit(some: Population, own: np.ndarray, options: Options) -> Fitted:
-        made: Any = setting.engine(some, X)
-        return made.fit(own, *points, options)
+    def fit(pop: Population, starts: np.ndarray, options: Options) -> Fitted:
+        engine_64: Any = setting.engine(pop, X)
+        return engine_64.fit(starts, *points, options)
 
     return with_spoiled_anew(engine.fit(starts, y, weights, options), engine.pop, starts, options, fit)
 
@@ -167,44 +167,45 @@ _choosing = threading.Lock()
 
 @contextlib.contextmanager
 def _engine(
-    kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
+    engines: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
 ) -> Iterator[Engine]:  # fmt: skip
     """The slice's own engine, or one of an earlier population on the same data that takes it, or a new one."""
-    engine = _ready(kept, setting, X, which, tokens)
+    engine = _ready(engines, setting, X, which, tokens)
     yield engine
-    kept.append((setting, which, engine))
-    while len(kept) > MOST_ENGINES:
-        kept.popleft()
+    engines.append((setting, which, engine))
+    while len(engines) > MOST_ENGINES:
+        engines.popleft()
 
 
 def _ready(
-    kept: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
+    engines: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
 ) -> Engine:  # fmt: skip
     with _choosing:
-        own = next((one for one in kept if one[:2] == (setting, which)), None)
-        old = own or next((one for one in kept if one[0] == setting and one[1].population != which.population), None)
-        if old is not None:
-            kept.remove(old)
-    if own is not None:
-        return own[2]
+        same = next((entry for entry in engines if entry[:2] == (setting, which)), None)
+        others = (entry for entry in engines if entry[0] == setting and entry[1].population != which.population)
+        reusable = same or next(others, None)
+        if reusable is not None:
+            engines.remove(reusable)
+    if same is not None:
+        return same[2]
     pop = tokens()
-    if old is not None and old[2].update(pop):
-        return old[2]
+    if reusable is not None and reusable[2].update(pop):
+        return reusable[2]
     return setting.engine(pop, X)
 
 
 def forget(data: str) -> None:
     """In a device's thread: let go of its engines on some data."""
-    kept = _kept[str(device_here())]
+    engines = _kept[str(device_here())]
     with _choosing:
-        for one in [one for one in kept if one[0].data == data]:
-            kept.remove(one)
+        for entry in [entry for entry in engines if entry[0].data == data]:
+            engines.remove(entry)
 
 
-def of_device(kept: dict[str, Held], worker: str) -> list[Held]:
+def of_device(by_worker: dict[str, Held], worker: str) -> list[Held]:
     """What workers keep that have the same device as this one: the threads of a GPU share its memory."""
     device = worker.partition(",")[0]
-    return [one for name, one in list(kept.items()) if name.partition(",")[0] == device]
+    return [value for name, value in list(by_worker.items()) if name.partition(",")[0] == device]
 
 
 @contextlib.contextmanager

@@ -38,16 +38,16 @@ from exprkit.errors import ArgumentError, BackendError, brief, brought_by, numbe
 from exprkit.runtime import machine
 from exprkit.version import __version__
 
-MOST_DEVICES = 1024
-SECONDS_TO_CONNECT = 10.0
-SECONDS_KNOWN = 1.0  # for which it is taken for known who is there
-TICK = 0.2  # seconds between two looks at what has not come yet
+MOST_DEVICES = 1024  # numbers of devices where there is no GPU; chosen, not measured
+SECONDS_TO_CONNECT = 10.0  # until a scheduler counts as absent; chosen, not measured
+SECONDS_KNOWN = 1.0  # between two questions to the scheduler which workers are there; chosen, not measured
+TICK = 0.2  # seconds between two checks for an interrupt; chosen, not measured
 SECONDS_ALONE = 60.0  # without a worker until that is an error, where dask's "no-workers-timeout" says nothing else
 COMPARED = ("exprkit", "python", "distributed")  # versions that have to be the same
 
 
 class WorkerFacts(NamedTuple):
-    """What a worker says of itself."""
+    """The versions, host, cores and backends of a worker."""
 
     versions: dict[str, str]
     host: str
@@ -69,20 +69,20 @@ class Workers:
 
     def __init__(self, devices: tuple[int, ...], client: Any = None) -> None:
         self.devices, self.client = devices, client
-        self._there = {f"device {number}": 1 for number in devices}
-        self._asked, self._alone_since = -math.inf, math.inf
+        self._threads = {f"device {number}": 1 for number in devices}
+        self._looked_at, self._alone_since = -math.inf, math.inf
         here = facts()
-        self.facts = dict.fromkeys(self._there, here)
+        self.facts = dict.fromkeys(self._threads, here)
         while not self.facts:
             self.look_after()
-            self.facts = _asked(client)
+            self.facts = _facts_of(client)
             time.sleep(0 if self.facts else TICK)
         for address, other in self.facts.items():
             _check_versions(here.versions, other.versions, address)
 
     @property
     def address(self) -> str:
-        """Of a client's scheduler."""
+        """The address of a client's scheduler."""
         return str(self.client.scheduler.address)
 
     def look_after(self) -> bool:
@@ -100,11 +100,11 @@ class Workers:
             "distributed.scheduler.no-workers-timeout" says.
         """
         now = time.monotonic()
-        if now - self._asked < SECONDS_KNOWN:
+        if now - self._looked_at < SECONDS_KNOWN:
             return False
-        before, self._there, self._asked = self._there, _threads(self.client), now
+        before, self._threads, self._looked_at = self._threads, _threads(self.client), now
         _start_lost(self.client.cluster)
-        if self._there:
+        if self._threads:
             self._alone_since = math.inf
         elif self._alone_since == math.inf:
             self._alone_since = now
@@ -112,10 +112,10 @@ class Workers:
         elif now - self._alone_since >= _seconds_alone():
             self._alone_since = math.inf
             raise self.alone()
-        return bool(self._there) and before.keys().isdisjoint(self._there)
+        return bool(self._threads) and before.keys().isdisjoint(self._threads)
 
     def alone(self) -> BackendError:
-        """That there is no worker."""
+        """The error of a client without workers."""
         return BackendError(
             f"no worker is left at {self.address}, and none has come within {_seconds_alone():g} s: start some, as by "
             f"`dask worker {self.address}` or cluster.scale(2), then call again"
@@ -127,8 +127,8 @@ class Workers:
         return self.client.status not in ("closing", "closed")
 
     def addresses(self) -> list[str]:
-        """Of those that are connected."""
-        return list(self._there)
+        """The addresses of the workers that are connected."""
+        return list(self._threads)
 
     def places(self, on_device: bool) -> list[str]:
         """Addresses where slices are worked on at a time: of a GPU's worker once, of a CPU's for each thread.
@@ -137,7 +137,7 @@ class Workers:
         """
         if self.devices:
             return [f"device {place.device}" for place in places_of(self.devices, on_device)]
-        return [address for address, n in self._there.items() for _ in range(1 if on_device else n)]
+        return [address for address, n in self._threads.items() for _ in range(1 if on_device else n)]
 
     def place(self, k: int, on_device: bool) -> str | None:
         """Where the k-th slice had best run: where its engine was left by the call before."""
@@ -148,15 +148,15 @@ class Workers:
         """Threads that the work on a slice may use."""
         if not self.devices and not on_device:
             return 1
-        hosts = [one.host for one in self.facts.values()]
-        return max(1, min(one.cores // hosts.count(one.host) for one in self.facts.values()))
+        hosts = [worker.host for worker in self.facts.values()]
+        return max(1, min(worker.cores // hosts.count(worker.host) for worker in self.facts.values()))
 
     def best(self, names: tuple[str, ...] = ("cuda", "cpu")) -> str:
         """The first of the backends that can run on every worker."""
-        able = [name for name in names if all(one.backends[name].available for one in self.facts.values())]
-        if not able:
+        available = [name for name in names if all(worker.backends[name].available for worker in self.facts.values())]
+        if not available:
             raise BackendError(f"none of {', '.join(names)} can run on all of {number_of(len(self.facts), 'worker')}")
-        return able[0]
+        return available[0]
 
     def on_gpu(self, backend: str) -> bool:
         """Whether a backend works on a GPU; "auto": the best one."""
@@ -164,10 +164,10 @@ class Workers:
 
     def check(self, name: str) -> None:
         """An error if a backend cannot run on every worker."""
-        for address, one in self.facts.items():
-            if not one.backends[name].available:
+        for address, worker in self.facts.items():
+            if not worker.backends[name].available:
                 where = "here" if self.devices else f"on worker {address}"
-                raise BackendError(f"backend {name!r} can't run {where}: {one.backends[name].detail}")
+                raise BackendError(f"backend {name!r} can't run {where}: {worker.backends[name].detail}")
 
     def everywhere(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Have a function called by every thread of this process, or in every other one; nobody waits for it."""
@@ -178,16 +178,16 @@ class Workers:
 
     def __str__(self) -> str:
         kinds: dict[str, int] = {}
-        for one in self.facts.values():
-            best = next(name for name in ("cuda", "cpu") if one.backends[name].available)
-            kinds[one.backends[best].detail] = kinds.get(one.backends[best].detail, 0) + 1
+        for worker in self.facts.values():
+            best = next(name for name in ("cuda", "cpu") if worker.backends[name].available)
+            kinds[worker.backends[best].detail] = kinds.get(worker.backends[best].detail, 0) + 1
         where = "of this process" if self.devices else f"of {self.address}"
         each = "; ".join(f"{n} x {what}" for what, n in kinds.items())
         return f"{number_of(len(self.facts), 'worker')} {where}: {each}"
 
 
 def workers_of(devices: Any, client: Any) -> Workers | None:
-    """What a user's ``devices=`` and ``client=`` mean; None for neither, and then one device does the work.
+    """The workers that a user's ``devices=`` and ``client=`` name; None for neither, and then one device does the work.
 
     Raises
     ------
@@ -227,13 +227,13 @@ def _numbers(devices: Any) -> tuple[int, ...]:
     count = whole_number(devices)
     listed = range(count) if count is not None else devices
     if isinstance(listed, list | tuple | range):
-        numbers = tuple(whole_number(one) for one in listed)
-        known = range(n_gpus or MOST_DEVICES)
-        if numbers and len(set(numbers)) == len(numbers) and all(one in known for one in numbers):
-            return tuple(one for one in numbers if one is not None)
-    there = f"this host has {number_of(n_gpus, 'GPU')}" if n_gpus else "without a GPU they are shares of the cores"
+        numbers = tuple(whole_number(number) for number in listed)
+        allowed = range(n_gpus or MOST_DEVICES)
+        if numbers and len(set(numbers)) == len(numbers) and all(number in allowed for number in numbers):
+            return tuple(number for number in numbers if number is not None)
+    hint = f"this host has {number_of(n_gpus, 'GPU')}" if n_gpus else "without a GPU they are shares of the cores"
     raise ArgumentError(f'devices must be a number >= 1, a list of different numbers >= 0, or "all", not '
-                        f"{brief(devices)}: {there}")  # fmt: skip
+                        f"{brief(devices)}: {hint}")  # fmt: skip
 
 
 def count_of_gpus() -> int:
@@ -268,7 +268,7 @@ if hasattr(os, "register_at_fork"):  # threads and connections do not survive a 
 
 
 def _threads(client: Any) -> dict[str, int]:
-    """Of every worker, by its address; nothing where the scheduler does not answer."""
+    """The number of threads of every worker, by its address; empty where the scheduler does not answer."""
     with contextlib.suppress(OSError, TimeoutError):
         return dict(client.sync(client.scheduler.ncores, callback_timeout=SECONDS_TO_CONNECT))
     return {}
@@ -280,8 +280,8 @@ def _start_lost(cluster: Any) -> None:
 
     if not isinstance(cluster, SpecCluster) or cluster.status != Status.running:
         return
-    for name, one in list(cluster.workers.items()):
-        if one.status in (Status.closed, Status.failed):
+    for name, worker in list(cluster.workers.items()):
+        if worker.status in (Status.closed, Status.failed):
             cluster.workers.pop(name, None)
     if set(cluster.worker_spec) - set(cluster.workers):
         cluster.loop.add_callback(cluster.scale_down, ())  # of none; it starts those that are lacking
@@ -323,13 +323,13 @@ def _version(package: str) -> str:
         return ""
 
 
-def _asked(client: Any) -> dict[str, WorkerFacts]:
-    """What every worker says, but for those that die meanwhile."""
-    found = client.run(facts, on_error="return")
-    for answer in found.values():
+def _facts_of(client: Any) -> dict[str, WorkerFacts]:
+    """The facts of every worker, by its address, but for those that die meanwhile."""
+    answers = client.run(facts, on_error="return")
+    for answer in answers.values():
         if isinstance(answer, ImportError):
             raise BackendError(f"a worker lacks what this process has, so install the same there: {answer}")
-    return {address: answer for address, answer in found.items() if isinstance(answer, WorkerFacts)}
+    return {address: answer for address, answer in answers.items() if isinstance(answer, WorkerFacts)}
 
 
 def _check_versions(here: dict[str, str], there: dict[str, str], address: str) -> None:

@@ -1,4 +1,4 @@
-"""Multi-start fits: further starts until the best loss has been found twice.
+"""Multi-start fits: further starts until two groups of them have ended at the best loss.
 
 In: a ``FitProblem``, expressions, and a name for each.  Out: the best parameters and losses.
 
@@ -43,30 +43,34 @@ from exprkit.search.distinct import Enumeration
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
 
-SAME = 0.02  # nats that two losses may differ by and still be the same one
-SHARE, SHARE_OF_OTHERS = 1e-7, 1e-4  # or this share of them; of losses that are no likelihoods this share alone
-EXACT = 1 - 1e-13  # R2 of what tells the data to rounding, whose likelihood is that of rounding errors
-TWICE = 2
-AT_ONCE = {"lm": 8, "lbfgs": 16}  # starts of a fit, of which the best counts: a gradient method takes all side by side
-LEAST_STARTS = {"lm": 64, "lbfgs": 32}
-RANDOM, SCANNED_AT_ONCE = 2048, 1024  # values of a single parameter; expressions of which that is done together
-_FAR, _CLOSE = 10.0 ** np.linspace(-30, 30, 601), 10.0 ** np.linspace(-15, -0.05, 300)
-GRID = np.concatenate([_FAR, -_FAR, 1 + _CLOSE, 1 - _CLOSE])  # any size, and as close to 1 as a power's base may be
-SPREADS = (0.5, 1.0, 3.0, 12.0)  # standard deviations of the logarithm of a start's size, one after the other ...
-NEAR = (0.01, 0.3, 0.05, 1.0)  # ... and of those around a number of the data
-LEAST_EXPRS = 16  # of a thread
-SMALL, MOST_FUNCTIONS = 4, 512  # of ``start_sizes``
-QUANTILES = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 1)
-LARGEST = 1e30  # of a start, within float32
+SAME = 0.02  # nats up to which two losses count as equal; chosen, not measured
+SHARE = 1e-7  # of a likelihood's loss, the same; above rounding
+SHARE_OF_OTHERS = 1e-4  # of a loss that is no likelihood, the same; chosen, not measured
+EXACT = 1 - 1e-13  # R2 from which on residuals are rounding errors, whose likelihood says nothing
+TWICE = 2  # groups of starts that end at the best loss before a fit ends
+AT_ONCE = {"lm": 8, "lbfgs": 16}  # starts of a group; a gradient method takes all side by side; chosen, not measured
+LEAST_STARTS = {"lm": 64, "lbfgs": 32}  # of every fit; chosen, not measured
+RANDOM = 2048  # values at which the loss of a single parameter is computed, beside GRID; chosen, not measured
+SCANNED_AT_ONCE = 1024  # expressions of which that is done together, for memory; chosen, not measured
+FAR = 10.0 ** np.linspace(-30, 30, 601)  # parameters of any size
+CLOSE = 10.0 ** np.linspace(-15, -0.05, 300)  # distances from 1, as of a power's base
+GRID = np.concatenate([FAR, -FAR, 1 + CLOSE, 1 - CLOSE])
+SPREADS = (0.5, 1.0, 3.0, 12.0)  # standard deviations of log(size) of starts around 1, in turn; chosen, not measured
+NEAR = (0.01, 0.3, 0.05, 1.0)  # the same around a number of the data; chosen, not measured
+LEAST_EXPRS = 16  # expressions that are worth a thread; chosen, not measured
+SMALL = 4  # nodes of the functions whose values are ``start_sizes``; chosen, not measured
+MOST_FUNCTIONS = 512  # of those; chosen, not measured
+QUANTILES = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 1)  # of their values; chosen, not measured
+LARGEST = 1e30  # a start, within float32
 ONE = np.ones(1)
 
 
 class BestFits(NamedTuple):
-    """The best of all starts of every expression."""
+    """Of every expression the parameters and the loss of the best of its starts."""
 
     params: np.ndarray  # float64 (n_exprs, max_params), nan where there is none
     loss: np.ndarray  # float64 (n_exprs,), nan or inf where there is none
-    times: np.ndarray  # how many groups of ``AT_ONCE`` starts found it
+    times: np.ndarray  # how many groups of ``AT_ONCE`` starts ended there
     at_bound: np.ndarray
     goal: FitGoal | None  # of the last fit
     evaluations: int
@@ -91,7 +95,7 @@ def best_fits(
         Called after every group of starts; may raise an exception.
     """
     n, width = len(pop), pop.max_params
-    found = BestFits(
+    best = BestFits(
         np.full((n, width), np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros((n, width), bool), None, 0
     )
     active, evaluations, goal = np.arange(n), 0, None
@@ -99,34 +103,34 @@ def best_fits(
     least = LEAST_STARTS[problem.method]
     n_starts = 1 + restarts if pop.max_params else 1
     for first, at_once, groups in _rounds(n_starts, AT_ONCE[problem.method], least if problem.on_gpu else 0):
-        some = pop if groups == 1 and len(active) == n else pop[np.tile(active, groups)]
+        expressions = pop if groups == 1 and len(active) == n else pop[np.tile(active, groups)]
         starts = range(first, first + groups * at_once)
-        init = _starts(names[active], some.max_params, starts, seed, sizes, problem.threads, groups)
+        init = _starts(names[active], expressions.max_params, starts, seed, sizes, problem.threads, groups)
         if first == 0 and single.any():
             _scan(problem, pop, names, init[:, :n], np.flatnonzero(single), seed, sizes)
-        result = problem.fit(some, init=init if some.max_params else None)
+        result = problem.fit(expressions, init=init if expressions.max_params else None)
         goal, evaluations = result.goal, evaluations + result.n_evaluations
         left = np.arange(len(active))
         for group in range(groups):
             which = active[left]
-            _note(found, which, result, group * len(active) + left)
+            _note(best, which, result, group * len(active) + left)
             end = first + (group + 1) * at_once
-            left = left[((end < least) | (found.times[which] < TWICE)) & (pop.n_params[which] > 0)]
+            left = left[((end < least) | (best.times[which] < TWICE)) & (pop.n_params[which] > 0)]
         active = active[left]
         if not len(active):
             break
         check()
-    return found._replace(goal=goal, evaluations=evaluations)
+    return best._replace(goal=goal, evaluations=evaluations)
 
 
 def finished_fits(goal: SearchGoal, pop: Population, params: np.ndarray, loss: np.ndarray, on_gpu: bool) -> FitResult:
     """Fits to be shown, finished on the host, where the best of all starts ended."""
     settings = goal.settings | ({"backend": "cpu"} if on_gpu else {})
     init = np.nan_to_num(params, nan=0.0) if pop.max_params else None
-    found = fit(pop, goal.X, goal.y, weights=goal.weights, init=init, accuracy="final", **settings)
-    lost = np.isfinite(loss) & ~np.isfinite(found.loss)
-    found.params[lost], found.loss[lost] = params[lost], loss[lost]
-    return found
+    fits = fit(pop, goal.X, goal.y, weights=goal.weights, init=init, accuracy="final", **settings)
+    is_lost = np.isfinite(loss) & ~np.isfinite(fits.loss)
+    fits.params[is_lost], fits.loss[is_lost] = params[is_lost], loss[is_lost]
+    return fits
 
 
 def _rounds(n_starts: int, at_once: int, together: int) -> Iterator[tuple[int, int, int]]:
@@ -146,12 +150,12 @@ def _scan(
     problem: FitProblem, pop: Population, names: np.ndarray, init: np.ndarray, single: np.ndarray, seed: int,
     sizes: np.ndarray,
 ) -> None:  # fmt: skip
-    """Let the starts of expressions of a single parameter be the deepest basins along it, the first start excepted."""
+    """Set the starts of expressions of a single parameter, but for the first, to its deepest minima on a grid."""
     for first in range(0, len(single), SCANNED_AT_ONCE):
-        some = single[first : first + SCANNED_AT_ONCE]
-        values = _values_to_scan(names[some], seed, sizes, problem.threads)
-        loss = problem.losses(pop[some], values[:, :, None])
-        init[1:, some, 0] = _at_the_deepest(loss, values, init[1:, some, 0].T.copy(), problem.threads).T
+        rows = single[first : first + SCANNED_AT_ONCE]
+        values = _values_to_scan(names[rows], seed, sizes, problem.threads)
+        loss = problem.losses(pop[rows], values[:, :, None])
+        init[1:, rows, 0] = _at_the_deepest(loss, values, init[1:, rows, 0].T.copy(), problem.threads).T
 
 
 def _at_the_deepest(
@@ -168,9 +172,9 @@ def start_sizes(X: np.ndarray, y: np.ndarray, operators: Operators) -> np.ndarra
 
     Quantiles of the functions without parameters of at most 4 nodes, and a little beyond the largest and the least.
     """
-    found = Enumeration(grammar(SMALL, operators, X.shape[1], 0))
-    functions = np.concatenate([found.grow() for _ in range(SMALL)])[:MOST_FUNCTIONS]
-    values = np.asarray(Evaluator(found.population(functions), X, "cpu", dtype="float64").evaluate())
+    enumeration = Enumeration(grammar(SMALL, operators, X.shape[1], 0))
+    functions = np.concatenate([enumeration.grow() for _ in range(SMALL)])[:MOST_FUNCTIONS]
+    values = np.asarray(Evaluator(enumeration.population(functions), X, "cpu", dtype="float64").evaluate())
     numbers = [np.ones(1)]
     for column in (y, *values):
         sizes = np.abs(column[np.isfinite(column) & (column != 0)])
@@ -181,19 +185,19 @@ def start_sizes(X: np.ndarray, y: np.ndarray, operators: Operators) -> np.ndarra
     return sizes[(sizes > 1 / LARGEST) & (sizes < LARGEST)]
 
 
-def _note(found: BestFits, which: np.ndarray, result: Any, rows: np.ndarray) -> None:
-    """Keep what is better than before, and count what is the same; ``rows``: where the result has those expressions."""
-    best, new = found.loss[which], result.loss[rows]
+def _note(best: BestFits, which: np.ndarray, result: Any, rows: np.ndarray) -> None:
+    """Update the best fits of the expressions ``which`` by ``rows`` of a result, and count equal losses."""
+    old, new = best.loss[which], result.loss[rows]
     with np.errstate(invalid="ignore"):
         likely = result.kind in LIKELIHOODS
         close = np.maximum(SAME, SHARE * np.abs(new)) if likely else SHARE_OF_OTHERS * np.abs(new)
-        same = np.isfinite(new) & ((np.abs(new - best) <= close) | (result.r2[rows] > EXACT))
-        better = np.isfinite(new) & ~(best <= new)
-    found.times[which] = np.where(same, found.times[which] + 1, np.where(better, 1, found.times[which]))
-    kept, rows = which[better], rows[better]
-    found.loss[kept] = new[better]
-    found.params[kept, : result.params.shape[1]] = result.params[rows]
-    found.at_bound[kept, : result.params.shape[1]] = result.at_bound[rows]
+        same = np.isfinite(new) & ((np.abs(new - old) <= close) | (result.r2[rows] > EXACT))
+        better = np.isfinite(new) & ~(old <= new)
+    best.times[which] = np.where(same, best.times[which] + 1, np.where(better, 1, best.times[which]))
+    improved, rows = which[better], rows[better]
+    best.loss[improved] = new[better]
+    best.params[improved, : result.params.shape[1]] = result.params[rows]
+    best.at_bound[improved, : result.params.shape[1]] = result.at_bound[rows]
 
 
 # ── where fits begin ──
@@ -208,30 +212,30 @@ def _starts(
     Of several groups (n_starts of a group, groups * n_exprs, max_params): of each group all expressions, in turn.
     """
     words, at_once = names.astype(np.uint64), len(starts) // groups
-    found = np.empty((at_once, groups, len(names), width))
+    starts_of_groups = np.empty((at_once, groups, len(names), width))
 
-    def some(begin: int, end: int) -> None:
+    def fill(begin: int, end: int) -> None:
         for k in range(groups):
-            out = found[:, k, begin:end].transpose(1, 0, 2)
+            out = starts_of_groups[:, k, begin:end].transpose(1, 0, 2)
             _fill(words[begin:end], starts.start + k * at_once, _of_seed(seed), sizes, out)
 
-    _each(some, len(names), threads)
-    return found.reshape(at_once, groups * len(names), width)
+    _each(fill, len(names), threads)
+    return starts_of_groups.reshape(at_once, groups * len(names), width)
 
 
 def _values_to_scan(names: np.ndarray, seed: int, sizes: np.ndarray, threads: int | None = None) -> np.ndarray:
     """In rising order, float64 (n, n_exprs), as parameter sets are."""
-    words, found = names.astype(np.uint64), np.empty((RANDOM + len(GRID), len(names)))
+    words, values = names.astype(np.uint64), np.empty((RANDOM + len(GRID), len(names)))
 
-    def some(begin: int, end: int) -> None:
-        own = np.empty((end - begin, len(found)))
-        _fill(words[begin:end], 1, _of_seed(seed), sizes, own[:, :RANDOM, None])
-        own[:, RANDOM:] = GRID
-        own.sort(axis=1)
-        found[:, begin:end] = own.T
+    def fill(begin: int, end: int) -> None:
+        part = np.empty((end - begin, len(values)))
+        _fill(words[begin:end], 1, _of_seed(seed), sizes, part[:, :RANDOM, None])
+        part[:, RANDOM:] = GRID
+        part.sort(axis=1)
+        values[:, begin:end] = part.T
 
-    _each(some, len(names), threads)
-    return found
+    _each(fill, len(names), threads)
+    return values
 
 
 def _each(function: Callable[[int, int], None], n: int, threads: int | None) -> None:
@@ -260,26 +264,26 @@ def _fill(names, first, of_seed, sizes, out):
 
 
 @compiled
-def _deepest(loss, values, best, found):
+def _deepest(loss, values, best, bottoms):
     """Values (n_exprs, n_best) at the bottoms of the deepest basins; others stay as they are.
 
     ``loss``, ``values``: (n, n_exprs).
 
     ``best``: of the shape of ``found``, inf at first.
     """
-    n, n_best = len(loss), found.shape[1]
-    for i in range(len(found)):
+    n, n_best = len(loss), bottoms.shape[1]
+    for i in range(len(bottoms)):
         before = math.inf
         for k in range(n):
-            here = loss[k, i] if math.isfinite(loss[k, i]) else math.inf
+            value = loss[k, i] if math.isfinite(loss[k, i]) else math.inf
             after = loss[k + 1, i] if k + 1 < n and math.isfinite(loss[k + 1, i]) else math.inf
-            if here <= before and here < after and here < best[i, n_best - 1]:
-                place = n_best - 1
-                while place > 0 and best[i, place - 1] > here:
-                    best[i, place], found[i, place] = best[i, place - 1], found[i, place - 1]
-                    place -= 1
-                best[i, place], found[i, place] = here, values[k, i]
-            before = here
+            if value <= before and value < after and value < best[i, n_best - 1]:
+                rank = n_best - 1
+                while rank > 0 and best[i, rank - 1] > value:
+                    best[i, rank], bottoms[i, rank] = best[i, rank - 1], bottoms[i, rank - 1]
+                    rank -= 1
+                best[i, rank], bottoms[i, rank] = value, values[k, i]
+            before = value
 
 
 @inline

@@ -48,15 +48,15 @@ SHARE, ROUNDING = 1e-4, 1e-15  # of a loss that is no likelihood: this share of 
 class SearchGoal:
     """What is fitted, to what, and how the result is ranked.
 
-    ``made`` is what becomes of the expressions (None: they stay as they are); those are fitted to ``y`` at ``X`` with
-    ``weights``, by the ``settings`` of a ``FitProblem``.  The loss that was asked for is ``scale`` times that of
-    the fits plus ``constant``.
+    ``composition`` puts a link or a loss around the expressions (None: they stay as they are).  They are fitted to
+    ``y`` at ``X`` with ``weights``, by the ``settings`` of a ``FitProblem``.  The loss that was asked for is ``scale``
+    times that of the fits plus ``constant``.
     """
 
     name: str
     link: str
     rank: str
-    made: Composition | None
+    composition: Composition | None
     X: np.ndarray
     y: np.ndarray
     weights: np.ndarray | None
@@ -76,49 +76,49 @@ class SearchGoal:
         ArgumentError, DataError, ParseError
         """
         link = None if isinstance(link, str) and link.strip() in ("", USUAL[0]) else link
-        own = OwnGoal.of(loss, link, columns, LOSSES)
+        parsed = OwnGoal.of(loss, link, columns, LOSSES)
         rank = rank or (LENGTH if loss in LIKELIHOODS else LOSS)
         one_of("rank", rank, RANKS)
-        text = USUAL[0] if own is None or own.link is None else own.link.text
+        text = USUAL[0] if parsed is None or parsed.link is None else parsed.link.text
         common = loss, text, rank
         if rank == LENGTH and loss in LOSSES and loss not in LIKELIHOODS:
             raise ArgumentError(
                 f"loss={loss!r} is no likelihood: rank='loss', or write it as one, as loss='((f - y) / 0.1)^2 / 2'"
             )
-        if own is None:
+        if parsed is None:
             return cls(*common, None, X, y, weights, {"loss": loss, "method": "lm", **settings})
         points = inputs.loss_points(y, weights, columns, len(y))
-        made = own.composed(points, X.shape[1], fitting=True)
-        if own.loss is None:
-            return cls(*common, made, X, y, weights, {"loss": loss, "method": "lm", **settings})
-        if rank == LENGTH and made.kind == objective.ABSOLUTE:
+        composition = parsed.composed(points, X.shape[1], fitting=True)
+        if parsed.loss is None:
+            return cls(*common, composition, X, y, weights, {"loss": loss, "method": "lm", **settings})
+        if rank == LENGTH and composition.kind == objective.ABSOLUTE:
             raise ArgumentError(
                 f"loss={loss!r} has no second derivative where it is least, by which parameters are written down: "
                 "rank='loss', or a smooth one, as logcosh"
             )
-        return cls._of_text(common, own, points, made, X, settings)
+        return cls._of_text(common, parsed, points, composition, X, settings)
 
     @classmethod
     def _of_text(
-        cls, common: tuple[str, str, str], own: OwnGoal, points: LossPoints, made: Composition, X: np.ndarray,
+        cls, common: tuple[str, str, str], parsed: OwnGoal, points: LossPoints, composition: Composition, X: np.ndarray,
         settings: dict[str, Any],
     ) -> SearchGoal:  # fmt: skip
         """Of a loss of the user's own: as what it is recognised to be, or as a sum."""
         ranked = common[-1] == LENGTH
-        scale, constant, named = 1.0, 0.0, BY_KIND[made.kind]
-        weights: np.ndarray = made.weights
-        if ranked and made.kind == objective.SQUARES:
-            named, weights = "gaussian", 2 * weights
+        scale, constant, kind = 1.0, 0.0, BY_KIND[composition.kind]
+        weights: np.ndarray = composition.weights
+        if ranked and composition.kind == objective.SQUARES:
+            kind, weights = "gaussian", 2 * weights
             constant = -float(np.sum(np.log(2 * np.pi / weights[weights > 0]))) / 2
-        elif ranked and made.kind != objective.SUM:
-            made = own.composed_as_sum(points, X.shape[1])
-            named, weights = "sum", made.weights
-        elif made.kind == objective.ABSOLUTE:
+        elif ranked and composition.kind != objective.SUM:
+            composition = parsed.composed_as_sum(points, X.shape[1])
+            kind, weights = "sum", composition.weights
+        elif composition.kind == objective.ABSOLUTE:
             scale = float(np.sum(weights))
-        method = "lbfgs" if named == "sum" else "lm"
-        found = {**settings, "loss": named, "method": method, "delta": made.delta or 1.0}
-        wide = inputs.with_columns(X, made.columns, np.dtype(np.float64))
-        return cls(*common, made, wide, made.target, weights, found, scale, constant)
+        method = "lbfgs" if kind == "sum" else "lm"
+        fit_settings = {**settings, "loss": kind, "method": method, "delta": composition.delta or 1.0}
+        wide = inputs.with_columns(X, composition.columns, np.dtype(np.float64))
+        return cls(*common, composition, wide, composition.target, weights, fit_settings, scale, constant)
 
     @property
     def describes(self) -> bool:
@@ -126,11 +126,11 @@ class SearchGoal:
         return self.rank == LENGTH
 
     def over(self, pop: Population) -> Population:
-        """What becomes of every expression."""
-        return pop if self.made is None else self.made.of(pop)
+        """The expressions as they are fitted: under the link, or inside a loss of the user's own."""
+        return pop if self.composition is None else self.composition.of(pop)
 
     def tolerance(self, loss: np.ndarray) -> np.ndarray:
-        """By how much another loss may be above each of these and still count as the same."""
+        """The difference up to which a loss counts as equal to each of these."""
         if self.describes:
             return np.full(len(loss), NATS)
         finite = np.abs(loss[np.isfinite(loss)])
@@ -138,8 +138,9 @@ class SearchGoal:
 
 
 def linked(pop: Population, link: str) -> Population:
-    """The link of every expression, by its text."""
+    """Every expression under a link, which is given by its text."""
     if link == USUAL[0]:
         return pop
-    made = unchanged(LossPoints(np.zeros(0), None, {}), parse_link(link), pop.n_vars).of(pop)
-    return Population(made.kinds, made.values, made.offsets, variables=pop.variables, parameters=pop.parameters)
+    composed = unchanged(LossPoints(np.zeros(0), None, {}), parse_link(link), pop.n_vars).of(pop)
+    arrays = composed.kinds, composed.values, composed.offsets
+    return Population(*arrays, variables=pop.variables, parameters=pop.parameters)

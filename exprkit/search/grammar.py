@@ -61,15 +61,15 @@ class Grammar:
 
     def blocks(self, size: int) -> list[Block]:
         """What trees of a size are made of, in the order of the search."""
-        found = []
+        blocks = []
         for row in self.operators:
             if row.arity == 1:
-                found.append(Block(row, size - 1, 0, False))
+                blocks.append(Block(row, size - 1, 0, False))
             elif row.arity == 3:
-                found += [Block(row, a, b, False, c) for a, b, c in triples(size)]
+                blocks += [Block(row, a, b, False, c) for a, b, c in triples(size)]
             else:
-                found += [Block(row, *split) for split in splits(size, row)]
-        return found
+                blocks += [Block(row, *split) for split in splits(size, row)]
+        return blocks
 
     def refuse_endless(self, threads: int) -> None:
         """ArgumentError where comparing all trees would take more than a day on so many threads."""
@@ -105,9 +105,9 @@ class Grammar:
         With ``n_random`` others, as long as any may be.
         """
         unary, binary, ternary = ([row.code for row in self.operators if row.arity == n] for n in (1, 2, 3))
-        most = min(self.n_params, most_leaves(self.max_nodes, self.operators))
+        max_params = min(self.n_params, most_leaves(self.max_nodes, self.operators))
         texts: list[list[tuple[int, int]]] = []  # kinds and values
-        for n in range(1, most + 1):
+        for n in range(1, max_params + 1):
             leaves = [(PARAMETER, k) for k in range(n)]
             chains = [leaves] if n == 1 else [leaves + [(OPERATOR, code)] * (n - 1) for code in binary]
             if self.n_vars:
@@ -120,9 +120,9 @@ class Grammar:
         texts = [text for text in texts if len(text) <= self.max_nodes]
         kinds, values = np.array([token for text in texts for token in text]).T
         offsets = np.cumsum([0, *map(len, texts)])
-        made = Population(kinds.astype(np.uint8), values.astype(np.uint64), offsets, variables=variables)
-        names, n_tokens = [row.name for row in self.operators], (1, max(self.max_nodes, 2 * most + 1))
-        return made + generate.random(n_random, n_tokens, names, self.n_vars, most, variables=variables)
+        systematic = Population(kinds.astype(np.uint8), values.astype(np.uint64), offsets, variables=variables)
+        names, n_tokens = [row.name for row in self.operators], (1, max(self.max_nodes, 2 * max_params + 1))
+        return systematic + generate.random(n_random, n_tokens, names, self.n_vars, max_params, variables=variables)
 
 
 def grammar(max_nodes: int, operators: Operators = "esr", n_vars: int = 1, n_params: int = 4) -> Grammar:

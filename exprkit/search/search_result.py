@@ -160,9 +160,9 @@ class SearchResult:
             If ``X`` does not fit.
         """
         number = _number("function", i, len(self))
-        one = linked(self.pop[number : number + 1], self.link)
-        params = np.nan_to_num(self.params[number : number + 1, : one.max_params])
-        return np.asarray(Evaluator(one, X, "cpu", dtype="float64").evaluate(params)[0])
+        expression = linked(self.pop[number : number + 1], self.link)
+        params = np.nan_to_num(self.params[number : number + 1, : expression.max_params])
+        return np.asarray(Evaluator(expression, X, "cpu", dtype="float64").evaluate(params)[0])
 
     # ── figures ──
 
@@ -223,8 +223,8 @@ class SearchResult:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to ``path`` as npz, without pickle; the file is complete or absent."""
-        found = {"format": FORMAT} | {name: getattr(self, name) for name in (*ARRAYS, *WORDS, *NUMBERS)}
-        parts = population_file.in_part("found", found) | population_file.in_part("columns", self.columns)
+        fields = {"format": FORMAT} | {name: getattr(self, name) for name in (*ARRAYS, *WORDS, *NUMBERS)}
+        parts = population_file.in_part("found", fields) | population_file.in_part("columns", self.columns)
         files.write_arrays(path, population_file.arrays_of(self.pop) | parts)
 
     @classmethod
@@ -236,12 +236,12 @@ class SearchResult:
     @classmethod
     def restored(cls, arrays: dict[str, np.ndarray]) -> SearchResult:
         """From the arrays of a file."""
-        pop, found = Population.from_arrays(arrays), population_file.part(arrays, "found", FORMAT)
+        pop, values = Population.from_arrays(arrays), population_file.part(arrays, "found", FORMAT)
         columns, n = population_file.of_part(arrays, "columns"), len(pop)
         shapes = {"params": (n, None), "errors": (n, None), "on_front": (n,), "X": (None, None), "y": (None,),
                   "counts": (None, 4)}  # fmt: skip
-        fields: dict[str, Any] = {name: shaped(found[name], "fib", *shape) for name, shape in shapes.items()}
-        fields |= {name: found[name].item() for name in (*WORDS, *NUMBERS)}
+        fields: dict[str, Any] = {name: shaped(values[name], "fib", *shape) for name, shape in shapes.items()}
+        fields |= {name: values[name].item() for name in (*WORDS, *NUMBERS)}
         return cls(pop=pop, columns={name: shaped(columns[name], "fi", n) for name in COLUMNS}, **fields)
 
     def __repr__(self) -> str:
@@ -257,12 +257,12 @@ class SearchResult:
 class _FoundFunction:
     """One function as a ``FittedExpression`` looks at it: as the fit of one expression."""
 
-    def __init__(self, found: SearchResult, i: int) -> None:
+    def __init__(self, result: SearchResult, i: int) -> None:
         part = slice(i, i + 1)
-        self.goal, self._number, self.kind = found, i, found.loss_name
-        self.pop = linked(found.pop[part], found.link)
-        self.params, self.standard_errors = np.nan_to_num(found.params[part]), found.errors[part]
-        self.at_bound, self.loss = np.zeros(self.params.shape, bool), found.loss[part]
+        self.goal, self._number, self.kind = result, i, result.loss_name
+        self.pop = linked(result.pop[part], result.link)
+        self.params, self.standard_errors = np.nan_to_num(result.params[part]), result.errors[part]
+        self.at_bound, self.loss = np.zeros(self.params.shape, bool), result.loss[part]
         self.reason = ["the best of its starts"]
 
     @property

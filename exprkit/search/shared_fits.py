@@ -71,15 +71,15 @@ class SharedFits:
         return _joined(collect(self.workers, "best_fits", cuts, task, lambda n: check(), self.on_gpu), pop)
 
 
-def _joined(found: list[tuple[Cut, BestFits]], pop: Population) -> BestFits:
+def _joined(slices: list[tuple[Cut, BestFits]], pop: Population) -> BestFits:
     """The slices' fits as those of all."""
     n, width = len(pop), pop.max_params
     params, at_bound = np.full((n, width), np.nan), np.zeros((n, width), bool)
-    for (begin, end), one in found:
-        params[begin:end, : one.params.shape[1]] = one.params
-        at_bound[begin:end, : one.params.shape[1]] = one.at_bound
-    loss, times = (np.concatenate([one[k] for _, one in found] or [np.empty(0)]) for k in (1, 2))
-    return BestFits(params, loss, times, at_bound, None, sum(one.evaluations for _, one in found))
+    for (begin, end), fits in slices:
+        params[begin:end, : fits.params.shape[1]] = fits.params
+        at_bound[begin:end, : fits.params.shape[1]] = fits.at_bound
+    loss, times = (np.concatenate([fits[k] for _, fits in slices] or [np.empty(0)]) for k in (1, 2))
+    return BestFits(params, loss, times, at_bound, None, sum(fits.evaluations for _, fits in slices))
 
 
 # The problems of a worker's threads that no task uses now: (data, problem) by worker
@@ -93,14 +93,14 @@ def _best_fits(
     """On a worker: the fits of a slice."""
     tokens, names, *rest = arguments
     with on_device(on_gpu) as worker:
-        own = next((one for one in _idle[worker] if one[0] == name), None)
-        if own is not None:
-            _idle[worker].remove(own)
+        entry = next((item for item in _idle[worker] if item[0] == name), None)
+        if entry is not None:
+            _idle[worker].remove(entry)
         X, y, weights = data
-        problem = FitProblem(X, y, weights=weights, accuracy="screen", **settings) if own is None else own[1]
+        problem = FitProblem(X, y, weights=weights, accuracy="screen", **settings) if entry is None else entry[1]
         try:
-            found = best_fits(problem, population_of(tokens), names, *rest)
+            fits = best_fits(problem, population_of(tokens), names, *rest)
         except MemoryError as error:
             return TooLarge(str(error) or "MemoryError")
-        _idle[worker] = [(name, problem), *(one for one in _idle[worker] if one[0] == name)]
-        return found._replace(goal=None)
+        _idle[worker] = [(name, problem), *(item for item in _idle[worker] if item[0] == name)]
+        return fits._replace(goal=None)

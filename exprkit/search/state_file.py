@@ -41,9 +41,9 @@ from exprkit.operators import defined, ops
 from exprkit.runtime import files
 
 FORMAT = 9  # also where functions or stages get other numbers than before
-EVERY = 1.0  # seconds between two writings, which take some milliseconds;
-SHARE = 0.05  # of the time is spent on those that take longer
-LONGEST = 80  # characters of a setting that are kept as they are
+EVERY = 1.0  # seconds between two writings, at least; chosen, not measured
+SHARE = 0.05  # of the time that is spent on writing, at most; chosen, not measured
+LONGEST = 80  # characters of a setting beyond which its SHA-256 is written instead; chosen, not measured
 WHAT = "checkpoint of a search"
 
 
@@ -114,10 +114,10 @@ def _read(path: Any) -> dict[str, np.ndarray] | None:
 
 def digest(arrays: Iterable[np.ndarray]) -> np.ndarray:
     """SHA-256 of arrays."""
-    told = hashlib.sha256()
+    sha = hashlib.sha256()
     for array in arrays:
-        told.update(str(array.shape).encode() + array.tobytes())
-    return np.frombuffer(told.digest(), np.uint8)
+        sha.update(str(array.shape).encode() + array.tobytes())
+    return np.frombuffer(sha.digest(), np.uint8)
 
 
 def as_texts(settings: Mapping[str, Any]) -> dict[str, str]:
