@@ -30,7 +30,7 @@ from exprkit.regression.formulas.parameters import as_constants, as_parameters, 
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.rules.accident import Evidence
+from exprkit.regression.rules.accident import CoincidenceTest
 from exprkit.regression.shapes.between_rows import errors_between_rows
 from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.shapes.poles import have_poles
@@ -194,7 +194,7 @@ def described(
         lengths, expected = np.minimum((lengths, expected), _lengths(simple, goal))
     values = values_of(expressions, goal.sample.X)
     covariance = covariances(goal, pop, np.where(np.isnan(params), 0.0, params))
-    told, poles = Evidence(goal.sample), have_poles(expressions, goal.sample)
+    told, poles = CoincidenceTest(goal.sample), have_poles(expressions, goal.sample)
     exact = goal.sample.is_exact(values)
     if told.least_error:  # a formula may be exact by accident
         exact, floor = exact & np.array([told.exceeds(one) for one in expressions]), 0.0
@@ -232,7 +232,7 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     Few rows are fitted better than they are known: C. M. Hurvich and C.-L. Tsai (1989) say by how much.  So are single
     rows that decide a number by themselves: ``_of_rows_left_out``.
     """
-    told = Evidence(goal.sample).least_error * float(np.cov(goal.sample.y, bias=True, aweights=goal.sample.w))
+    told = CoincidenceTest(goal.sample).least_error * float(np.cov(goal.sample.y, bias=True, aweights=goal.sample.w))
     variance = np.maximum([entry.loss for entry in entries], max(goal.floor, told, 1e-300))
     some = goal if len(goal.sample) <= MANY_ROWS else Goal(goal.loss, goal.sample.subsample(MANY_ROWS, 0))
     squares = _squares(pop, params, some, some.weights) * (goal.total / some.total)

@@ -3,10 +3,10 @@
 In: a ``Sample``, and a formula that is exact at its rows.  Out: whether the data hold more bits than the formula does.
 
     >>> import exprkit as ek, numpy as np
-    >>> from exprkit.regression.rules.accident import Evidence
+    >>> from exprkit.regression.rules.accident import CoincidenceTest
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.arange(20.0)[:, None]
-    >>> numbers, labels = Evidence(Sample(X, np.sqrt(X[:, 0]))), Evidence(Sample(X, X[:, 0] % 7 > 3))
+    >>> numbers, labels = CoincidenceTest(Sample(X, np.sqrt(X[:, 0]))), CoincidenceTest(Sample(X, X[:, 0] % 7 > 3))
     >>> formula = ek.parse("tanh(4e22 * exp(30 * sin(0.7318 * x1)))")[0]
     >>> [round(data.bits) for data in (numbers, labels)], numbers.exceeds(formula), labels.exceeds(formula)
     ([508, 18], True, False)
@@ -35,8 +35,8 @@ MAX_COARSE_BITS = 16.0  # bits a row, below which y is labels, whole numbers or 
 MAX_VALUES = 1_000  # values of y that are counted: more bits than any formula holds
 
 
-class Evidence:
-    """The information in the y of a sample.
+class CoincidenceTest:
+    """Test of an exact formula for coincidence, by the information in the y of a sample.
 
     Attributes
     ----------

@@ -68,9 +68,9 @@ class UnitSystem(NamedTuple):
     def columns(self, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The remaining variables in these units, (n_rows, n_remaining), and the unit of y, (n_rows,)."""
         X = np.column_stack([X, np.tile(self.constants, (len(X), 1))])
-        every = (*self.powers, self.y_powers)
+        powers_of_units = (*self.powers, self.y_powers)
         with np.errstate(all="ignore"):
-            units = [np.prod(X[:, self.repeating] ** np.array(powers), axis=1) for powers in every]
+            units = [np.prod(X[:, self.repeating] ** np.array(powers), axis=1) for powers in powers_of_units]
             return X[:, self.remaining] / np.column_stack(units)[:, :-1], units[-1]
 
     def restored(self, formula: Expression) -> Expression:

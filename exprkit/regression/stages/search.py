@@ -38,7 +38,7 @@ from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.rules.accident import Evidence
+from exprkit.regression.rules.accident import CoincidenceTest
 from exprkit.regression.rules.spelling import ChosenOperators
 from exprkit.regression.shapes.growth import Functions
 from exprkit.regression.shapes.turns import turn_too_fast
@@ -81,7 +81,7 @@ class FormulaSearch:
         shown: Callable[[Any], None] = lambda search: None,
     ) -> None:  # fmt: skip
         self.sample, self.settings, self.budget, self._shown = sample, settings, budget, shown
-        self.goal, self.evidence = Goal(settings.loss, sample), Evidence(sample)
+        self.goal, self.coincidence = Goal(settings.loss, sample), CoincidenceTest(sample)
         self.front = front or Front(settings.maxsize, self.goal.floor)
         self.front.rows = sample.total
         self.stage, self.generation, self.is_exact, self.is_noisy = "begin", 0, False, False
@@ -173,7 +173,7 @@ class FormulaSearch:
         values = values_of(listed, self.sample.X, self.settings.threads)
         losses, exact = self.goal.losses(values), self.sample.is_exact(values)
         for formula, loss, is_exact in zip(listed, losses.tolist(), exact.tolist(), strict=True):
-            is_law = is_exact and self.evidence.exceeds(formula)
+            is_law = is_exact and self.coincidence.exceeds(formula)
             into = front or self.front
             if into.accepts(formula, loss, is_law) and self._is_slow(formula, loss):
                 self.is_exact |= into.offer(formula, loss, is_law) and is_law
