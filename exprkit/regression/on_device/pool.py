@@ -30,15 +30,17 @@ from exprkit.regression.pairs.pool import (
     Combinations,
     Origins,
     Pool,
+    PoolArrays,
     hash_of,
     is_function,
     is_steady,
 )
+from exprkit.runtime.bags import empty
 
 CHUNK = 1 << 22  # combinations of a launch
 NONE = np.iinfo(np.int32).max  # of the table's owners
 FULL = 2 / 3  # share of the table that may be taken
-ARRAYS = ("sizes", np.uint8), ("bounded", np.bool_), ("made_by", np.int16), ("left", np.int32), ("right", np.int32)
+ARRAYS = "values", "sizes", "bounded", "made_by", "left", "right"  # of ``PoolArrays``, those that are used
 KERNELS = KernelFile("pool.cu", layout.PoolArguments, (is_function, is_steady, hash_of))
 
 
@@ -59,7 +61,7 @@ class DevicePool(Pool):
     ) -> None:  # fmt: skip
         self.programs, self.xp = programs, programs.device.xp
         self._known: dict[int, tuple[int, int, int, int]] = {}
-        self._arrays = [*ARRAYS, *[("third", np.int32)] * any(row.arity == 3 for row in operators)]
+        self._names = [*ARRAYS, *["third"] * any(row.arity == 3 for row in operators)]
         super().__init__(points, operators, constants, go_on=go_on, anywhere=anywhere)
 
     def grow(self, size: int, most: int) -> None:
@@ -96,20 +98,19 @@ class DevicePool(Pool):
     # ── memory ──
 
     def _begin(self) -> None:
-        self._values = self.xp.empty((0, len(self._points)))
-        for name, dtype in self._arrays:
-            setattr(self, name, self.xp.empty(0, dtype))
+        arrays = empty(PoolArrays, n=0, n_points=len(self._points))
+        self._arrays = PoolArrays(*(self.xp.empty(array.shape, array.dtype) for array in arrays))
         self._reserve(1024)
 
     def _reserve(self, most: int) -> None:
         """Room for so many functions, and a table for them and those that a launch may add at most."""
-        if most <= len(self._values):
+        if most <= len(self._arrays.values):
             return
-        for name in ("_values", *(name for name, _ in self._arrays)):
-            old = getattr(self, name)
+        for name in self._names:  # one by one: of two copies there may be no room
+            old = getattr(self._arrays, name)
             new = self.xp.empty((most, *old.shape[1:]), old.dtype)
             new[: self._n] = old[: self._n]
-            setattr(self, name, new)
+            self._arrays = self._arrays._replace(**{name: new})
         self._chunk = min(CHUNK, 8 * most)
         self._keys: Any = None  # before there is another one
         self._owners: Any = None
@@ -166,8 +167,8 @@ class DevicePool(Pool):
 
     def _launch(self, name: str, n: int, **fields: Any) -> None:
         own = {
-            "values": self._values, "keys": self._keys, "owners": self._owners, "mask": len(self._keys) - 1,
+            "keys": self._keys, "owners": self._owners, "mask": len(self._keys) - 1,
             "slots": self._slots, "n_functions": self._n,
         }  # fmt: skip
-        arrays = {name: getattr(self, name) for name, _ in self._arrays}
+        arrays = {name: getattr(self._arrays, name) for name in self._names}
         self.programs.launch(KERNELS, name, n, **own, **arrays, **fields)

@@ -23,7 +23,7 @@ Sizes are counted in tokens; ``-f`` inside of a function costs one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.runtime import slices
+from exprkit.runtime.bags import empty
 from exprkit.runtime.hashes import GOLDEN
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -66,8 +67,21 @@ class Combinations(NamedTuple):
         return len(self.a) * (1 if self.b is None else len(self.b)) * (1 if self.c is None else len(self.c))
 
 
+class PoolArrays(NamedTuple):
+    """What a pool knows of every function, with room for more of them."""
+
+    values: Annotated[np.ndarray, "float64[n, n_points]"]
+    sizes: Annotated[np.ndarray, "uint8[n]"]  # in tokens
+    bounded: Annotated[np.ndarray, "bool[n]"]  # whether an operator that is no power stands inside
+    made_by: Annotated[np.ndarray, "int16[n]"]  # the operator's code, plus NEGATED; LEAF
+    left: Annotated[np.ndarray, "int32[n]"]  # numbers of the operands
+    right: Annotated[np.ndarray, "int32[n]"]
+    third: Annotated[np.ndarray, "int32[n]"]
+    hashes: Annotated[np.ndarray, "uint64[n]"]
+
+
 class Pool:
-    """Functions with their values at a few points.
+    """Distinct functions with their values at a few points.
 
     Parameters
     ----------
@@ -107,17 +121,16 @@ class Pool:
         self.n_leaves = self._n
 
     def _begin(self) -> None:
-        """Room for the first functions."""
-        self._room(1024, len(self._points))
+        """Allocate the arrays for the first functions."""
+        self._arrays = empty(PoolArrays, n=1024, n_points=len(self._points))
         self._table = np.full(1 << 12, EMPTY, np.int64)
-        self._hashes = np.empty(1024, np.uint64)
 
     def __len__(self) -> int:
         return self._n
 
     @property
     def largest(self) -> int:
-        """The size that has been made completely, or in part."""
+        """The largest size of functions that has been enumerated, completely or in part."""
         return len(self._ends) - 1
 
     def grow(self, size: int, most: int) -> None:
@@ -140,21 +153,21 @@ class Pool:
         room, old = most - self._n, self._n
         monomials = self._other(rows)
         monomials.grow(4 * MONOMIAL * self.n_vars, room // 2)
-        self.monomials = place = self._take_in(monomials)
+        self.monomials = numbers = self._take_in(monomials)
         is_monomial = self.xp.zeros(self._n, np.bool_)
-        is_monomial[place] = True
+        is_monomial[numbers] = True
         others = self.xp.flatnonzero(~is_monomial[:old])
         others = others[others >= self.n_vars + len(self._constants)]
-        by_size = [{size: some[self.sizes[some] == size] for size in self.xp.unique(self.sizes[some]).tolist()}
-                   for some in (place, others)]  # fmt: skip
-        left = PRODUCTS * room
+        by_size = [{size: group[self.sizes[group] == size] for size in self.xp.unique(self.sizes[group]).tolist()}
+                   for group in (numbers, others)]  # fmt: skip
+        n_left = PRODUCTS * room
         for total in range(self.largest - 1, sum(map(max, by_size)) + 1 if all(by_size) else 0):
-            for size, some in by_size[0].items():
+            for size, group in by_size[0].items():
                 other = by_size[1].get(total - size, ())
-                if len(other) and left > 0 and self._n < most:
-                    block = Combinations(product, some[: -(-left // len(other))], other)
+                if len(other) and n_left > 0 and self._n < most:
+                    block = Combinations(product, group[: -(-n_left // len(other))], other)
                     self._add(block, most)
-                    left -= block.n
+                    n_left -= block.n
         self.tried += monomials.tried
 
     def multiply_operators(self, most: int) -> None:
@@ -175,19 +188,19 @@ class Pool:
                 self._add(Combinations(row, two, negated=negated), most)
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
-        """A pool of the variables alone."""
+        """A new pool of the variables alone, with these operators."""
         return Pool(self._points, rows, (), self.threads, self._go_on, anywhere=False)
 
     def _take_in(self, other: Pool) -> np.ndarray:
         """Add another pool's functions, of the same variables and fewer constants; their numbers here."""
-        place = self.xp.arange(len(other))
+        numbers = self.xp.arange(len(other))
         for size in range(2, other.largest + 1):
             span = other._of(size)
             for row in (*other._unary, *other._binary):
-                code, some = row.code, span[other.made_by[span] == row.code]
-                origins = Origins(code, place[other.left[some]], place[other.right[some]])
-                place[some] = self._keep(other.values[some], origins, self._n + len(some))
-        return place
+                code, indices = row.code, span[other.made_by[span] == row.code]
+                origins = Origins(code, numbers[other.left[indices]], numbers[other.right[indices]])
+                numbers[indices] = self._keep(other.values[indices], origins, self._n + len(indices))
+        return numbers
 
     def tree(self, i: int) -> Tree:
         """Function ``i`` as nested tuples."""
@@ -205,11 +218,11 @@ class Pool:
         return expression_of(self.tree(i))
 
     def expressions(self, numbers: Sequence[int]) -> list[Expression]:
-        """Several of them."""
+        """The functions of these numbers, over x1, x2, …"""
         return [self.expression(i) for i in numbers]
 
     def costs(self) -> np.ndarray:
-        """How far from simple they are, (n_functions,): products are simpler than sums, and those than towers."""
+        """Complexities, (n_functions,): products cost less than sums, and those less than nested operators."""
         cost, rise = np.ones(self._n), {ops.MUL: 0.5, ops.DIV: 0.5}
         for i in range(self.n_leaves, self._n):
             made_by, a, b, c = self._origin(i)
@@ -221,7 +234,7 @@ class Pool:
         return cost
 
     def _origin(self, i: int) -> tuple[int, int, int, int]:
-        """Operator and operands."""
+        """Operator and operands of function i: its code as in ``made_by``, and three numbers."""
         third = int(self.third[i]) if self._ternary else 0
         return int(self.made_by[i]), int(self.left[i]), int(self.right[i]), third
 
@@ -273,73 +286,72 @@ class Pool:
             self._go_on()
             end = min(begin + 4 * CHUNK, block.n)
             cuts = [(i, min(i + CHUNK, end)) for i in range(begin, end, CHUNK)]
-            for values, origins in slices.each(lambda i, j: self._made(block, i, j), cuts, threads=self.threads):
+            for values, origins in slices.each(lambda i, j: self._combine(block, i, j), cuts, threads=self.threads):
                 self._keep(values, origins, most)
             self.tried += end - begin
 
-    def _made(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, Origins]:
-        """The values of some combinations, those that are functions."""
+    def _combine(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, Origins]:
+        """Values and origins of the combinations from begin to end that are functions."""
         code = block.row.code + (NEGATED if block.negated else 0)
         if block.b is None:
             a, *_ = self._allowed(code, block.a[begin:end])
             if block.row.code not in self._powers:
                 a = a[~self.bounded[a]]
-            values, fine = _unary_values(block, self.values[a])
-            return values[fine], Origins(code, a[fine], np.zeros(int(fine.sum()), np.int64))
+            values, is_usable = _unary_values(block, self.values[a])
+            return values[is_usable], Origins(code, a[is_usable], np.zeros(int(is_usable.sum()), np.int64))
         if block.c is not None:
-            return self._made_of_three(block, begin, end)
+            return self._combine_three(block, begin, end)
         a, b = np.divmod(np.arange(begin, end), len(block.b))
         if block.once:
-            wanted = a <= b if block.row.commutative else a < b
-            a, b = a[wanted], b[wanted]
+            in_order = a <= b if block.row.commutative else a < b
+            a, b = a[in_order], b[in_order]
         a, b, _ = self._allowed(code, block.a[a], block.b[b])
         left, right = self.values[a], self.values[b]
         with np.errstate(all="ignore"):
             values = block.row.numpy(left, right)
-        fine = _check(values, left, right)
-        return values[fine], Origins(code, a[fine], b[fine])
+        is_usable = _check(values, left, right)
+        return values[is_usable], Origins(code, a[is_usable], b[is_usable])
 
-    def _made_of_three(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, Origins]:
+    def _combine_three(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, Origins]:
         assert block.b is not None and block.c is not None
-        rest, c = np.divmod(np.arange(begin, end), len(block.c))
-        a, b = np.divmod(rest, len(block.b))
+        remainder, c = np.divmod(np.arange(begin, end), len(block.c))
+        a, b = np.divmod(remainder, len(block.b))
         a, b, c = self._allowed(block.row.code, block.a[a], block.b[b], block.c[c])
-        operands = [self.values[one] for one in (a, b, c)]
+        operands = [self.values[operand] for operand in (a, b, c)]
         with np.errstate(all="ignore"):
             values = block.row.numpy(*operands)
-            again = block.row.numpy(operands[0] * (1 + SHIFT), operands[1] * (1 - SHIFT), operands[2] * (1 + SHIFT))
-        fine = _check(values, values, values)
-        _check_steady(_Checked(values, again, again, fine))
-        return values[fine], Origins(block.row.code, a[fine], b[fine], c[fine])
+            disturbed = block.row.numpy(operands[0] * (1 + SHIFT), operands[1] * (1 - SHIFT), operands[2] * (1 + SHIFT))
+        is_usable = _check(values, values, values)
+        _check_steady(_Checked(values, disturbed, disturbed, is_usable))
+        return values[is_usable], Origins(block.row.code, a[is_usable], b[is_usable], c[is_usable])
 
     def _allowed(self, code: int, a: np.ndarray, b: Any = None, c: Any = None) -> tuple[np.ndarray, Any, Any]:
-        """The combinations of an operator that may be made: here all."""
+        """The combinations of operands that the rules allow: here all."""
         return a, b, c
 
     def _keep(self, values: np.ndarray, origins: Origins, most: int) -> np.ndarray:
-        """Append what is new; the numbers of all, -1 where there was no room."""
+        """Append the functions that are new; return the numbers of all, -1 where there was no room."""
         hashes = np.empty(len(values), np.uint64)
         _hash(_Hashed(values.view(np.uint64), hashes))
         while 2 * (self._n + len(values)) > len(self._table):
             self._table = np.full(2 * len(self._table), EMPTY, np.int64)
-            _insert_again(self._hashes[: self._n], self._table)
-        new, place = np.zeros(len(values), np.bool_), np.full(len(values), EMPTY, np.int64)
-        self._hashes = _with_room(self._hashes, self._n + len(values))
-        n = int(_insert(hashes, _HashTable(self._hashes, self._table), self._n, most, _Placed(new, place)))
+            _insert_again(self._arrays.hashes[: self._n], self._table)
+        new, numbers = np.zeros(len(values), np.bool_), np.full(len(values), EMPTY, np.int64)
+        self._arrays = arrays = _with_room(self._arrays, self._n, self._n + len(values))
+        n = int(_insert(hashes, _HashTable(arrays.hashes, self._table), self._n, most, _Placed(new, numbers)))
         if n == self._n:
-            return place
-        self._room(n, values.shape[1])
+            return numbers
         span = slice(self._n, n)
-        self._values[span], self.sizes[span] = values[new], self._size(origins)[new]
-        self.made_by[span], self.left[span], self.right[span] = origins.code, origins.a[new], origins.b[new]
+        arrays.values[span], arrays.sizes[span] = values[new], self._size(origins)[new]
+        arrays.made_by[span], arrays.left[span], arrays.right[span] = origins.code, origins.a[new], origins.b[new]
         if origins.c is not None:
-            self.third[span] = origins.c[new]
-        self.bounded[span] = self._is_bounded(origins, new)
+            arrays.third[span] = origins.c[new]
+        arrays.bounded[span] = self._is_bounded(origins, new)
         self._n = n
-        return place
+        return numbers
 
     def _size(self, origins: Origins) -> np.ndarray:
-        """In tokens; that of an operand may be less than where it was made."""
+        """Sizes of functions in tokens, from those of their operands."""
         if origins.code == LEAF:
             return np.ones(len(origins.a), np.uint8)
         tokens = self.sizes[origins.a] + 1 + (origins.code >= NEGATED)
@@ -360,39 +372,56 @@ class Pool:
             inner = inner | self.bounded[operand[new]]
         return inner
 
-    def _room(self, n: int, n_points: int) -> None:
-        if not hasattr(self, "_values"):
-            self._values = np.empty((n, n_points))
-            self.sizes, self.bounded = np.empty(n, np.uint8), np.empty(n, np.bool_)
-            self.made_by, self.left, self.right = (np.empty(n, kind) for kind in (np.int16, np.int32, np.int32))
-            self.third = np.empty(n, np.int32)  # where there are operators of three operands
-        for name in ("_values", "sizes", "bounded", "made_by", "left", "right", "third")[: 6 + bool(self._ternary)]:
-            setattr(self, name, _with_room(getattr(self, name), n))
-
     @property
     def values(self) -> np.ndarray:
-        return self._values[: self._n]
+        return self._arrays.values[: self._n]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self._arrays.sizes[: self._n]
+
+    @property
+    def bounded(self) -> np.ndarray:
+        return self._arrays.bounded[: self._n]
+
+    @property
+    def made_by(self) -> np.ndarray:
+        return self._arrays.made_by[: self._n]
+
+    @property
+    def left(self) -> np.ndarray:
+        return self._arrays.left[: self._n]
+
+    @property
+    def right(self) -> np.ndarray:
+        return self._arrays.right[: self._n]
+
+    @property
+    def third(self) -> np.ndarray:
+        return self._arrays.third[: self._n]
 
 
 class Origins(NamedTuple):
+    """How functions are made: an operator and the numbers of its operands."""
+
     code: int  # of the operator
     a: np.ndarray  # operands
     b: np.ndarray
     c: Any = None
 
 
-def without_multiples(values: np.ndarray, places: Iterable[int], most: int) -> list[int]:
-    """The first of these rows of values that are no multiples of each other."""
-    seen, kept = set(), []
-    for i in places:
+def without_multiples(values: np.ndarray, indices: Iterable[int], most: int) -> list[int]:
+    """The first of these indices whose rows of values are no multiples of each other, at most so many."""
+    seen, distinct = set(), []
+    for i in indices:
         row = values[i]
         key = np.round(row / row[np.argmax(np.abs(row))], 9).tobytes()
         if key not in seen:
             seen.add(key)
-            kept.append(i)
-        if len(kept) == most:
+            distinct.append(i)
+        if len(distinct) == most:
             break
-    return kept
+    return distinct
 
 
 def is_power(row: defined.Written) -> bool:
@@ -412,15 +441,15 @@ def _unary_values(block: Combinations, inner: np.ndarray) -> tuple[np.ndarray, n
     inner = -inner if block.negated else inner
     with np.errstate(all="ignore"):
         values = block.row.numpy(inner)
-        again = block.row.numpy(inner * (1 + SHIFT))
+        disturbed = block.row.numpy(inner * (1 + SHIFT))
     fine = _check(values, values, values)
-    _check_steady(_Checked(values, again, again, fine))
+    _check_steady(_Checked(values, disturbed, disturbed, fine))
     return values, fine
 
 
 def _check(values: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
     fine = np.empty(len(values), np.bool_)
-    _check_some(_Checked(values, left, right, fine))
+    _check_functions(_Checked(values, left, right, fine))
     return fine
 
 
@@ -434,7 +463,7 @@ class _Checked(NamedTuple):
 
 
 @compiled
-def _check_some(some):
+def _check_functions(some):
     for i in range(len(some.values)):
         some.fine[i] = is_function(some.values[i], some.left[i], some.right[i])
 
@@ -545,9 +574,12 @@ def _insert_again(kept, table):
         table[slot] = i
 
 
-def _with_room(array: np.ndarray, n: int) -> np.ndarray:
-    if n <= len(array):
-        return array
-    larger = np.empty((max(n, 2 * len(array)), *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
+def _with_room(arrays: PoolArrays, n: int, least: int) -> PoolArrays:
+    """The arrays of n functions with room for at least so many."""
+    room, n_points = arrays.values.shape
+    if least <= room:
+        return arrays
+    larger = empty(PoolArrays, n=max(least, 2 * room), n_points=n_points)
+    for old, new in zip(arrays, larger, strict=True):
+        new[:n] = old[:n]
     return larger

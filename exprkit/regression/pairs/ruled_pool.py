@@ -29,7 +29,7 @@ from exprkit.regression.rules.admission import DIMENSION, FormulaRules
 
 
 class RuledPool(Pool):
-    """Functions that may be made.
+    """Distinct functions that the rules allow.
 
     Attributes
     ----------
@@ -57,17 +57,17 @@ class RuledPool(Pool):
         return a[fits], None if b is None else b[fits], None if c is None else c[fits]
 
     def _keep(self, values: np.ndarray, origins: Any, most: int) -> np.ndarray:
-        before = self._n
-        place = super()._keep(values, origins, most)
-        new = slice(before, self._n)
+        n_before = self._n
+        numbers = super()._keep(values, origins, most)
+        new = slice(n_before, self._n)
         if self._n > len(self._states):
-            room = np.empty((len(self._values), self._rules.width))
-            room[:before] = self._states[:before]
-            self._states = room
+            states = np.empty((len(self._arrays.values), self._rules.width))
+            states[:n_before] = self._states[:n_before]
+            self._states = states
         if origins.code == LEAF:
             self._states[new] = self._rules.leaves(self.n_vars, len(self._constants))[self.left[new]]
         else:
             arity = defined.known(origins.code % NEGATED).arity
             operands = [part[new] for part in (self.left, self.right, self.third)[:arity]]
             _, self._states[new] = self._rules.combined(origins.code, self._states, *operands)
-        return place
+        return numbers
