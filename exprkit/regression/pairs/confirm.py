@@ -31,68 +31,69 @@ from exprkit.regression.pairs.links import OVER, TIMES, Form, pair_numbers
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.sample import Sample
 
-TRIED = 16  # pairs of a form, the smallest
-MOSTLY = 0.8  # share of the rows at which a pair has to be known
+TRIED = 16  # pairs of a form, the smallest (chosen, not measured)
+MOSTLY = 0.8  # share of the rows at which a + b h has to be known (chosen, not measured)
 
 
 def confirmed(pairs: Pairs, form: Form, pool: Pool, sample: Sample) -> list[Expression]:
-    """Formulas that are exact at all rows, the shortest first."""
+    """Formulas of these pairs that are exact at all rows, the shortest first."""
     f, h = pairs.f[:TRIED].tolist(), pairs.h[:TRIED].tolist()
     v = form.behind(sample.y)
     if not f or v is None:
         return []
-    numbers = sorted({*f, *h})
-    place = {number: k for k, number in enumerate(numbers)}
-    expressions = pool.expressions(numbers)
+    functions = sorted({*f, *h})
+    index = {function: k for k, function in enumerate(functions)}
+    expressions = pool.expressions(functions)
     values = values_of(expressions, sample.X)
-    made: list[Expression] = []
+    formulas: list[Expression] = []
     for i, j in zip(f, h, strict=True):
-        f_values, h_values = values[place[i]], values[place[j]]
-        wanted = form.linear_part(v, f_values)
-        known = np.isfinite(wanted) & np.isfinite(h_values)  # elsewhere f hides what is left
-        if known.mean() < MOSTLY:
+        f_values, h_values = values[index[i]], values[index[j]]
+        target = form.linear_part(v, f_values)
+        is_known = np.isfinite(target) & np.isfinite(h_values)  # elsewhere f hides what is left
+        if is_known.mean() < MOSTLY:
             continue
-        whole = _without_number(expressions[place[i]], form)
-        for a, b in _numbers(wanted[known], h_values[known]):
-            made.append(simplified(form.expression(whole, line(a, b, expressions[place[j]]))))
-    if not made:
+        whole = _without_number(expressions[index[i]], form)
+        for a, b in _numbers(target[is_known], h_values[is_known]):
+            formulas.append(simplified(form.expression(whole, line(a, b, expressions[index[j]]))))
+    if not formulas:
         return []
-    exact = sample.is_exact(values_of(made, sample.X))
-    return sorted((made[k] for k in np.flatnonzero(exact)), key=lambda formula: formula.n_tokens)
+    exact = sample.is_exact(values_of(formulas, sample.X))
+    return sorted((formulas[k] for k in np.flatnonzero(exact)), key=lambda formula: formula.n_tokens)
 
 
 def _without_number(f: Expression, form: Form) -> Expression | None:
-    """None where f is the number 1 that can be left out."""
+    """f, or None where it is a factor 1 that can be left out."""
     return None if form.way in (TIMES, OVER) and str(f) == "1" else f
 
 
 def line(a: float, b: float, h: Expression) -> Expression:
-    """a + b h."""
+    """The expression a + b h."""
     return b * h if a == 0 else a + b * h
 
 
 def joined(pool: Pool, form: Form, f: int, h: int, y: np.ndarray) -> list[Expression]:
-    """The formula of a pair with numbers by least squares, and without the number that is added."""
+    """Formulas of a pair of functions: a and b by linear regression, and the same with a = 0."""
     numbers = pair_numbers(pool.values[f], pool.values[h], form, y)
     if numbers is None:
         return []
     f_of, h_of, (a, b) = pool.expression(f), pool.expression(h), numbers
-    return [simplified(form.expression(f_of, line(at, b, h_of))) for at in (a, 0.0)]
+    return [simplified(form.expression(f_of, line(constant, b, h_of))) for constant in (a, 0.0)]
 
 
-def _numbers(wanted: np.ndarray, h: np.ndarray) -> list[tuple[float, float]]:
-    """What a and b may be: b alone, both, and both as simple numbers."""
+def _numbers(target: np.ndarray, h: np.ndarray) -> list[tuple[float, float]]:
+    """Candidates for a and b by linear regression: b alone, both, and rounded to simple numbers."""
     with np.errstate(all="ignore"):
-        weight = np.where(wanted != 0, 1 / np.abs(wanted), 0.0)
+        weight = np.where(target != 0, 1 / np.abs(target), 0.0)
         scale = 1 / np.abs(h * weight).max()
         columns = np.column_stack([weight / weight.max(), h * weight * scale])
     if not np.isfinite(columns).all():
         return []
-    target = wanted * weight
-    alone = float(columns[:, 1] @ target / (columns[:, 1] @ columns[:, 1])) * scale
+    target = target * weight
+    slope = float(columns[:, 1] @ target / (columns[:, 1] @ columns[:, 1])) * scale
     (a, b), *_ = np.linalg.lstsq(columns, target, rcond=None)
     a, b = float(a / weight.max()), float(b * scale)
-    near = (CLOSE, 1e-8, 1e-6)  # the data determine a number that hardly counts less well than y
-    pairs = [(0.0, simple_number(alone)), (0.0, alone), *((simple_number(a, c), simple_number(b, CLOSE)) for c in near)]
-    pairs += [*((simple_number(a, c), b) for c in near), *((a, simple_number(b, c)) for c in near), (a, b)]
+    tolerances = (CLOSE, 1e-8, 1e-6)  # the data determine a number that hardly counts less well than y
+    pairs = [(0.0, simple_number(slope)), (0.0, slope)]
+    pairs += [(simple_number(a, c), simple_number(b, CLOSE)) for c in tolerances]
+    pairs += [*((simple_number(a, c), b) for c in tolerances), *((a, simple_number(b, c)) for c in tolerances), (a, b)]
     return [pair for pair in dict.fromkeys(pairs) if all(map(np.isfinite, pair)) and pair[1] != 0]

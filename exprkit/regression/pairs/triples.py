@@ -10,11 +10,11 @@ In: a ``Pool``, its ``Partners``, y at its points.  Out: formulas ``outer(g + f 
     >>> from exprkit.regression.pairs.triples import formulas
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 4))
-    >>> sample = Sample(X, X[:, 0] + (X[:, 1] - X[:, 0]) * np.exp(-0.7 * X[:, 2] * X[:, 3]))
+    >>> sample = Sample(X, X[:, 0] / X[:, 1] + np.exp(X[:, 1]) * (2 + 3 * X[:, 2] * X[:, 3]))
     >>> few = sample.subsample(16, 0)
     >>> pool = Pool(few.X, rows(["+", "-", "*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(5, most=3000)
-    >>> next(iter(formulas(pool, Partners(pool), few.y, sample, rows(["exp"]))), None) is not None
+    >>> any(formulas(pool, Partners(pool), few.y, sample, rows(["exp"])))
     True
 
 Sizes of functions rise, and their numbers grow by a factor for every token: the numbers of the three in the pool,
@@ -59,16 +59,19 @@ from exprkit.regression.rules.dimensions import operand_dimension
 from exprkit.runtime import slices
 from exprkit.runtime.jit import compiled
 
-ROOM = 300_000  # product of three functions' numbers, at most; and shares of it
-WITHIN, BESIDE, WITHIN_BESIDE = 0.3, 0.3, 0.1  # within an operator, beside a factor, and both
-TAKEN, FACTORS = 3_000, 60  # functions g, and functions f0
+ROOM = 300_000  # product of three functions' numbers, at most (chosen, not measured)
+WITHIN_OPERATOR = 0.3  # share of ROOM for what is within an operator,
+BESIDE_FACTOR = 0.3  # beside a factor,
+WITHIN_BESIDE_FACTOR = 0.1  # and both
+MAX_G = 3_000  # functions g that are subtracted (chosen, not measured)
+MAX_FACTORS = 60  # functions f0 (chosen, not measured)
 SLICE = 1 << 18  # lookups that a thread does at a time
-MOST_FOUND = 64  # triples of a slice
+MAX_TRIPLES = 64  # triples of a slice
 WITHIN_ROW = MINUS + 1  # one more way: y is an operator of the rest
 
 
 class Removal(NamedTuple):
-    """From y to what is left of it: the way back, and a function's number or an operator."""
+    """One step from y to a remainder: how it is undone, and the number of a function or an operator."""
 
     way: int
     what: Any
@@ -83,7 +86,7 @@ class Removal(NamedTuple):
             return v - f if self.way == PLUS else v + f
 
     def on(self, rest: Expression, f: Expression) -> Expression:
-        """The whole."""
+        """What the remainder was before the step, as an expression."""
         if self.way == WITHIN_ROW:
             return around_of(self.what, rest)
         if self.way in (TIMES, OVER):
@@ -92,7 +95,7 @@ class Removal(NamedTuple):
 
 
 class _Base(NamedTuple):
-    """What functions g are taken off: the removals from y to it, its dimension, and its share of the room."""
+    """Values that functions g are subtracted from: the steps from y to them, their dimension, their share of ROOM."""
 
     v: np.ndarray
     removals: tuple[Removal, ...]
@@ -101,7 +104,7 @@ class _Base(NamedTuple):
 
 
 class _Triple(NamedTuple):
-    """Removals down to the rest, and the pair that makes it."""
+    """The steps from y to a remainder, and the pair of functions that makes it."""
 
     size: int
     removals: tuple[Removal, ...]
@@ -114,7 +117,7 @@ def formulas(
     pool: Pool, partners: Partners, y: np.ndarray, sample: Sample, unary: Sequence[defined.Written],
     dimension: float = np.nan, go_on: Callable[[], None] = lambda: None,
 ) -> Iterator[list[Expression]]:  # fmt: skip
-    """What three functions make of y, for one base after the other; each list the shortest first.
+    """Exact formulas of three functions, a list for each way to take an operator or a factor off y.
 
     Parameters
     ----------
@@ -125,29 +128,29 @@ def formulas(
         factors = np.ascontiguousarray(pool.values), 1 / pool.values
     for base in _bases(pool, y, unary, dimension):
         go_on()
-        found = sorted(_triples(base, pool, partners.lookup, factors, go_on), key=lambda triple: triple.size)
-        yield [formula for triple in found[:TRIED] for formula in _formulas(triple, pool, sample)]
+        triples = sorted(_triples(base, pool, partners.lookup, factors, go_on), key=lambda triple: triple.size)
+        yield [formula for triple in triples[:TRIED] for formula in _formulas(triple, pool, sample)]
 
 
 def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimension: float) -> list[_Base]:
     """y, y within operators, y without a factor, and that within operators; those with most room first."""
-    able = [row for row in unary if inverse(row) is not None]
+    invertible = [row for row in unary if inverse(row) is not None]
     whole = _Base(y, (), dimension, 1.0)
     undone = (INVERSE, *UNDONE) if np.isnan(dimension) else ()
-    found = [whole, *_within(whole, able, WITHIN), *_within(whole, undone, WITHIN)]
-    dimensions, values = _dimensions(pool), pool.values[:FACTORS]
+    bases = [whole, *_within(whole, invertible, WITHIN_OPERATOR), *_within(whole, undone, WITHIN_OPERATOR)]
+    dimensions, values = _dimensions(pool), pool.values[:MAX_FACTORS]
     for rank, k in enumerate(np.flatnonzero(np.ptp(values, axis=1) > 0).tolist()):
         for way, sign in ((TIMES, 1), (OVER, -1)):
             v = (removal := Removal(way, k)).off(y, values[k])
             if v is not None and np.isfinite(v).all():
-                of = sign * (dimension - float(dimensions[k]))
-                found.append(_Base(v, (removal,), of, BESIDE / (rank + 1)))
-                found += _within(found[-1], able, WITHIN_BESIDE / (rank + 1))
-    return sorted(found, key=lambda base: -base.share)
+                dimension_of_v = sign * (dimension - float(dimensions[k]))
+                bases.append(_Base(v, (removal,), dimension_of_v, BESIDE_FACTOR / (rank + 1)))
+                bases += _within(bases[-1], invertible, WITHIN_BESIDE_FACTOR / (rank + 1))
+    return sorted(bases, key=lambda base: -base.share)
 
 
-def _within(base: _Base, able: Sequence[defined.Written | Undone], share: float) -> Iterator[_Base]:
-    for row in able:
+def _within(base: _Base, invertible: Sequence[defined.Written | Undone], share: float) -> Iterator[_Base]:
+    for row in invertible:
         v = inverted(row, base.v)
         dimension = np.nan if isinstance(row, Undone) else operand_dimension(row, base.dimension)
         if v is not None and dimension is not None:
@@ -161,26 +164,26 @@ def _dimensions(pool: Pool) -> np.ndarray:
 def _triples(
     base: _Base, pool: Pool, lookup: Lookup, factors: tuple[np.ndarray, np.ndarray], go_on: Callable[[], None]
 ) -> list[_Triple]:
-    """With every g of the first ones: what the pairs of the pool make of the rest."""
+    """Triples of a base: every g is subtracted from and added to it, and a pair that makes the remainder looked up."""
     room = int(ROOM * base.share)
-    g = np.flatnonzero(have_same_dimension(_dimensions(pool), base.dimension))[: min(TAKEN, room)]
+    g = np.flatnonzero(have_same_dimension(_dimensions(pool), base.dimension))[: min(MAX_G, room)]
     limits = np.minimum(room // np.arange(1, len(g) + 1), len(pool))
-    fine = (np.abs(pool.values[g]) / HIDDEN <= np.abs(base.v)).all(axis=1)
-    g, limits = g[fine], limits[fine]
+    is_visible = (np.abs(pool.values[g]) / HIDDEN <= np.abs(base.v)).all(axis=1)
+    g, limits = g[is_visible], limits[is_visible]
     rests = np.concatenate([base.v - pool.values[g], base.v + pool.values[g]])
     g, limits, ways = np.tile(g, 2), np.tile(limits, 2), np.repeat([PLUS, MINUS], len(g))
     cuts = slices.cut_into(np.append(0, np.cumsum(limits)), max(1, int(limits.sum()) // SLICE))
-    found = []
-    for way, of_rest, f in ((TIMES, rests, factors[1]), (OVER, _inverse(rests), factors[0])):
+    triples = []
+    for way, remainders, f in ((TIMES, rests, factors[1]), (OVER, _inverse(rests), factors[0])):
         for k in range(0, len(cuts), 8):
             go_on()
-            some = functools.partial(_some, _Rests(of_rest, limits, f), lookup)
-            for i, j, h in itertools.chain(*slices.each(some, cuts[k : k + 8], threads=pool.threads)):
+            look_up = functools.partial(_look_up_slice, _Rests(remainders, limits, f), lookup)
+            for i, j, h in itertools.chain(*slices.each(look_up, cuts[k : k + 8], threads=pool.threads)):
                 removals = (*base.removals, Removal(int(ways[i]), int(g[i])))
                 functions = [removal.what for removal in removals if removal.way != WITHIN_ROW] + [j, h]
                 size = int(pool.sizes[functions].sum(dtype=np.int64))
-                found.append(_Triple(size, removals, way, j, h))
-    return found
+                triples.append(_Triple(size, removals, way, j, h))
+    return triples
 
 
 def _inverse(values: np.ndarray) -> np.ndarray:
@@ -189,38 +192,38 @@ def _inverse(values: np.ndarray) -> np.ndarray:
 
 
 def _formulas(triple: _Triple, pool: Pool, sample: Sample) -> list[Expression]:
-    """That are exact at all rows."""
+    """Formulas of a triple that are exact at all rows."""
     parts = [pool.expression(0 if removal.way == WITHIN_ROW else removal.what) for removal in triple.removals]
-    rest = sample.y
+    target = sample.y
     for removal, values in zip(triple.removals, values_of(parts, sample.X), strict=True):
-        left = removal.off(rest, values)
-        if left is None or not np.isfinite(left).all():
+        remainder = removal.off(target, values)
+        if remainder is None or not np.isfinite(remainder).all():
             return []
-        rest = left
+        target = remainder
     pairs = Pairs(np.array([triple.f]), np.array([triple.h]))
-    found = confirmed(pairs, Form(None, triple.way, None), pool, sample.with_y(rest))
+    formulas = confirmed(pairs, Form(None, triple.way, None), pool, sample.with_y(target))
     for removal, part in zip(triple.removals[::-1], parts[::-1], strict=True):
-        found = [removal.on(formula, part) for formula in found]
-    return [simplified(formula) for formula in found]
+        formulas = [removal.on(formula, part) for formula in formulas]
+    return [simplified(formula) for formula in formulas]
 
 
 class _Rests(NamedTuple):
-    """By rest and point; how many functions are tried for each; what a function multiplies it by."""
+    """Remainders by row; how many functions f are tried for each; factors by function and point."""
 
     rests: np.ndarray
     limits: np.ndarray
     factors: np.ndarray
 
 
-def _some(work: _Rests, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]]:
-    found = np.empty((MOST_FOUND, 3), np.int64)
+def _look_up_slice(work: _Rests, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]]:
+    found = np.empty((MAX_TRIPLES, 3), np.int64)
     n = int(_look_up(work, lookup, found, begin, end))
     return [tuple(row) for row in found[:n].tolist()]
 
 
 @compiled
 def _look_up(work, lookup, found, begin, end):
-    """Numbers of rests, functions f and functions h; how many."""
+    """Write numbers of remainders, functions f and functions h; return how many triples there are."""
     n_points = work.rests.shape[1]
     n, q, signature, room = 0, np.empty(n_points), np.empty(2), np.empty(1)
     for i in range(begin, end):

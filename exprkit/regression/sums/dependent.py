@@ -90,8 +90,8 @@ def dependent(
     order = np.argsort(pool.costs(), kind="stable")
     order = order[np.ptp(pool.values[order], axis=1) > 0]
     beside = pool.values[:, 1:] - pool.values[:, :1]  # what differs by a number is one column beside 1
-    one = np.flatnonzero((pool.values == 1).all(axis=1))[:1]
-    places = np.append(one, without_multiples(beside, order.tolist(), EVERY)).astype(np.int64)
+    constant = np.flatnonzero((pool.values == 1).all(axis=1))[:1]
+    places = np.append(constant, without_multiples(beside, order.tolist(), EVERY)).astype(np.int64)
     root = next((row for row in unary if is_power(row) and _undoes_squares(row)), None)
     for place in arounds(unary):
         if place.over or within is (place.outer is None):
@@ -107,7 +107,7 @@ def dependent(
 
 
 def makes_products(row: defined.Written) -> bool:
-    """Whether it is a power, a logarithm, or what undoes one."""
+    """Whether an operator is a power, a logarithm or an exponential."""
     return is_power(row) or is_logarithm(row) or is_logarithm(inverse(row) or row)
 
 
@@ -171,11 +171,11 @@ def _dependent(columns: _Projections, threads: int | None, go_on: Callable[[], N
     cuts = slices.cut_into(ends, max(1, pairs // TOGETHER)) if n > 1 else []
     for k in range(0, len(cuts), 8):
         go_on()
-        for found in slices.each(functools.partial(_some, columns), cuts[k : k + 8], threads=threads):
+        for found in slices.each(functools.partial(_look_slice, columns), cuts[k : k + 8], threads=threads):
             yield from found
 
 
-def _some(columns: _Projections, begin: int, end: int) -> list[tuple[int, ...]]:
+def _look_slice(columns: _Projections, begin: int, end: int) -> list[tuple[int, ...]]:
     found = np.empty((MOST_FOUND, 3), np.int64)
     n = int(_look(columns, found, begin, end))
     return [tuple(row) for row in found[:n].tolist()]
@@ -183,7 +183,7 @@ def _some(columns: _Projections, begin: int, end: int) -> list[tuple[int, ...]]:
 
 @compiled
 def _look(columns, found, begin, end):
-    """Triples that begin with some of the first columns; how many."""
+    """Write dependent triples whose first column is from begin to end; return how many there are."""
     n, count, left = 0, columns.left.shape[1], columns.left
     near = np.empty(count, np.bool_)
     for i in range(begin, end):
@@ -237,7 +237,7 @@ def _note(columns, found, near, a, b, n):
 
 
 def _regressed(values: np.ndarray, v: np.ndarray, one: np.ndarray) -> list[float] | None:
-    """Numbers of three columns and 1 that make v at all rows, as few as can be; None where they do not."""
+    """Coefficients of three columns and 1 that make v at all rows, negligible ones 0; None where they do not."""
     columns = np.concatenate([values, one[None]]).T
     use = np.ones(4, bool)
     numbers = np.zeros(4)
@@ -276,6 +276,6 @@ def _solved(
 
 
 def _sum(terms: Sequence[_Term]) -> Tree:
-    """Numbers times functions; None: 1."""
+    """The tree of a linear combination; a function None is 1."""
     trees = [(OPERATOR, ops.MUL, (CONSTANT, a), tree) if tree is not None else (CONSTANT, a) for a, tree in terms]
     return functools.reduce(lambda one, other: (OPERATOR, ops.ADD, one, other), trees)

@@ -38,17 +38,17 @@ from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.admission import FormulaRules, have_same_dimension
 from exprkit.regression.sums.inside import InnerTerms
-from exprkit.regression.sums.selection import KEPT, Chosen, selected
+from exprkit.regression.sums.selection import SUBSETS_PER_SIZE, Subset, selected
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 
 class Breadth(NamedTuple):
-    """How many sums are looked at: terms, functions that terms are, those begun with, sums of a size that go on."""
+    """Limits of a selection: terms of a sum, functions to choose from, first ones, subsets of a size that go on."""
 
     terms: int
     functions: int
     first: tuple[int, int]
-    kept: int = KEPT
+    kept: int = SUBSETS_PER_SIZE
 
 
 ALONE = Breadth(5, 2_500, (400, 200))
@@ -57,7 +57,7 @@ NEARLY_0 = 1e-3  # share of what a value usually is
 
 
 class Around(NamedTuple):
-    """What stands around a sum: nothing, an operator, or one over it within that."""
+    """A transformation of a sum: an operator or none, of the sum or its reciprocal."""
 
     outer: defined.Written | Undone | None
     over: bool
@@ -68,14 +68,14 @@ class Around(NamedTuple):
         return None if isinstance(self.outer, Undone) else self.outer
 
     def behind(self, y: np.ndarray) -> np.ndarray | None:
-        """What the sum has to be, or None."""
+        """The values of the sum that give y, or None where there are none."""
         v = y if self.outer is None else inverted(self.outer, y)
         if v is None or not self.over:
             return v
         return None if (v == 0).any() else 1 / v
 
     def value(self, v: np.ndarray) -> np.ndarray:
-        """Of the whole."""
+        """y of a sum with the values v."""
         v = 1 / v if self.over else v
         return v if self.outer is None else self.outer.numpy(v)
 
@@ -84,16 +84,16 @@ class Around(NamedTuple):
         return whole if self.outer is None else around_of(self.outer, whole)
 
     def dimension(self, rules: FormulaRules) -> float | None:
-        """That the sum has to have."""
+        """The dimension of the sum, None where no sum is allowed."""
         found = rules.operand_dimension(self.row)
         return found if found is None or not self.over else -found
 
 
 def arounds(unary: Sequence[defined.Written], divides: bool = True) -> list[Around]:
-    """All of them, powers first."""
-    able = [row for row in unary if inverse(row) is not None]
-    powers, others = [row for row in able if is_power(row)], [row for row in able if not is_power(row)]
-    return [Around(row, over) for row in (None, *powers, *others) for over in (False, True)[: 1 + divides]]
+    """All transformations with these operators: none first, then powers."""
+    invertible = [row for row in unary if inverse(row) is not None]
+    powers, other = [row for row in invertible if is_power(row)], [row for row in invertible if not is_power(row)]
+    return [Around(row, over) for row in (None, *powers, *other) for over in (False, True)[: 1 + divides]]
 
 
 def sums(
@@ -101,7 +101,7 @@ def sums(
     rules: FormulaRules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
     breadth: Breadth | None = None, most_error: float = np.inf,
 ) -> list[Expression]:  # fmt: skip
-    """The best sums, the smallest first, with the numbers of least error.
+    """The linear combinations of least squared error of every size as formulas, the smallest first.
 
     Parameters
     ----------
@@ -113,10 +113,10 @@ def sums(
         Squared error, as a share of that of what the sum has to be.  All rows tell as much then, whatever the error
         would be in terms of y: a few rows may hold nearly all of that, and too few tell which functions they are.
     """
-    found = weighted(around, sample) if np.isinf(most_error) else evenly(around, sample)
-    if found is None:
+    target = weighted(around, sample) if np.isinf(most_error) else weighted_by_share(around, sample)
+    if target is None:
         return []
-    v, weight = found
+    v, weight = target
     usable = np.arange(len(pool))
     constant = breadth is not None or (around.outer is None and not around.over)
     if rules is not None and rules.have_units and not rules.free_numbers and isinstance(pool, RuledPool):
@@ -128,19 +128,20 @@ def sums(
     breadth = breadth or (ALONE if around == Around(None, False) else WITHIN)
     terms = terms_of(pool, usable, breadth.functions)
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
-    more = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])
-    values, sizes = np.concatenate([values, more.values]), np.concatenate([sizes, more.sizes])
+    inner_terms = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])
+    values, sizes = np.concatenate([values, inner_terms.values]), np.concatenate([sizes, inner_terms.sizes])
     scale = float(np.abs(v).max()) or 1.0
     select = functools.partial(
         selected, values, sizes, v / scale, weight, breadth.terms, first=breadth.first, kept=breadth.kept,
         threads=threads, go_on=go_on,
     )  # fmt: skip
-    room = most_size - around.over * 2 - (around.outer is not None)
-    chosen = [one for one in select(most_size=room - 2 * constant, constant=constant) if one.error <= most_error]
-    used = {k for one in chosen for k in one.functions}
-    trees = {k: pool.tree(int(terms[k])) if k < len(terms) else more.trees[k - len(terms)] for k in used}
-    made = (_formula(one, values, trees, v, weight, around, constant) for one in chosen)
-    return sorted((formula for formula in made if formula is not None), key=lambda formula: formula.n_tokens)
+    max_sum_size = most_size - around.over * 2 - (around.outer is not None)
+    subsets = select(most_size=max_sum_size - 2 * constant, constant=constant)
+    chosen = [subset for subset in subsets if subset.error <= most_error]
+    functions = {k for subset in chosen for k in subset.functions}
+    trees = {k: pool.tree(int(terms[k])) if k < len(terms) else inner_terms.trees[k - len(terms)] for k in functions}
+    formulas = (_formula(subset, values, trees, v, weight, around, constant) for subset in chosen)
+    return sorted((formula for formula in formulas if formula is not None), key=lambda formula: formula.n_tokens)
 
 
 def weighted(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | None:
@@ -156,7 +157,7 @@ def weighted(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | 
     return (v, weight) if np.isfinite(weight).all() else None
 
 
-def evenly(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | None:
+def weighted_by_share(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | None:
     """The same, with weights by which errors count as shares of what the sum has to be, but where that is nearly 0."""
     with np.errstate(all="ignore"):
         v = around.behind(sample.y)
@@ -168,19 +169,19 @@ def evenly(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | No
 
 
 def terms_of(pool: Pool, usable: np.ndarray, most: int) -> np.ndarray:
-    """The first of these functions, the smallest first, that are no sums and no multiples of each other."""
+    """Numbers of the first usable functions that are no sums and no multiples of each other, the smallest first."""
     order = usable[np.argsort(pool.sizes[usable], kind="stable")]
-    left = order[~np.isin(pool.made_by[order], [ops.ADD, ops.SUB])]
-    return np.array(without_multiples(pool.values, left.tolist(), most), np.int64)
+    terms = order[~np.isin(pool.made_by[order], [ops.ADD, ops.SUB])]
+    return np.array(without_multiples(pool.values, terms.tolist(), most), np.int64)
 
 
 def _formula(
-    one: Chosen, values: np.ndarray, trees: dict[int, Tree], v: np.ndarray, weight: np.ndarray, around: Around,
+    subset: Subset, values: np.ndarray, trees: dict[int, Tree], v: np.ndarray, weight: np.ndarray, around: Around,
     with_number: bool,
 ) -> Expression | None:  # fmt: skip
-    """With numbers by least squares, one of them alone if that is wanted."""
+    """The formula of a subset with coefficients by least squares, and a constant if ``with_number``."""
     root = np.sqrt(weight)
-    columns = values[list(one.functions)].T * root[:, None]
+    columns = values[list(subset.functions)].T * root[:, None]
     columns = np.column_stack([columns, root]) if with_number else columns
     with np.errstate(all="ignore"):
         scale = np.abs(columns).max(axis=0)
@@ -189,7 +190,7 @@ def _formula(
         return None
     parts: list[Tree] = [
         (OPERATOR, ops.MUL, (CONSTANT, number), trees[k])
-        for number, k in zip(numbers.tolist(), one.functions, strict=False)
+        for number, k in zip(numbers.tolist(), subset.functions, strict=False)
         if number
     ]
     parts += [(CONSTANT, float(numbers[-1]))] * bool(with_number and numbers[-1])

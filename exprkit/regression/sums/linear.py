@@ -23,21 +23,21 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 
 def linear_formulas(sample: Sample) -> list[Expression]:
-    """A number, and a number times each column that is not the same everywhere; none where they are too large."""
+    """The linear regression of y on all columns that vary, as a formula; none where its numbers are not finite."""
     varies = np.flatnonzero(np.ptp(sample.X, axis=0))
     with np.errstate(all="ignore"):
-        found = least_squares(sample.X[:, varies], sample.y, sample.w)
-    if not len(varies) or not np.isfinite(found).all():
+        coefficients = least_squares(sample.X[:, varies], sample.y, sample.w)
+    if not len(varies) or not np.isfinite(coefficients).all():
         return []
-    first, *numbers = found.tolist()
+    first, *slopes = coefficients.tolist()
     tree: Tree = (CONSTANT, first)
-    for i, number in zip(varies.tolist(), numbers, strict=True):
-        tree = (OPERATOR, ops.ADD, tree, (OPERATOR, ops.MUL, (CONSTANT, number), (VARIABLE, i)))
+    for i, coefficient in zip(varies.tolist(), slopes, strict=True):
+        tree = (OPERATOR, ops.ADD, tree, (OPERATOR, ops.MUL, (CONSTANT, coefficient), (VARIABLE, i)))
     return [plain_numbers(simplified(expression_of(tree)))]
 
 
 def least_squares(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """What a constant and each column are multiplied by; with more columns than rows those of the least size."""
+    """Constant and coefficients of a weighted linear regression; of more columns than rows those of least norm."""
     root = np.ones(len(X)) if weights is None else np.sqrt(weights)
     columns = np.column_stack([np.ones(len(X)), X]) * root[:, None]
     return np.asarray(np.linalg.lstsq(columns, y * root, rcond=None)[0])

@@ -1,6 +1,6 @@
-"""Subset selection: for each size the sets of functions whose linear combination fits v best.
+"""Best-subset selection by orthogonal least squares: sets of functions whose linear combination fits v best.
 
-In: values of functions, v, weights.  Out: ``Chosen`` sets of up to some functions.
+In: values of functions, v, weights.  Out: a ``Subset`` of functions for every size and number of them.
 
     >>> import numpy as np
     >>> from exprkit.regression.sums.selection import selected
@@ -28,16 +28,16 @@ from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 
-KEPT = 24  # sets of a size and number of functions
-EACH = 4  # of them come back
+SUBSETS_PER_SIZE = 24  # sets of a size and number of functions
+RETURNED_PER_SIZE = 4  # of them come back
 SETS, TOGETHER = 32, 128  # that a thread takes at a time; between two looks at the clock
 ACROSS = 256  # functions at a time, whose sums stay in the first cache
-ALONG = 1e-6  # share of a function that has to be left beside a set
-FALLS, ROUNDING = 0.999, 1e-22  # of an error: at least by so much for more tokens; as good as 0
+MIN_PART = 1e-6  # share of a function that has to be left beside a set
+MIN_DECREASE, ROUNDING = 0.999, 1e-22  # of an error: at least by so much for more tokens; as good as 0
 TERM = 2  # tokens of a term besides its function's: a number and an operator
 
 
-class Chosen(NamedTuple):
+class Subset(NamedTuple):
     """Numbers of functions, the squared error as a share of v's, and the size of the sum."""
 
     functions: tuple[int, ...]
@@ -45,7 +45,7 @@ class Chosen(NamedTuple):
     size: int
 
 
-class _SetWork(NamedTuple):
+class _SubsetWork(NamedTuple):
     """Functions by row and number, of length 1; columns and rest of v of every set by row."""
 
     f: Annotated[np.ndarray, "float64[n_rows, n]"]
@@ -63,10 +63,10 @@ class _Added(NamedTuple):
 
 def selected(
     functions: np.ndarray, sizes: np.ndarray, v: np.ndarray, weight: np.ndarray, most_terms: int, most_size: int,
-    constant: bool = True, first: tuple[int, int] = (600, 300), kept: int = KEPT, threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
-) -> list[Chosen]:  # fmt: skip
-    """The best sets of every size, the smallest first.
+    constant: bool = True, first: tuple[int, int] = (600, 300), kept: int = SUBSETS_PER_SIZE,
+    threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+) -> list[Subset]:  # fmt: skip
+    """Best-subset selection: the sets of functions of least squared error of every size, the smallest first.
 
     Parameters
     ----------
@@ -89,25 +89,26 @@ def selected(
         return []
     f, sizes = f[usable], np.asarray(sizes, np.int64)[usable]
     kinds, group = np.unique(sizes, return_inverse=True)
-    more = functools.partial(_extended, f, np.ascontiguousarray(f.T), left, group, kinds, threads, go_on)
+    extend = functools.partial(_extended, f, np.ascontiguousarray(f.T), left, group, kinds, threads, go_on)
     along = f @ left
-    sets = [Chosen((k,), float((whole - along[k] ** 2) / whole), int(sizes[k]) + TERM) for k in range(len(f))]
-    found = _best(sets, EACH)
+    sets = [Subset((k,), float((whole - along[k] ** 2) / whole), int(sizes[k]) + TERM) for k in range(len(f))]
+    best_subsets = _best(sets, RETURNED_PER_SIZE)
     best = np.argsort(-(along**2), kind="stable")[: first[1]]
     sets = [sets[k] for k in np.union1d(np.arange(min(first[0], len(sets))), best).tolist()]
     for _ in range(1, most_terms):
-        sets = [one for one in sets if one.size + TERM + int(kinds[0]) <= most_size]
+        sets = [subset for subset in sets if subset.size + TERM + int(kinds[0]) <= most_size]
         if not sets:
             break
-        sets = _best([one for one in more(sets, whole) if one.size <= most_size], kept)
-        found += _best(sets, EACH)
-    return [one._replace(functions=tuple(int(usable[k]) for k in one.functions)) for one in _falling(found)]
+        sets = _best([subset for subset in extend(sets, whole) if subset.size <= most_size], kept)
+        best_subsets += _best(sets, RETURNED_PER_SIZE)
+    front = _pareto_front(best_subsets)
+    return [subset._replace(functions=tuple(int(usable[k]) for k in subset.functions)) for subset in front]
 
 
 def _prepared(
     functions: np.ndarray, v: np.ndarray, root: np.ndarray, constant: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Functions of length 1, v, both without what a constant explains; and which functions are left."""
+    """Normalised functions and v, both orthogonal to a constant if there is one; and the usable functions."""
     with np.errstate(all="ignore"):
         f = functions * root
         f = f / np.abs(f).max(axis=1)[:, None]
@@ -123,29 +124,30 @@ def _prepared(
 
 def _extended(
     f: np.ndarray, by_row: np.ndarray, v: np.ndarray, group: np.ndarray, kinds: np.ndarray, threads: int | None,
-    go_on: Callable[[], None], sets: list[Chosen], whole: float,
-) -> list[Chosen]:  # fmt: skip
-    """Every set with the best further function of every size."""
-    made: dict[tuple[int, ...], Chosen] = {}
+    go_on: Callable[[], None], sets: list[Subset], whole: float,
+) -> list[Subset]:  # fmt: skip
+    """Every subset with the function of every size that lowers its error most."""
+    extended: dict[tuple[int, ...], Subset] = {}
     for begin in range(0, len(sets), TOGETHER):
         go_on()
-        some = sets[begin : begin + TOGETHER]
-        work = _SetWork(by_row, *_orthogonal(f, v, some), group)
-        added = empty(_Added, n_sets=len(some), n_groups=len(kinds))
-        cuts = [(i, min(i + SETS, len(some))) for i in range(0, len(some), SETS)]
+        block = sets[begin : begin + TOGETHER]
+        work = _SubsetWork(by_row, *_orthogonal(f, v, block), group)
+        added = empty(_Added, n_sets=len(block), n_groups=len(kinds))
+        cuts = [(i, min(i + SETS, len(block))) for i in range(0, len(block), SETS)]
         slices.each(functools.partial(_add, work, added), cuts, threads=threads)
-        for one, rest, gains, which in zip(some, work.rest, added.gain, added.function, strict=True):
+        for subset, rest, gains, which in zip(block, work.rest, added.gain, added.function, strict=True):
             left = float(rest @ rest)
             for size, gain, k in zip(kinds.tolist(), gains.tolist(), which.tolist(), strict=True):
                 if gain > 0:
-                    numbers = tuple(sorted((*one.functions, k)))
-                    made.setdefault(numbers, Chosen(numbers, max(left - gain, 0.0) / whole, one.size + size + TERM))
-    return list(made.values())
+                    numbers = tuple(sorted((*subset.functions, k)))
+                    error = max(left - gain, 0.0) / whole
+                    extended.setdefault(numbers, Subset(numbers, error, subset.size + size + TERM))
+    return list(extended.values())
 
 
-def _orthogonal(f: np.ndarray, v: np.ndarray, sets: list[Chosen]) -> tuple[np.ndarray, np.ndarray]:
-    """Orthonormal columns of every set, and what they leave of v."""
-    columns = f[np.array([one.functions for one in sets])]
+def _orthogonal(f: np.ndarray, v: np.ndarray, sets: list[Subset]) -> tuple[np.ndarray, np.ndarray]:
+    """Orthonormal columns of every subset (Gram-Schmidt, twice), and the residuals of v."""
+    columns = f[np.array([subset.functions for subset in sets])]
     for _ in range(2):  # the second time takes off what rounding left
         for k in range(columns.shape[1]):
             for other in range(k):
@@ -159,32 +161,32 @@ def _orthogonal(f: np.ndarray, v: np.ndarray, sets: list[Chosen]) -> tuple[np.nd
     return columns, rest
 
 
-def _best(sets: list[Chosen], each: int) -> list[Chosen]:
-    """So many of every size."""
+def _best(sets: list[Subset], each: int) -> list[Subset]:
+    """The ``each`` subsets of least error of every size, the least error first."""
     count: dict[int, int] = {}
-    kept = []
-    for one in sorted(sets, key=lambda one: (one.error, one.functions)):
-        if np.isfinite(one.error) and count.get(one.size, 0) < each:
-            count[one.size] = count.get(one.size, 0) + 1
-            kept.append(one)
-    return kept
+    best = []
+    for subset in sorted(sets, key=lambda subset: (subset.error, subset.functions)):
+        if np.isfinite(subset.error) and count.get(subset.size, 0) < each:
+            count[subset.size] = count.get(subset.size, 0) + 1
+            best.append(subset)
+    return best
 
 
-def _falling(sets: list[Chosen]) -> list[Chosen]:
-    """Of every size the best that lower the error, whatever the number of functions."""
-    kept: list[Chosen] = []
+def _pareto_front(sets: list[Subset]) -> list[Subset]:
+    """The Pareto front of size and error: subsets that lower the error of all smaller ones."""
+    front: list[Subset] = []
     least, size = np.inf, 0  # error of the smaller ones, and how small they are
-    for one in sorted(_best(sets, EACH), key=lambda one: (one.size, one.error)):
-        if one.size > size:
-            least, size = min([least, *(other.error for other in kept)]), one.size
-        if one.error < FALLS * least and least > ROUNDING:
-            kept.append(one)
-    return sorted(kept, key=lambda one: (one.size, -one.error))
+    for subset in sorted(_best(sets, RETURNED_PER_SIZE), key=lambda subset: (subset.size, subset.error)):
+        if subset.size > size:
+            least, size = min([least, *(other.error for other in front)]), subset.size
+        if subset.error < MIN_DECREASE * least and least > ROUNDING:
+            front.append(subset)
+    return sorted(front, key=lambda subset: (subset.size, -subset.error))
 
 
 @compiled
 def _add(work, added, begin, end):
-    """For some sets the best further function of every group."""
+    """The best further function of every group, for the subsets from begin to end."""
     n_rows, n = work.f.shape
     n_columns = work.columns.shape[1]
     sums = np.empty((n_columns + 1, ACROSS))
@@ -211,5 +213,5 @@ def _compare(work, added, i, first, m, sums):
         for c in range(n_columns):
             left -= sums[c, j] ** 2
         group = work.group[first + j]
-        if left > ALONG and sums[n_columns, j] ** 2 > left * added.gain[i, group]:
+        if left > MIN_PART and sums[n_columns, j] ** 2 > left * added.gain[i, group]:
             added.gain[i, group], added.function[i, group] = sums[n_columns, j] ** 2 / left, first + j

@@ -34,44 +34,44 @@ from exprkit.regression.problem.sample import Sample
 from exprkit.regression.sums.formulas import Around, weighted
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
-FALLS = 0.98  # of an error: at least by so much, or a longer formula is none of the best
+MIN_DECREASE = 0.98  # of an error: at least by so much, or a longer formula is none of the best
 
 
 def singles(pool: Pool, sample: Sample, places: Sequence[Around]) -> Iterator[list[Expression]]:
-    """Around by around, the smallest first."""
+    """The Pareto front of the formulas of each transformation, the smallest first."""
     f = pool.values / np.abs(pool.values).max(axis=1)[:, None]
     squares, sizes = f**2, pool.sizes[: len(pool)]
     for around in places:
-        found = weighted(around, sample)
-        if found is None:
+        target = weighted(around, sample)
+        if target is None:
             continue
-        v, weight = found
+        v, weight = target
         v = v / np.abs(v).max()
         mean, whole = float(weight @ v), float(weight @ v**2)
-        along, means, length = f @ (weight * v), f @ weight, squares @ weight
+        products, means, length = f @ (weight * v), f @ weight, squares @ weight
         with np.errstate(all="ignore"):
-            alone = whole - along**2 / length
-            shifted = whole - mean**2 - (along - mean * means) ** 2 / (length - means**2)
-        made = [
-            _formula(pool, k, found, around, constant)
-            for constant, errors in enumerate((alone, shifted)) for k in _falling(errors, sizes)
+            errors_of_slope = whole - products**2 / length
+            errors_of_line = whole - mean**2 - (products - mean * means) ** 2 / (length - means**2)
+        formulas = [
+            _formula(pool, k, target, around, constant)
+            for constant, errors in enumerate((errors_of_slope, errors_of_line)) for k in _pareto_front(errors, sizes)
         ]  # fmt: skip
-        yield sorted((formula for formula in made if formula is not None), key=lambda formula: formula.n_tokens)
+        yield sorted((formula for formula in formulas if formula is not None), key=lambda formula: formula.n_tokens)
 
 
-def _falling(errors: np.ndarray, sizes: np.ndarray) -> list[int]:
-    """Places of those that are less than all of smaller sizes."""
+def _pareto_front(errors: np.ndarray, sizes: np.ndarray) -> list[int]:
+    """Indices of the errors that are less than all of smaller sizes."""
     errors = np.where(np.isfinite(errors), errors, np.inf)
     order = np.lexsort((errors, sizes))
     smaller = np.minimum.accumulate(np.append(np.inf, errors[order][:-1]))
-    found: list[int] = order[errors[order] < FALLS * smaller].tolist()
-    return found
+    front: list[int] = order[errors[order] < MIN_DECREASE * smaller].tolist()
+    return front
 
 
 def _formula(
-    pool: Pool, k: int, wanted: tuple[np.ndarray, np.ndarray], around: Around, constant: int
+    pool: Pool, k: int, target: tuple[np.ndarray, np.ndarray], around: Around, constant: int
 ) -> Expression | None:  # fmt: skip
-    v, root = wanted[0], np.sqrt(wanted[1])
+    v, root = target[0], np.sqrt(target[1])
     columns = np.column_stack([pool.values[k], np.ones(len(v))])[:, : 1 + constant] * root[:, None]
     scale = np.abs(columns).max(axis=0)
     numbers = np.linalg.lstsq(columns / scale, v * root, rcond=None)[0] / scale
