@@ -522,7 +522,7 @@ def test_variables_of_which_y_is_a_power_are_recognised():
     for noise in (0.0, 0.02):
         y = X[:, 0] / X[:, 1] ** 2 * rest * (1 + noise * random.standard_normal(300))
         first = power_factors(Sample(X, y))[0]
-        assert (first.chosen, first.of_y) == ((0, 1), (1.0, -2.0))
+        assert (first.repeating, first.y_powers) == ((0, 1), (1.0, -2.0))
         inner, unit = first.columns(X)
         assert np.array_equal(inner, X[:, 2:]) and np.allclose(unit, X[:, 0] / X[:, 1] ** 2)
     for other in (X[:, 0] / (X[:, 0] + X[:, 1]), X[:, 0] * X[:, 1] + X[:, 2], np.exp(X[:, 0] * X[:, 3])):

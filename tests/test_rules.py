@@ -300,9 +300,9 @@ def test_constants_of_nature_that_no_formula_needs_are_left_out():
     known = units.constants()
     speed, duration = exponents("m/s"), exponents("s")
     made = unit_systems([speed, duration], duration, known)
-    assert made[0].known == (299792458.0,)  # then h and G, whose product has no mass, and so on
+    assert made[0].constants == (299792458.0,)  # then h and G, whose product has no mass, and so on
     assert not {1.380649e-23, 6.02214076e23} & {value for one in made for value in one.constants}  # of heat, of amount
-    assert len(made[0].others) == 1
+    assert len(made[0].remaining) == 1
     assert units.are_coherent(["m/s^2", "N*m", "1", "rad"])
     for others in (["km"], ["eV"], ["g"], [(1, 0)], ["m", "h"]):
         assert not units.are_coherent(others), others
