@@ -63,7 +63,7 @@ def test_a_formula_is_written_with_chosen_operators_and_stays_the_same_function(
     spelling = ChosenOperators(row.code for row in rows(chosen.split()))
     for text, expected in SPELLED[chosen].items():
         given = ek.parse([text])[0]
-        spelled = spelling.of(given)
+        spelled = spelling.spell(given)
         assert (spelled and str(spelled)) == expected
         if spelled is not None:
             np.testing.assert_allclose(spelled(X), given(X), rtol=1e-12)
