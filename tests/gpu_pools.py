@@ -138,7 +138,7 @@ def seconds(most):
                 f"{steps}; {n} pairs; memory {cupy.get_default_memory_pool().total_bytes() / 1e9:.1f} GB")  # fmt: skip
             del pool, partners
 
-    with_memory(gpu.current(), most, 16, work)
+    list(with_memory(gpu.current(), most, 16, lambda room: [work(room)]))
 
 
 def limits(backend):

@@ -153,10 +153,11 @@ def test_pairs_of_functions_go_through():
 
 @pytest.mark.slow
 def test_an_error_in_a_late_step_is_told_and_loses_nothing(monkeypatch):
-    def fail(search):
+    def fail(problem):
         raise ZeroDivisionError("a step's own")
 
-    monkeypatch.setattr(sums, "sum", fail)
+    order = [discovery.Turn(fail) if turn.stage is sums.sum else turn for turn in discovery.ORDER]
+    monkeypatch.setattr(discovery, "ORDER", tuple(order))
     with pytest.warns(RuntimeWarning, match=r"step 'fail' of the search failed .*ZeroDivisionError: a step's own"):
         model = fitted(OF_FEW, FEW)
     assert len(model.equations_) > 2 and model.stopped_ == "1 iterations are done"
@@ -168,7 +169,7 @@ def test_an_error_with_no_formula_yet_and_one_of_the_users_own_function_are_rais
 
     with pytest.raises(KeyError, match="mine"):
         fitted(OF_FEW, FEW, progress=told)
-    monkeypatch.setattr(discovery, "begin", lambda search: 1 / 0)
+    monkeypatch.setattr(discovery, "ORDER", (discovery.Turn(lambda problem: 1 / 0),))
     with pytest.raises(ZeroDivisionError):
         fitted(OF_FEW, FEW)
 

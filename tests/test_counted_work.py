@@ -20,10 +20,10 @@ Y = np.sin(1.3 * X[:, 0]) / (0.7 + X[:, 1] ** 1.7) + 0.02 * RANDOM.standard_norm
 SMALL = {"pool_size": 100, "niterations": 2, "population_size": 40, "maxsize": 11, "threads": 1}
 
 
-def searched(budget, halfway=None, kept=lambda search: None):
-    search = Discovery(Sample(X, Y), SearchSettings(**SMALL), budget, kept=kept)
-    if halfway is not None:
-        search.resume(halfway)
+def searched(budget, checkpoint=None, save=lambda search: None):
+    search = Discovery(Sample(X, Y), SearchSettings(**SMALL), budget, save=save)
+    if checkpoint is not None:
+        search.resume(checkpoint)
     search.run()
     return search
 
@@ -32,7 +32,7 @@ def bits(search):
     """All that a search has found, and what it counted."""
     entries = [(*map(bytes, (e.expression.kinds, e.expression.values)), e.loss, e.is_polished)
                for e in search.front.entries()]  # fmt: skip
-    return entries, search.budget.n_evals, search.budget.work
+    return entries, search.problem.budget.n_evals, search.problem.budget.work
 
 
 @pytest.mark.slow
@@ -49,9 +49,9 @@ def test_a_slow_clock_changes_nothing_that_is_over_in_time(monkeypatch):
 @pytest.mark.parametrize("limits", [{"seconds": 500.0}, {"max_evals": 20_000}])
 def test_a_search_that_was_killed_counts_on_from_where_it_was(limits):
     steps = []
-    whole = searched(Budget(**limits), kept=lambda search: steps.append(copy.deepcopy(search.halfway())))
-    for halfway in (steps[0], steps[5], steps[-1]):
-        assert bits(searched(Budget(**limits), halfway)) == bits(whole)
+    whole = searched(Budget(**limits), save=lambda search: steps.append(copy.deepcopy(search.checkpoint())))
+    for checkpoint in (steps[0], steps[5], steps[-1]):
+        assert bits(searched(Budget(**limits), checkpoint)) == bits(whole)
 
 
 def test_a_share_of_the_time_is_counted_in_work():
@@ -74,10 +74,15 @@ def test_a_limit_says_what_it_has_cut():
 def test_steps_whose_share_is_over_are_told():
     search = Discovery(Sample(X, Y), SearchSettings(**SMALL), Budget(seconds=100.0))
     search.stage = "curve"
-    is_over = search.part(0.1)
-    assert not is_over() and search.left_out == []
-    search.budget.spend(11.0)
-    assert is_over() and search.left_out == ["curve"]
+
+    def candidates():
+        for _ in range(5):
+            assert search.left_out == []
+            search.problem.budget.spend(6.0)
+            yield []
+
+    search.run_stage(lambda problem: problem.for_share(0.1, candidates()))
+    assert search.left_out == ["curve"] and search.problem.budget.work == 12_000_000
 
 
 @pytest.mark.slow

@@ -173,7 +173,7 @@ def test_more_curves_are_tried_where_some_explain_most_of_y(monkeypatch, noise, 
 
     monkeypatch.setattr(nested, "curves", kinds)
     y = X[:, 0] + noise * np.random.default_rng(0).standard_normal(len(X))
-    nested.curve(FormulaSearch(Sample(X, y), SearchSettings(threads=1), CountedBudget()))
+    FormulaSearch(Sample(X, y), SearchSettings(threads=1), CountedBudget()).run_stage(nested.curve)
     assert len(tried) == n_kinds
 
 
@@ -181,6 +181,6 @@ def test_searches_for_very_short_formulas_fit_no_curves():
     X = np.random.default_rng(0).uniform(1, 3, (80, 3))
     sample = Sample(X, X[:, 0] * np.exp(-X[:, 1]) + X[:, 2])
     search = FormulaSearch(sample, SearchSettings(maxsize=4), Budget())
-    nested.curve(search)
-    fewer_variables.factor(search)
-    assert not search.budget.n_evals and not search.front.entries()
+    search.run_stage(nested.curve)
+    search.run_stage(fewer_variables.factor)
+    assert not search.problem.budget.n_evals and not search.front.entries()

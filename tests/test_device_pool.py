@@ -26,7 +26,7 @@ from exprkit.regression.pairs import links
 from exprkit.regression.pairs.join import Partners
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem import effort
-from exprkit.regression.stages import search
+from exprkit.regression.stages import search_problem
 from exprkit.regression.sums import regress
 
 EXACT = rows(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
@@ -184,7 +184,7 @@ def is_made(q, g, h):
 @pytest.fixture
 def searching(device, monkeypatch):
     """Searches whose pools lie on the device, in stages that a CPU makes in its stead."""
-    monkeypatch.setattr(search, "device_of", lambda backend: device)
+    monkeypatch.setattr(search_problem, "device_of", lambda backend: device)
     pools = replace(effort.POOLS, host_sizes=(300,), device_sizes=(2_000,), device_max=4_000)
     monkeypatch.setattr(effort, "POOLS", pools)
     monkeypatch.setattr(effort, "REGRESSIONS", replace(effort.REGRESSIONS, device_pair_functions=(300, 100)))
@@ -234,9 +234,8 @@ def test_short_memory_makes_the_pool_smaller(searching, device, monkeypatch):
 
 def test_free_memory_says_how_many_functions_there_are(device, monkeypatch):
     monkeypatch.setattr(type(device), "free_bytes", lambda self: 1 << 20, raising=False)
-    done = []
-    programs.with_memory(device, 10**6, 16, done.append)
-    assert done == [(1 << 20) // (programs.BYTES_OF_A_POINT * 16 + programs.BYTES_BESIDE)]
+    sizes = list(programs.with_memory(device, 10**6, 16, lambda n: [n]))
+    assert sizes == [(1 << 20) // (programs.BYTES_OF_A_POINT * 16 + programs.BYTES_BESIDE)]
 
 
 def test_a_backend_that_is_not_there_is_named_before_the_search():

@@ -11,6 +11,7 @@ from exprkit.regression.rules.products import inner_products
 from exprkit.regression.stages import exact, fewer_variables
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.search_problem import Signal
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
@@ -23,7 +24,7 @@ def found(X, y, stage, **settings):
     """What one step of a search finds."""
     search = FormulaSearch(Sample(X, y), SearchSettings(threads=1, **settings), Budget())
     try:
-        stage(search)
+        search.run_stage(stage)
     except Ended:
         return search.front.entries()[-1].expression
     return None
@@ -101,7 +102,7 @@ def test_outer_functions_of_a_difference_of_products_are_found(outer):
 def test_those_of_its_size_are_found(outer):
     X = drawn(80, 4, 1.0, 3.0, seed=20)
     y = (OUTER | {"an inverse square": lambda u: u**-2.0})[outer](X[:, 0] * X[:, 3] - X[:, 1] * X[:, 2])
-    formula = found(X, y, lambda search: (exact.join_three(search), search.look()))
+    formula = found(X, y, lambda problem: [*exact.join_three(problem), Signal.PART_DONE])
     np.testing.assert_allclose(formula(X), y, rtol=1e-6)
 
 

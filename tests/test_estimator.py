@@ -29,7 +29,7 @@ from exprkit.regression.estimator import checkpoint, equations, progress
 from exprkit.regression.estimator.equations import DescribedFront, selected
 from exprkit.regression.formulas.front import Entry
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.stages import growth
+from exprkit.regression.stages import discovery
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.settings import SearchSettings, default_operators
 from exprkit.runtime.budget import Budget
@@ -343,11 +343,11 @@ def test_the_bar_counts_what_ends_the_search():
         Budget(seconds=1000.0), Budget(max_evals=70), Budget(),
     ))  # fmt: skip
     assert timed.spent[1:] == (1000.0, "s") and 0 <= timed.spent[0] < 100
-    counted.budget.count(100)
+    counted.problem.budget.count(100)
     assert counted.spent == (70, 70, "functions")
     done, total, _ = free.spent
     free.generation = 5
-    assert (done, total) == (0, len(free._stages()) + 5) and free.spent[0] == 5
+    assert (done, total) == (0, len(free.turns) + 5) and free.spent[0] == 5
 
 
 IN_A_NOTEBOOK = """
@@ -409,8 +409,9 @@ def test_products_of_matrices_keep_to_one_thread(monkeypatch):
     def n_threads():
         return max(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
 
-    before, seen, grow = n_threads(), [], growth.grow
-    monkeypatch.setattr(growth, "grow", lambda search: seen.append(n_threads()) or grow(search))
+    before, seen, begin = n_threads(), [], discovery.ORDER[0].stage
+    first = discovery.Turn(lambda problem: seen.append(n_threads()) or begin(problem))
+    monkeypatch.setattr(discovery, "ORDER", (first, *discovery.ORDER[1:]))
     regressor(niterations=1).fit(*table())
     assert seen == [1] and n_threads() == before
 

@@ -38,8 +38,8 @@ def front_of(texts, X, y, loss="squares", weights=None):
     """What is shown of a search that has found these formulas, and nothing else."""
     search = FormulaSearch(sample_for(loss, X, y, weights), SearchSettings(loss=loss), Budget())
     search.offer(ek.parse(texts))
-    entries, simple = numbers.finished(search)
-    return described(entries, search.goal, None, search.front.floor, simple)
+    entries, simple = numbers.finished(search.problem)
+    return described(entries, search.problem.goal, None, search.front.floor, simple)
 
 
 def fit_of(formula, X, y, **arguments):
@@ -60,7 +60,7 @@ def test_numbers_have_the_least_squares_of_their_form(text):
 @pytest.mark.parametrize("loss", ["mae", "huber", ROBUST])
 def test_numbers_have_the_least_loss_that_was_asked_for(loss):
     X, y = table()
-    goal = FormulaSearch(sample_for(loss, X, y), SearchSettings(loss=loss), Budget()).goal
+    goal = FormulaSearch(sample_for(loss, X, y), SearchSettings(loss=loss), Budget()).problem.goal
     entry = front_of(["5 * x1 + 1"], X, y, loss).entries[0]
     for a, b in np.random.default_rng(1).normal(0, 0.02, (40, 2)):
         slope, cut = (float(number) for number in entry.expression.values[[0, 3]].view(np.float64))

@@ -73,8 +73,8 @@ def test_of_functions_that_are_nearly_lines_of_each_other_the_smallest_is_kept()
 
 def search(sample, most=40):
     found = FormulaSearch(sample, SearchSettings(maxsize=most, threads=1), Budget())
-    begin(found)
-    growth.grow(found)
+    for stage in (begin, growth.grow):
+        found.run_stage(stage)
     return found.front
 
 

@@ -23,8 +23,7 @@ from exprkit.regression.pairs import confirm, join, pool, triples
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.shapes import templates
-from exprkit.regression.stages import exact, pairs, search, sums
-from exprkit.regression.stages import simplification as simpler
+from exprkit.regression.stages import exact, pairs, search, search_problem, sums
 from exprkit.runtime import budget
 from exprkit.runtime.budget import Budget, Ended
 
@@ -34,7 +33,7 @@ STAGES = [
     (join, "Partners", "of"), (triples, "", "formulas"), (sums, "", "singles"), (sums, "", "sums"),
     (templates, "", "nested"), (pairs, "", "best_pairs"), (pool, "Pool", "multiply"),
     (evolution, "Evolution", "seed"), (evolution, "Evolution", "generation"),
-    (search, "FormulaSearch", "fitted"), (simpler, "Simpler", "tidy"),
+    (search_problem, "SearchProblem", "fitted"), (search, "FormulaSearch", "tidy"),
 ]  # fmt: skip
 
 

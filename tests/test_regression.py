@@ -36,7 +36,7 @@ from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import UnitSystem
-from exprkit.regression.stages import exact
+from exprkit.regression.stages import exact, simplification
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.fewer_variables import factor, is_contradicted
 from exprkit.regression.stages.search import FormulaSearch
@@ -415,7 +415,7 @@ def test_a_pair_is_found_where_its_summand_hides_most_of_small_values():
     sample = Sample(np.column_stack([X, u]), np.expm1(u))
     search = FormulaSearch(sample, SearchSettings(), Budget())
     with pytest.raises(Ended):
-        exact.join(search)
+        search.run_stage(exact.join)
     assert str(search.front.entries()[-1].expression) == "exp(x3) - 1"
 
 
@@ -547,7 +547,7 @@ def test_what_a_good_formula_contradicts_is_no_power():
     for y, text, is_none in ((bent, texts[0], True), (straight, texts[1], False), (straight, "1.3", False)):
         search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
         search.offer(ek.parse([text]))
-        assert is_contradicted(search, linear) == is_none
+        assert is_contradicted(search.problem, linear) == is_none
 
 
 @pytest.mark.parametrize("stage, law", [
@@ -558,7 +558,7 @@ def test_sums_within_operators_are_found_at_once(stage, law):
     X = drawn(300, 5)
     search = FormulaSearch(Sample(X, law(X.T)), SearchSettings(pool_size=3_000), Budget())
     with pytest.raises(Ended, match="a formula is exact"):
-        stage(search)
+        search.run_stage(stage)
 
 
 @pytest.mark.slow
@@ -568,7 +568,7 @@ def test_numbers_of_a_noisy_law_become_simple_in_the_end():
     law = 3 * np.log(X[:, 0]) - np.log(np.exp(0.7 * X[:, 1]) - 1) + 2.345
     search = Discovery(Sample(X, law + 0.05 * random.standard_normal(200)), SearchSettings(), Budget(60))
     search.offer(ek.parse(["3.01 * log(x1) + 2.34 - 0.94 * log(exp(0.738 * x2) - 1.05)"]))
-    search.simpler.finish()
+    search.run_stage(simplification.finish)
     best = search.front.by_nats()[0].expression
     assert re.fullmatch(r"3 \* log\(x1\) \+ 2\.3\d+ - log\(exp\(0\.\d+ \* x2\) - 1\)", str(best))
 
@@ -599,7 +599,7 @@ def test_what_fits_labels_by_as_many_bits_as_rows_tell_is_no_law(text, n_rows):
     for y, formula in ((np.rint(values([text], X)[0]), text), (np.exp(X[:, 0]), "exp(x1)")):
         search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
         search.offer(ek.parse([formula]))
-        assert search.sample.is_exact(values([formula], search.sample.X))
+        assert search.problem.sample.is_exact(values([formula], X))
         assert search.is_exact == (formula != text)
 
 
@@ -628,16 +628,15 @@ def test_a_formula_is_polished_once_and_an_interpolation_never(monkeypatch):
     X = random.uniform(1, 3, (40, 1))
     search = Discovery(Sample(X, 2.3 * X[:, 0] + 0.1 * random.standard_normal(40)), SearchSettings(), Budget())
     search.offer(ek.parse(["2.31 * x1 + 0.017"]))
-    search.simpler.polish()
+    search.run_stage(simplification.polish)
     entries = search.front.entries()
     assert any(entry.is_polished for entry in entries)
-    monkeypatch.setattr(search.simpler, "_offer", lambda *_: pytest.fail("polished twice"))
-    search.simpler.polish()
+    monkeypatch.setattr(simplification, "_with_simpler_numbers", lambda *_: pytest.fail("polished again"))
+    search.run_stage(simplification.polish)
     assert [entry.size for entry in search.front.entries()] == [entry.size for entry in entries]
     losses = [[entry.loss for entry in front] for front in (search.front.entries(), entries)]
     np.testing.assert_allclose(*losses, rtol=1e-9)
     few = Discovery(Sample(X[:4], X[:4, 0] + random.standard_normal(4)), SearchSettings(), Budget())
     few.offer(ek.parse(["1.03 * x1 ^ 0.97 + 0.0123"]))
-    monkeypatch.setattr(few.simpler, "_offer", lambda *_: pytest.fail("an interpolation was polished"))
-    few.simpler.polish()
+    few.run_stage(simplification.polish)
     assert not any(entry.is_polished for entry in few.front.entries())

@@ -25,6 +25,7 @@ from exprkit.regression.rules.groups import unit_systems
 from exprkit.regression.rules.units import BASE, exponents
 from exprkit.regression.stages.fewer_variables import factor, group
 from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.search_problem import SearchProblem
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -267,17 +268,17 @@ def test_a_law_is_found_in_units_that_its_variables_make():
 
 @pytest.mark.slow
 def test_fewer_variables_have_no_larger_pools(monkeypatch):
-    sizes, pool = [], FormulaSearch.pool
+    sizes, pool = [], SearchProblem.pool
 
-    def seen(search, few, most, *rest):
-        sizes.append(most)
-        return pool(search, few, most, *rest)
+    def seen(problem, sample, n, *rest):
+        sizes.append(n)
+        return pool(problem, sample, n, *rest)
 
-    monkeypatch.setattr(FormulaSearch, "pool", seen)
+    monkeypatch.setattr(SearchProblem, "pool", seen)
     X = np.random.default_rng(0).uniform(1, 3, (80, 3))
     y = X[:, 0] ** 2 * np.sin(X[:, 1] + X[:, 2]) * (1 + 0.01 * np.random.default_rng(1).standard_normal(80))
     found = FormulaSearch(Sample(X, y), SearchSettings(pool_size=60, threads=1), Budget())
-    factor(found)
+    found.run_stage(factor)
     assert sizes and max(sizes) <= 60
 
 
@@ -292,7 +293,7 @@ def test_a_law_is_found_among_constants_of_nature():
     rules = FormulaRules(3, of, exponents("s"), True, constants=units.constants())
     found = FormulaSearch(Sample(X, y), SearchSettings(rules=rules, threads=1), Budget())
     with pytest.raises(Ended, match="exact"):
-        group(found)
+        found.run_stage(group)
     assert found.front.entries()[-1].size <= 18
 
 

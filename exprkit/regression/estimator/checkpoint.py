@@ -1,7 +1,7 @@
 """Checkpoints: the state of a search on disk, so that a killed search continues with the same bits.
 
-In: a ``Discovery`` at every step.  Out: a file, written whole or not at all; a ``Halfway`` and its seed, read again
-by a search of the same data and settings.
+In: a ``Discovery`` at every step.  Out: a file, written whole or not at all; a ``CheckpointState`` and its seed,
+read again by a search of the same data and settings.
 
     >>> import pathlib, tempfile
     >>> import numpy as np
@@ -13,7 +13,7 @@ by a search of the same data and settings.
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> sample, path = Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), pathlib.Path(tempfile.mkdtemp()) / "search.npz"
     >>> kept = Checkpoint(path)
-    >>> search = Discovery(sample, SearchSettings(seed=5), Budget(), kept=kept.keep)
+    >>> search = Discovery(sample, SearchSettings(seed=5), Budget(), save=kept.keep)
     >>> kept.begin(search)
     >>> search.run()
     'a formula is exact'
@@ -43,7 +43,7 @@ import numpy as np
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
 from exprkit.regression.formulas.front import Entry
-from exprkit.regression.stages.discovery import Discovery, Halfway
+from exprkit.regression.stages.discovery import CheckpointState, Discovery
 from exprkit.runtime import files
 from exprkit.search.state_file import WHAT, StateFile
 
@@ -65,14 +65,14 @@ class Checkpoint:
         self._found = None
         if self._file.arrays is not None:
             with files.damage_errors(self._file.path, WHAT):
-                self._found = _halfway(self._file.arrays)
+                self._found = _state_of(self._file.arrays)
         self.seed = None if self._found is None else self._found[1]
 
     def begin(self, search: Discovery) -> None:
         """Let a search go on from what is there; where nothing is, a first file shows that there can be one."""
         if self._file.path is None:
             return
-        self._file.begin(search.sample.arrays, own_settings(search.resolved))
+        self._file.begin(search.problem.sample.arrays, own_settings(search.resolved))
         if self._found is None:
             self.keep(search)
         else:
@@ -89,19 +89,19 @@ def own_settings(resolved: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arrays(search: Discovery) -> dict[str, Any]:
-    halfway = search.halfway()
+    state = search.checkpoint()
     return {
-        **population_file.arrays_of(Population.of([entry.expression for entry in halfway.front])),
-        "search.numbers": [search.settings.seed, halfway.stages, halfway.generation, halfway.n_evals, halfway.work,
-                           halfway.is_noisy],
-        "search.loss": np.array([entry.loss for entry in halfway.front], np.float64),
-        "search.polished": np.array([entry.is_polished for entry in halfway.front], bool),
-        "search.exact": np.array([entry.is_exact for entry in halfway.front], bool),
-        **population_file.in_part("evolution", halfway.evolution),
+        **population_file.arrays_of(Population.of([entry.expression for entry in state.front])),
+        "search.numbers": [search.problem.settings.seed, state.stages, state.generation, state.n_evals, state.work,
+                           state.is_noisy],
+        "search.loss": np.array([entry.loss for entry in state.front], np.float64),
+        "search.polished": np.array([entry.is_polished for entry in state.front], bool),
+        "search.exact": np.array([entry.is_exact for entry in state.front], bool),
+        **population_file.in_part("evolution", state.evolution),
     }
 
 
-def _halfway(arrays: dict[str, np.ndarray]) -> tuple[Halfway, int]:
+def _state_of(arrays: dict[str, np.ndarray]) -> tuple[CheckpointState, int]:
     """How far the search is, and its seed."""
     pop, loss = Population.from_arrays(arrays), arrays["search.loss"]
     polished, exact = arrays["search.polished"], arrays["search.exact"]
@@ -114,4 +114,4 @@ def _halfway(arrays: dict[str, np.ndarray]) -> tuple[Halfway, int]:
         Entry(pop[i], float(loss[i]), pop[i].n_tokens, bool(polished[i]), bool(exact[i])) for i in range(len(pop))
     ]
     evolution = population_file.of_part(arrays, "evolution")
-    return Halfway(stages, generation, n_evals, work, bool(is_noisy), front, evolution), seed
+    return CheckpointState(stages, generation, n_evals, work, bool(is_noisy), front, evolution), seed

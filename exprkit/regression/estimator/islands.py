@@ -45,7 +45,7 @@ def evolve(
     search: Discovery, settings: SearchSettings, workers: Workers, shown: Callable[[Discovery], Any]
 ) -> str:  # fmt: skip
     """Breed on all workers; says why it ended."""
-    sample, on_gpu = search.sample, workers.on_gpu(settings.backend)
+    sample, on_gpu = search.problem.sample, workers.on_gpu(settings.backend)
     n = len(workers.places(on_gpu))
     data = KeptArrays(workers, "data").take(sample.arrays)
     words = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings) if one.name not in OWN}
@@ -64,11 +64,11 @@ def evolve(
         try:
             cuts = [(k, k + 1) for k in range(n)]
             for _, (tokens, n_evals) in collect(workers, "island", cuts, island, on_device=on_gpu):
-                search.budget.count(n_evals)
+                search.problem.budget.count(n_evals)
                 search.offer(population_of(tokens))
             search.stage = f"generation {first + generations}"
             shown(search)
-            search.budget.check()
+            search.problem.budget.check()
         except Ended as ended:
             return str(ended)
         if any(settings.early_stop(entry.loss, entry.size) for entry in search.front.entries()):

@@ -5,15 +5,15 @@ loss, and the errors of these as ``ek.fit`` has them.
 
     >>> import numpy as np
     >>> import exprkit as ek
-    >>> from exprkit.regression.stages.discovery import Discovery
     >>> from exprkit.regression.estimator.numbers import finished
     >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.stages.search import FormulaSearch
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.array([[1.0], [4.0], [9.0], [16.0], [25.0]])
-    >>> search = Discovery(Sample(X, [2.1, 3.9, 6.2, 7.8, 10.1]), SearchSettings(), Budget())
+    >>> search = FormulaSearch(Sample(X, [2.1, 3.9, 6.2, 7.8, 10.1]), SearchSettings(), Budget())
     >>> search.offer(ek.parse(["4 * (0.5 * sqrt(x1) + 0.1)"]))
-    >>> entries, simple = finished(search)
+    >>> entries, simple = finished(search.problem)
     >>> entries[0].size, simple[0].size, round(entries[0].loss, 4), round(simple[0].loss, 4)
     (6, 8, 0.0214, 0.166)
 
@@ -38,7 +38,7 @@ from exprkit.regression.formulas.front import Entry
 from exprkit.regression.formulas.simplify import simplified, with_signs_inside
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.search_problem import SearchProblem
 
 AS_GOOD = 1e-8  # share of a loss that simple numbers may cost
 ALIKE = 1e-6  # share of a loss by which a longer formula has to be better, or both are one
@@ -51,31 +51,31 @@ INSTEAD = (0.0, 1.0, -1.0)  # of a number that says nothing
 
 
 @np.errstate(all="ignore")
-def finished(search: FormulaSearch) -> tuple[list[Entry], list[Entry]]:
+def finished(problem: SearchProblem) -> tuple[list[Entry], list[Entry]]:
     """The front, every formula with the numbers of least loss; and with the simple ones that the search gave it."""
-    entries, goal = search.front.entries(), search.goal
-    fitted = iter(_least(search, [entry.expression for entry in entries if not entry.is_exact]))
-    formulas = [one.expression if one.is_exact else _needed(search, next(fitted)) for one in entries]
-    formulas = [(search.allowed([with_signs_inside(one)]) or [one])[0] for one in formulas]
-    losses = goal.losses(values_of(formulas, search.sample.X, search.settings.threads)).tolist()
+    entries, goal = problem.front.entries(), problem.goal
+    fitted = iter(_least(problem, [entry.expression for entry in entries if not entry.is_exact]))
+    formulas = [one.expression if one.is_exact else _needed(problem, next(fitted)) for one in entries]
+    formulas = [(problem.allowed([with_signs_inside(one)]) or [one])[0] for one in formulas]
+    losses = goal.losses(values_of(formulas, problem.sample.X, problem.settings.threads)).tolist()
     pairs = [(before._replace(expression=one, loss=loss, size=one.n_tokens, is_polished=True), before)
              for one, loss, before in zip(formulas, losses, entries, strict=True)]  # fmt: skip
     front: list[tuple[Entry, Entry]] = []
     for _, same_size in itertools.groupby(sorted(pairs, key=lambda pair: pair[0].size), lambda pair: pair[0].size):
-        least = min((search.front.counted_loss(other) for other, _ in front), default=np.inf)
-        good = [pair for pair in same_size if search.front.counted_loss(pair[0]) < least * (1 - ALIKE)]
-        front += sorted(good, key=lambda pair: (search.front.nats(pair[0]), pair[0].loss))[:1]
+        least = min((problem.front.counted_loss(other) for other, _ in front), default=np.inf)
+        good = [pair for pair in same_size if problem.front.counted_loss(pair[0]) < least * (1 - ALIKE)]
+        front += sorted(good, key=lambda pair: (problem.front.nats(pair[0]), pair[0].loss))[:1]
     return [entry for entry, _ in front], [before for _, before in front]
 
 
-def _least(search: FormulaSearch, formulas: list[Expression]) -> list[Expression]:
+def _least(problem: SearchProblem, formulas: list[Expression]) -> list[Expression]:
     """Formulas with the numbers of least loss; with simple ones where these are as good."""
     if not formulas:
         return []
-    free, held = _fitted(search, formulas, None), _fitted(search, formulas, constants.is_fraction)
+    free, held = _fitted(problem, formulas, None), _fitted(problem, formulas, constants.is_fraction)
     every = [*formulas, *held, *free]
-    losses = search.goal.losses(values_of(every, search.sample.X, search.settings.threads))
-    allowed = set(search.allowed(every))
+    losses = problem.goal.losses(values_of(every, problem.sample.X, problem.settings.threads))
+    allowed = set(problem.allowed(every))
     losses = np.where([formula in allowed for formula in every], losses, np.inf).reshape(3, -1)
     best = []
     for k, formula in enumerate(formulas):
@@ -87,7 +87,7 @@ def _least(search: FormulaSearch, formulas: list[Expression]) -> list[Expression
     return best
 
 
-def _fitted(search: FormulaSearch, formulas: list[Expression], held: Any) -> list[Expression]:
+def _fitted(problem: SearchProblem, formulas: list[Expression], held: Any) -> list[Expression]:
     """Formulas fitted at all rows, begun at their numbers, but for those that are held."""
     if not formulas:
         return []
@@ -95,9 +95,9 @@ def _fitted(search: FormulaSearch, formulas: list[Expression], held: Any) -> lis
     if not pop.max_params:
         return formulas
     starts = np.where(np.isnan(starts), 0.0, starts)
-    params = _fit(search.goal, pop, starts, search.settings.threads, STEPS)
+    params = _fit(problem.goal, pop, starts, problem.settings.threads, STEPS)
     found = constants.as_constants(pop, np.where(np.isfinite(params), params, starts))
-    return [search.spelled(simplified(formula)) for formula in found]
+    return [problem.spelled(simplified(formula)) for formula in found]
 
 
 def _fit(goal: Goal, pop: Population, starts: np.ndarray, threads: int | None, steps: int) -> np.ndarray:
@@ -109,9 +109,9 @@ def _fit(goal: Goal, pop: Population, starts: np.ndarray, threads: int | None, s
 # ── numbers that say nothing ──
 
 
-def _needed(search: FormulaSearch, formula: Expression) -> Expression:
+def _needed(problem: SearchProblem, formula: Expression) -> Expression:
     """The formula without numbers that others can stand for, as a in a * (b * f + c); or with 1 for such a one."""
-    sample = search.sample
+    sample = problem.sample
     for _ in range(ROUNDS):
         pop, params = constants.as_parameters(Population.of([formula]))
         if not 0 < params.size < len(sample):
@@ -123,10 +123,10 @@ def _needed(search: FormulaSearch, formula: Expression) -> Expression:
         made = [other for one in made if (other := simplified(one)).n_tokens <= formula.n_tokens]
         shorter = [one for one in made if one.n_tokens < formula.n_tokens]
         as_long = [one for one in made if one.n_tokens == formula.n_tokens]
-        fitted = search.allowed([*_fitted(search, shorter, None), *_fitted(search, as_long, _is_unit)])
-        both = values_of([formula, *fitted], sample.X, search.settings.threads)
-        losses = search.goal.losses(both)
-        most = max(losses[0] * (1 + NO_WORSE), search.front.floor)
+        fitted = problem.allowed([*_fitted(problem, shorter, None), *_fitted(problem, as_long, _is_unit)])
+        both = values_of([formula, *fitted], sample.X, problem.settings.threads)
+        losses = problem.goal.losses(both)
+        most = max(losses[0] * (1 + NO_WORSE), problem.front.floor)
         good = [k for k in range(len(fitted)) if losses[k + 1] <= most]
         if not good:
             return formula

@@ -116,7 +116,7 @@ class Showing:
             named = [Expression(e.expression.kinds, e.expression.values, self._names) for e in entries]
             self._entries = entries
             self._equations = [str(formula) for formula in named], [str(rounded(formula, 4)) for formula in named]
-        budget = search.budget
+        budget = search.problem.budget
         return SearchView(search.stage, search.generation, budget.n_evals, budget.seconds, [e.size for e in entries],
                           [e.loss for e in entries], *map(list, self._equations))  # fmt: skip
 

@@ -354,7 +354,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         search = self._searched(begin, few, settings, kept, [entry.expression for entry in previous], workers)
         if not search.front.entries():
             search.offer(parse([repr(float(few.w @ few.y / few.total)), "0"]))
-        self.n_evals_, self.seconds_ = search.budget.n_evals, search.budget.seconds
+        self.n_evals_, self.seconds_ = search.problem.budget.n_evals, search.problem.budget.seconds
         self.cut_ = search.left_out
         self._front = self._described(search, sample, rows)
         for failure in search.failures:
@@ -383,15 +383,15 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         entries = search.front.entries()
         if any(entry.is_exact for entry in entries):
             rows, self.noise_ = sample, "constant"
-        if rows is not search.sample:
+        if rows is not search.problem.sample:
             formulas = [entry.expression for entry in entries]
-            search = FormulaSearch(rows, search.settings, Budget())
+            search = FormulaSearch(rows, search.problem.settings, Budget())
             search.offer(formulas)
         self._n_rows, shown = len(rows), rows if len(rows) <= MOST_SEARCHED else rows.subsample(MOST_SEARCHED, 0)
         self._data = shown.X, shown.y
         self.__dict__.pop("_table", None)
-        entries, simple = numbers.finished(search)
-        return equations.described(entries, search.goal, self._names, search.front.floor, simple)
+        entries, simple = numbers.finished(search.problem)
+        return equations.described(entries, search.problem.goal, self._names, search.front.floor, simple)
 
     def _searched(
         self, begin: float, sample: Sample, settings: SearchSettings, kept: Checkpoint,
@@ -401,7 +401,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         with progress.Showing(self.progress, self._names) as shown:
             budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive, begin=begin)
             here = replace(settings, niterations=0) if workers else settings
-            search = Discovery(sample, here, budget, None, shown.update, kept.keep)
+            search = Discovery(sample, here, budget, shown.update, kept.keep)
             shown.watch(search)
             kept.begin(search)
             self.interrupted_ = False

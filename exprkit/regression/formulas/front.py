@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,6 +35,30 @@ class Entry(NamedTuple):
     size: int
     is_polished: bool = False  # whether simpler numbers were tried in it
     is_exact: bool = False  # whether its values equal y up to rounding at every row
+
+
+class FrontView(Protocol):
+    """A front to be read, not written."""
+
+    @property
+    def maxsize(self) -> int: ...
+
+    @property
+    def floor(self) -> float: ...
+
+    @property
+    def rows(self) -> float: ...
+
+    @property
+    def min_loss(self) -> float: ...
+
+    def entries(self) -> list[Entry]: ...
+
+    def by_nats(self) -> list[Entry]: ...
+
+    def counted_loss(self, entry: Entry) -> float: ...
+
+    def nats(self, entry: Entry) -> float: ...
 
 
 class Front:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -33,6 +33,8 @@ HEAD = "gpu/common.cu", "gpu/arithmetic.cu"
 FEWEST = 100_000  # functions that a device has to have memory for
 BYTES_OF_A_POINT, BYTES_BESIDE = 24, 100  # of a function: its values, some twice; and what the join needs
 
+Result = TypeVar("Result")
+
 
 def device_of(backend: str) -> Any:
     """The GPU that a backend's pools lie on; None: they lie on the host.
@@ -49,24 +51,25 @@ def device_of(backend: str) -> Any:
     return gpu.current() if backend in on_gpu else None
 
 
-def with_memory(device: Any, most: int, n_points: int, work: Callable[[int], None]) -> int:
-    """Work with ``most`` functions of so many points, or with as many as there is memory for; with how many it was.
+def with_memory(device: Any, n: int, n_points: int, work: Callable[[int], Iterable[Result]]) -> Iterator[Result]:
+    """What ``work`` yields for n functions at some points, or for as many as there is memory for.
 
-    ``device``: None for the host, where all are.
+    Where memory ends in the middle, the work begins anew with half as many.  ``device``: None for the host, where all
+    are.
     """
     if device is None:
-        work(most)
-        return most
-    most = min(most, int(device.free_bytes()) // (BYTES_OF_A_POINT * n_points + BYTES_BESIDE))
+        yield from work(n)
+        return
+    n = min(n, int(device.free_bytes()) // (BYTES_OF_A_POINT * n_points + BYTES_BESIDE))
     while True:
         try:
-            work(most)
-            return most
+            yield from work(n)
+            return
         except device.out_of_memory:
-            if most < FEWEST:
+            if n < FEWEST:
                 raise
         device.release()
-        most //= 2
+        n //= 2
 
 
 class KernelFile(NamedTuple):

@@ -37,7 +37,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.regression.formulas.front import Front
+from exprkit.regression.formulas.front import FrontView
 from exprkit.regression.formulas.parameters import as_parameters
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.regression.formulas.values import values_of
@@ -170,11 +170,11 @@ class Growing:
 
     Parameters
     ----------
-    front : Front
+    front : FrontView
     functions : Functions
     """
 
-    def __init__(self, front: Front, functions: Functions) -> None:
+    def __init__(self, front: FrontView, functions: Functions) -> None:
         self._front, self._functions = front, functions
         self._grown: set[Expression] = set()
         self._press: dict[Expression, float] = {}  # errors at rows left out

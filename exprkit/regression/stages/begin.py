@@ -1,28 +1,38 @@
-"""The beginning of a search: the mean, and what the user guesses.
+"""The beginning of a search: the mean, and the user's guesses.
 
-In: a ``FormulaSearch``.  Out: a front that is not empty.
+In: a ``SearchProblem``.  Out: formulas, at least one of which the front takes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from exprkit.errors import ArgumentError
 from exprkit.expressions.parser import parse
 from exprkit.regression.problem import effort
 from exprkit.regression.rules.groups import monomials_in_unit_of_y
-from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.search_problem import SearchProblem, Step
 
 
-def begin(search: FormulaSearch) -> None:
-    sample, settings = search.sample, search.settings
+def begin(problem: SearchProblem) -> Iterator[Step]:
+    """The mean of y, and the user's guesses as they are and after constant optimisation.
+
+    Where no number has the unit of y: 0, and the products of variables and constants of nature that have it.
+
+    Raises
+    ------
+    ArgumentError
+        For a guess that the chosen operators cannot write.
+    """
+    sample, settings = problem.sample, problem.settings
     for guess in settings.guesses:
-        if search.spelling is not None and search.spelling.spell(guess) is None:
+        if problem.spelling is not None and problem.spelling.spell(guess) is None:
             raise ArgumentError(
                 f"guesses: {str(guess)!r} has an operator that was not chosen; add it to binary_operators or "
                 "unary_operators, or leave these out"
             )
     mean = float(sample.w @ sample.y / sample.total)
-    search.offer([*search.refitted([*parse([repr(mean)]), *settings.guesses]), *settings.guesses])
-    if not search.front.entries():  # a number has no units, but 0 has all
-        systems = settings.rules.unit_systems if settings.rules else []
-        most = effort.FEWER_VARIABLES.max_unit_systems
-        search.offer([*parse(["0"]), *monomials_in_unit_of_y(sample, systems, most)])
+    yield [*problem.refitted([*parse([repr(mean)]), *settings.guesses]), *settings.guesses]
+    if not problem.front.entries():
+        system = settings.rules.unit_systems if settings.rules else []
+        yield [*parse(["0"]), *monomials_in_unit_of_y(sample, system, effort.FEWER_VARIABLES.max_unit_systems)]

@@ -1,4 +1,4 @@
-"""Discovery: runs the stages of a search in order until a law is found or a limit is reached.
+"""``Discovery``: runs the stages of a search in order until a law is found or a limit is reached.
 
 In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
 
@@ -8,45 +8,17 @@ In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> found = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
-    >>> found.run()
+    >>> search = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
+    >>> search.run()
     'a formula is exact'
-    >>> print(found.front.entries()[-1].expression)
+    >>> print(search.front.entries()[-1].expression)
     x1 / (5 * x2 + 3)
 
-======================  ===============================================================================
-stage                   what it does (``stages/``)
-======================  ===============================================================================
-``begin``               the mean, and what the user guesses
-``join``                small pools: pairs of functions that make y exactly
-``group``               with units: the same and the next stage in units that some of the variables make
-``single``              functions of a large pool, by least squares: noise hides even the simplest law from exact stages
-``grow_first``          a little of ``grow``; where rows nearby tell nothing of what is left of y, there is noise: the
-                        stages for exact formulas come last then, and after every stage the best are polished
-``product``             ``join``, ``sum_exactly``, ``join_three`` and ``curve`` of the one product of powers that y
-                        depends on
-``factor``              ``join``, ``join_three``, ``sum_exactly``, ``curve`` and a part of ``nest`` without variables of
-                        which y is a power, whatever the others are
-``join_three``          three functions that make y exactly; of very many, on a GPU
-``sum_exactly``         sums of a few simple functions that make y exactly, their quotients, and roots of quadratic
-                        equations; also within an operator
-``curve``               shapes with several numbers inside, fitted from several starts
-``grow``                what has been found with one function more, again and again, for data without a law; after
-                        ``join_more`` on a GPU
-``sum``                 sums of several functions of a large pool, by least squares
-``nest``                numbers inside of operators, by very many fits at once
-``join_more``           exact pairs of a large pool
-``sum_within``          sums within an operator
-``nest_more``           numbers inside of operators within a logarithm or an exponential
-``regress``             all pairs of a small pool by least squares, for data with noise
-``evolve``              generations from all of that
-``polish``              every formula of the front without one of its numbers, or with a simpler one
-======================  ===============================================================================
+The table ``ORDER`` has the stages; each one's docstring says what it finds, how, what it costs, and which results show
+that it pays.  Generations (``evolve``) follow until the limit.  The front is simplified at last.
 
-Where y is negative everywhere, stages that undo operators of it are those of -y (``MIRRORED``).
-
-The search ends where a formula is y but for rounding, and no accident (``rules/accident``): there is nothing to be
-gained by what is longer.
+The search ends where a formula is y but for rounding, and no accident (``rules/accident``): what is longer can gain
+nothing.
 """
 
 from __future__ import annotations
@@ -63,13 +35,13 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, FileError, brought_by
 from exprkit.fitting.fit import backend_of_fits
-from exprkit.regression.formulas.front import Entry, Front
+from exprkit.regression.formulas.front import Entry
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.stages import exact, fewer_variables, generations, growth, nested, pairs, sums
+from exprkit.regression.stages import exact, fewer_variables, generations, growth, nested, pairs, simplification, sums
 from exprkit.regression.stages.begin import begin
-from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.search import FormulaSearch, Stage
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
@@ -77,23 +49,49 @@ with brought_by("search"):
     from threadpoolctl import threadpool_limits
 
 LOG = logging.getLogger(__name__)
-Stage = Callable[[FormulaSearch], None]
-MIRRORED = (  # stages that undo operators of y, which has to be positive for most of them
-    exact.join, exact.join_three, exact.sum_exactly, exact.join_more, sums.single, sums.sum_within, nested.curve,
-    nested.nest_more, pairs.regress,
-)  # fmt: skip
 
 
-class Halfway(NamedTuple):
-    """A search between two steps: beside data and settings all that the rest of it depends on."""
+class Turn(NamedTuple):
+    """A stage's place in the order."""
 
-    stages: int  # that are done
-    generation: int  # so many are
+    stage: Stage
+    pools: str = ""  # "host" or "device": only where large pools lie there
+    inverts: bool = False  # it inverts operators at y, so that -y is searched for where y is negative everywhere
+    is_exact: bool = False  # noise leaves it nothing to find: it comes last then
+
+
+ORDER = (
+    Turn(begin),
+    Turn(exact.join, inverts=True),
+    Turn(fewer_variables.group),
+    Turn(sums.single, inverts=True),
+    Turn(growth.grow_first),
+    Turn(fewer_variables.product),
+    Turn(fewer_variables.factor),
+    Turn(exact.join_three, inverts=True, is_exact=True),
+    Turn(exact.sum_exactly, inverts=True, is_exact=True),
+    Turn(nested.curve, inverts=True),
+    Turn(growth.grow, pools="host"),
+    Turn(sums.sum),
+    Turn(nested.nest),
+    Turn(exact.join_more, inverts=True, is_exact=True),
+    Turn(growth.grow, pools="device"),  # after the pools that a GPU searches in seconds
+    Turn(sums.sum_within, inverts=True),
+    Turn(nested.nest_more, inverts=True),
+    Turn(pairs.regress, inverts=True),
+)
+
+
+class CheckpointState(NamedTuple):
+    """All that the rest of a search depends on, beside its data and settings, between two steps."""
+
+    stages: int  # done
+    generation: int  # number of generations that are done
     n_evals: int
     work: int
     is_noisy: bool
     front: list[Entry]
-    evolution: dict[str, np.ndarray]  # its ``state``; empty before it has begun
+    evolution: dict[str, np.ndarray]  # ``Evolution.state``; empty before the first generation
 
 
 class Discovery(FormulaSearch):
@@ -101,94 +99,142 @@ class Discovery(FormulaSearch):
 
     Parameters
     ----------
-    shown, kept
-        Called with the search at every step; ``kept`` only where ``halfway`` says all of it.
+    show : called with the search after every part of a stage
+    save : called with the search after every stage and generation, when ``checkpoint`` holds all of its state
+
+    Attributes
+    ----------
+    failures : list of str
+        Messages on stages that an error ended.
     """
 
     def __init__(
-        self, sample: Sample, settings: SearchSettings, budget: Budget, front: Front | None = None,
-        shown: Callable[[Any], None] = lambda search: None,
-        kept: Callable[[Discovery], None] = lambda search: None,
+        self, sample: Sample, settings: SearchSettings, budget: Budget,
+        show: Callable[[Any], None] = lambda search: None,
+        save: Callable[[Discovery], None] = lambda search: None,
     ) -> None:  # fmt: skip
-        super().__init__(sample, settings, budget, front, shown)
-        self._kept = kept
+        super().__init__(sample, settings, budget, show)
+        self._save = save
         self._evolution: Evolution | None = None
-        self._begun: Halfway | None = None
-        self._done = 0  # stages
-        self.failures: list[str] = []  # what was left out, as errors ended it
+        self._resumed: CheckpointState | None = None
+        self._n_done = 0  # stages
+        self.failures: list[str] = []
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """The settings, those that were left open as they are here; those of a GPU with its name."""
-        given = {one.name: getattr(self.settings, one.name) for one in dataclasses.fields(self.settings)}
-        backend = backend_of_fits("cpu" if self.is_on_host else self.settings.backend)
-        device = "none" if self.device is None else self.device.name
-        return given | {"backend": backend, "pool_size": self.most, "device": device}
+        """The settings by name, with the values that defaults have on this machine; of a GPU its name."""
+        problem = self.problem
+        settings = {field.name: getattr(problem.settings, field.name) for field in dataclasses.fields(problem.settings)}
+        backend = backend_of_fits("cpu" if problem.is_on_host else problem.settings.backend)
+        device = "none" if problem.device is None else problem.device.name
+        return settings | {"backend": backend, "pool_size": problem.largest_pool, "device": device}
 
     @property
     def spent(self) -> tuple[float, float, str]:
-        """What has been used of what ends the search: time, functions, or its stages and generations."""
-        stages = len(self._stages())
-        steps = self._done + self.generation, stages + self.settings.niterations, "generations and stages"
-        return self.budget.spent or steps
+        """How much is used of what ends the search, of how much, and its unit: time, functions or steps."""
+        done, total = self._n_done + self.generation, len(self.turns) + self.problem.settings.niterations
+        return self.problem.budget.spent or (done, total, "generations and stages")
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The stages before ``evolve`` in order; those for exact formulas last where there is noise."""
+        pools = "host" if self.problem.device is None else "device"
+        turns = [turn for turn in ORDER if turn.pools in ("", pools)]
+        late = [turn for turn in turns if self.is_noisy and turn.is_exact]
+        return [turn for turn in turns if turn not in late] + late
+
+    @property
+    def left_out(self) -> list[str]:
+        """The names of stages that a limit has ended early, or left out."""
+        after = [*(turn.stage.__name__ for turn in self.turns), "evolve"][self._n_done :]
+        return list(dict.fromkeys([*self.cut, *(after if self.problem.budget.is_spent else [])]))
 
     def run(self) -> str:
-        """Search; says why it ended.  An interrupt ends it as well, after which the front is there."""
+        """Search; returns why the search ended.  After an interrupt the front has what was found by then."""
         # products are small, and their bits are those of one thread; formulas may divide by 0 and overflow
         with threadpool_limits(1, "blas"), np.errstate(all="ignore"):
             return self._run()
 
     def _run(self) -> str:
-        if self.device is not None:
-            self.device.use()  # a thread of its own begins with the first one
-        self.budget.keep_back(effort.SIMPLIFICATION.final_share)
+        budget, settings = self.problem.budget, self.problem.settings
+        if self.problem.device is not None:
+            self.problem.device.use()  # a thread of its own begins with the first one
+        budget.keep_back(effort.SIMPLIFICATION.final_share)
         try:
-            while self._done < len(stages := self._stages()):
-                self._try(functools.partial(self._go_through, stages[self._done]))
-                self._done += 1
-                self._kept(self)
-            self._try(self.evolve)
-            self.look()
-            why = f"{self.settings.niterations:,} iterations are done"
+            while self._n_done < len(turns := self.turns):
+                self._attempt(functools.partial(self.take, turns[self._n_done]))
+                self._n_done += 1
+                self._save(self)
+            self._attempt(self.evolve)
+            self.check_end()
+            reason = f"{settings.niterations:,} iterations are done"
         except Ended as ended:
-            why, is_over = str(ended), self.budget.is_over
-            self.budget.keep_back(0.0)
+            reason, is_over = str(ended), budget.is_over
+            budget.keep_back(0.0)
             if is_over:
-                self._try(self.simpler.finish)
-        self._try(self.simpler.tidy)
-        return why
+                self._attempt(lambda: self.run_stage(simplification.finish))
+        self._attempt(self.tidy)
+        return reason
 
-    def _log(self) -> None:
-        entries, n_evals = self.front.entries(), self.budget.n_evals
-        best = (entries[-1].loss, entries[-1].expression) if entries else (np.inf, "no formula yet")
-        LOG.info("step %s: %s formulas tried so far, least loss %.4g of %s", self.stage, f"{n_evals:,}", *best)
-
-    @property
-    def left_out(self) -> list[str]:
-        """The steps that a limit has ended early, or left out."""
-        after = [stage.__name__ for stage in (*self._stages(), Discovery.evolve)][self._done :]
-        return list(dict.fromkeys([*self.cut, *(after if self.budget.is_spent else [])]))
-
-    def _go_through(self, stage: Stage) -> None:
-        self.stage = stage.__name__
-        if stage in MIRRORED and self.is_negative:
-            fewer_variables.mirrored(self, stage)
+    def take(self, turn: Turn) -> None:
+        """Run a stage, then simplify the best formulas where there is noise, and end the search if it is time."""
+        self.stage = turn.stage.__name__
+        if turn.inverts and self.problem.is_negative:
+            self.run_stage(functools.partial(fewer_variables.mirrored, stage=turn.stage))
         else:
-            stage(self)
+            self.run_stage(turn.stage)
         if self.is_noisy:
             limits = effort.SIMPLIFICATION
-            self.simpler.polish_best(limits.best_formulas, limits.max_noisy_tokens)
+            self.run_stage(functools.partial(
+                simplification.polish_best, n=limits.best_formulas, max_size=limits.max_noisy_tokens
+            ))  # fmt: skip
         self._log()
-        self.look()
+        self.check_end()
 
-    def _try(self, work: Callable[[], None]) -> None:
-        """Work whose errors end it alone, once there are formulas; not those of files and of the user's functions."""
+    def evolve(self) -> None:
+        """Generations until the limit; ``checkpoint`` holds each, for a later search may add more of them."""
+        self.stage = "evolve"
+        problem, evolution = self.problem, generations.first_generation(self.problem)
+        if self._resumed is not None and self._resumed.evolution:
+            evolution.resume(self._resumed.evolution)
+            problem.budget.n_evals, problem.budget.work = self._resumed.n_evals, self._resumed.work
+        self._evolution = evolution
+        while self.generation < problem.settings.niterations:
+            number = self.generation
+            self.run_stage(functools.partial(generations.breed, evolution=evolution, number=number))
+            self.stage, self.generation = f"generation {number + 1}", number + 1
+            self.check_end()
+            if number % effort.GENERATIONS.polish_period == effort.GENERATIONS.polish_period - 1:
+                self.run_stage(simplification.polish)
+            self._log()
+            self._save(self)
+        self.run_stage(simplification.polish)
+
+    def checkpoint(self) -> CheckpointState:
+        """The state of the search, when ``save`` is called."""
+        budget = self.problem.budget
+        evolution = {} if self._evolution is None else self._evolution.state()
+        front = self.front.entries()
+        return CheckpointState(
+            self._n_done, self.generation, budget.n_evals, budget.work, self.is_noisy, front, evolution
+        )  # fmt: skip
+
+    def resume(self, checkpoint: CheckpointState) -> None:
+        """Before ``run``: continue from a checkpoint, to the same bits as without the interruption."""
+        budget = self.problem.budget
+        self._resumed, self._n_done, self.generation = checkpoint, checkpoint.stages, checkpoint.generation
+        budget.n_evals, budget.work = checkpoint.n_evals, checkpoint.work
+        self.state.is_noisy = checkpoint.is_noisy
+        self.front.restore(checkpoint.front)
+
+    def _attempt(self, work: Callable[[], None]) -> None:
+        """Do work; its errors end it alone once there are formulas, not those of files and of a user's functions."""
         try:
             work()
         except (Ended, FileError, ArgumentError):
             raise
         except Exception as error:
-            if error is self.budget.raised or not self.front.entries():
+            if error is self.problem.budget.raised or not self.front.entries():
                 raise
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.failures.append(
@@ -196,40 +242,7 @@ class Discovery(FormulaSearch):
                 f"{Path(where.filename).name}, line {where.lineno}); the formulas of all other steps are kept"
             )
 
-    def _stages(self) -> list[Stage]:
-        """Those before ``evolve``, in order: what is exact comes last where there is noise."""
-        stages: list[Stage] = [
-            begin, exact.join, fewer_variables.group, sums.single, growth.grow_first, fewer_variables.product,
-            fewer_variables.factor, exact.join_three, exact.sum_exactly, nested.curve, sums.sum, nested.nest,
-            exact.join_more, sums.sum_within, nested.nest_more, pairs.regress,
-        ]  # fmt: skip
-        # a GPU has seconds' worth of pools that the host has not
-        stages.insert(stages.index(sums.sum if self.device is None else sums.sum_within), growth.grow)
-        put_off = (exact.join_three, exact.sum_exactly, exact.join_more) if self.is_noisy else ()
-        return sorted(stages, key=lambda stage: stage in put_off)
-
-    def evolve(self) -> None:
-        """Generations, from what has been found; every one is kept, for more of them may follow another time."""
-        self.stage = "evolve"
-        evolution = generations.begun(self)
-        if self._begun is not None and self._begun.evolution:
-            evolution.resume(self._begun.evolution)
-            self.budget.n_evals, self.budget.work = self._begun.n_evals, self._begun.work  # the pool has been counted
-        self._evolution = evolution
-        while self.generation < self.settings.niterations:
-            generations.breed(self, evolution)
-            self._log()
-            self._kept(self)
-        self.simpler.polish()
-
-    def halfway(self) -> Halfway:
-        """The search as it is, when ``kept`` is called."""
-        evolution = {} if self._evolution is None else self._evolution.state()
-        n_evals, work = self.budget.n_evals, self.budget.work
-        return Halfway(self._done, self.generation, n_evals, work, self.is_noisy, self.front.entries(), evolution)
-
-    def resume(self, halfway: Halfway) -> None:
-        """Before ``run``: go on from there, to the same bits as if there had been no end."""
-        self._begun, self._done, self.generation = halfway, halfway.stages, halfway.generation
-        self.budget.n_evals, self.budget.work, self.is_noisy = halfway.n_evals, halfway.work, halfway.is_noisy
-        self.front.restore(halfway.front)
+    def _log(self) -> None:
+        entries, n_evals = self.front.entries(), self.problem.budget.n_evals
+        best = (entries[-1].loss, entries[-1].expression) if entries else (np.inf, "no formula yet")
+        LOG.info("step %s: %s formulas tried so far, least loss %.4g of %s", self.stage, f"{n_evals:,}", *best)

@@ -1,6 +1,6 @@
-"""Exact formulas: two, three and more functions of a pool make y but for rounding.
+"""Exact formulas: two, three and more functions of a pool that make y but for rounding.
 
-In: a ``FormulaSearch``.  Out: its front, with what is exact at a few rows and holds at all of them.
+In: a ``SearchProblem``.  Out: formulas that are exact at a few rows, tested at all of them.
 
     >>> import numpy as np
     >>> from exprkit.regression.problem.sample import Sample
@@ -11,7 +11,7 @@ In: a ``FormulaSearch``.  Out: its front, with what is exact at a few rows and h
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> search = FormulaSearch(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
     >>> try:
-    ...     exact.join(search)
+    ...     search.run_stage(exact.join)
     ... except Ended as ended:
     ...     print(ended, search.front.entries()[-1].expression, sep=": ")
     a formula is exact: x1 / (5 * x2 + 3)
@@ -19,6 +19,7 @@ In: a ``FormulaSearch``.  Out: its front, with what is exact at a few rows and h
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,82 +34,112 @@ from exprkit.regression.pairs.join import LOOKUP, Partners
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.sample import Sample
-from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums.exact import exact_sums
 
 
-def join(search: FormulaSearch) -> None:
-    """Exact pairs of small pools; the first that has some is the last."""
-    for most in sorted({min(most, search.most) for most in search.pool_sizes} - {0}):
-        _join(search, most)
+def join(problem: SearchProblem) -> Iterator[Step]:
+    """Pairs f, h of a small pool with y = outer(f * inner(a + b h)) and its relatives, exact but for rounding.
+
+    Method: meet in the middle (E. Horowitz and S. Sahni, Journal of the ACM 21, 1974), a join of the pool with itself
+    on what y and f require of h: N lookups in place of N^2 pairs (``pairs/join``).  The pool holds the simplest
+    functions; the search ends after the first pool that has a pair.
+    Costs: pools of 1,000 and 30,000 functions, 0.3 us a function and form.
+    Pays: data/results/laws_lists.csv, whose mean of 1.6 s for the 60 laws is that of a search that ends here or soon
+    after; the stage was not left out alone in any run.
+    """
+    for n in sorted({min(n, problem.largest_pool) for n in problem.smaller_pools} - {0}):
+        yield from _join(problem, n)
 
 
-def join_more(search: FormulaSearch) -> None:
-    """Exact pairs of the whole pool, unless what has been found says that there is noise."""
-    if search.most > search.pool_sizes[-1] and not search.is_noise_left:
-        _join(search, search.most)
+def join_more(problem: SearchProblem) -> Iterator[Step]:
+    """The pairs of ``join`` in the largest pool, unless only noise is left of y.
+
+    Costs: as ``join``, with 300,000 functions; on a GPU with 100 million.
+    Pays: data/results/laws_h200.csv (pools of a GPU, 271 of 300 runs) beside laws_lists.csv (55 of 60 on a CPU).
+    """
+    if problem.largest_pool > problem.smaller_pools[-1] and not problem.is_noise_left:
+        yield from _join(problem, problem.largest_pool)
 
 
-def _join(search: FormulaSearch, most: int) -> None:
-    n_points = min(effort.POOLS.key_rows, len(search.sample))
+def _join(problem: SearchProblem, n: int) -> Iterator[Step]:
+    n_points = min(effort.POOLS.key_rows, len(problem.sample))
     if n_points < effort.POOLS.min_rows:
         return
-    few = search.sample.subsample(n_points, search.settings.seed)
-    device = search.device if most > effort.POOLS.host_sizes[-1] else None
-    with_memory(device, most, n_points, lambda room: _join_in(search, few, search.pool(few, room, device), room))
-    search.look()
+    points = problem.drawn(n_points)
+    device = problem.device if n > effort.POOLS.host_sizes[-1] else None
+    yield from with_memory(
+        device, n, n_points, lambda size: _join_in(problem, points, problem.pool(points, size, device), size)
+    )
+    yield Signal.PART_DONE
 
 
-def _join_in(search: FormulaSearch, few: Sample, pool: Pool, most: int) -> None:
-    """Exact pairs of a pool, which grows to half as many functions more."""
-    pool.multiply(most + most // 2)
-    check, settings = search.budget.check, search.settings
+def _join_in(problem: SearchProblem, points: Sample, pool: Pool, n: int) -> Iterator[Step]:
+    """Exact pairs of a pool of n functions, after products enlarge it by half."""
+    pool.multiply(n + n // 2)
+    check, settings = problem.budget.check, problem.settings
     partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, settings.threads, check)
-    outermost = (*settings.outermost, *(links.UNDONE if most <= effort.POOLS.host_sizes[-1] else ()))
-    for form, pairs in partners.each(few.y, links.forms(search.unary, outermost, search.divides)):
-        search.budget.count(len(pool))
-        search.budget.spend(len(pool) * LOOKUP)
-        search.offer(confirmed(pairs, form, pool, search.sample)[:TRIED])
-        search.budget.check()
+    outermost = (*settings.outermost, *(links.UNDONE if n <= effort.POOLS.host_sizes[-1] else ()))
+    for form, pairs in partners.each(points.y, links.forms(problem.unary, outermost, problem.divides)):
+        problem.budget.count(len(pool))
+        problem.budget.spend(len(pool) * LOOKUP)
+        yield confirmed(pairs, form, pool, problem.sample)[:TRIED]
+        problem.budget.check()
 
 
-def join_three(search: FormulaSearch) -> None:
-    """Three functions that make y exactly, the simplest forms first, in a part of the time."""
-    n_points = min(effort.POOLS.key_rows, len(search.sample))
-    if search.most < effort.POOLS.host_sizes[0] or n_points < effort.POOLS.min_rows + 2:
+def join_three(problem: SearchProblem) -> Iterator[Step]:
+    """Three functions that make y exactly, the simplest forms first.
+
+    Method: 3SUM by hashing: a function is subtracted from y, and ``join`` looks up the pair that makes the remainder,
+    in the order of a hyperbolic cross (``pairs/triples``).  On a GPU all triples of some ten thousand functions.
+    Costs: a fifth of the time at most.
+    Pays: not measured alone; data/results/laws.md tells what growth loses by its three seconds on tables.
+    """
+    n_points = min(effort.POOLS.key_rows, len(problem.sample))
+    if problem.largest_pool < effort.POOLS.host_sizes[0] or n_points < effort.POOLS.min_rows + 2:
         return
-    few, check = search.sample.subsample(n_points, search.settings.seed), search.budget.check
-    (pool := search.pool(few, min(effort.POOLS.host_sizes[-1], search.most))).multiply(len(pool) + len(pool) // 2)
-    partners, rules = Partners(pool, search.settings.threads, check), search.settings.rules
-    search.offer_some(triples.formulas(
-        pool, partners, few.y, search.sample, search.unary, np.nan if rules is None else rules.target,
-        search.looking(effort.WORK.triples_check),
+    points, check = problem.drawn(n_points), problem.budget.check
+    pool = problem.pool(points, min(effort.POOLS.host_sizes[-1], problem.largest_pool))
+    pool.multiply(len(pool) + len(pool) // 2)
+    partners, rules = Partners(pool, problem.settings.threads, check), problem.settings.rules
+    yield from problem.for_share(effort.EXACT.triples_share, triples.formulas(
+        pool, partners, points.y, problem.sample, problem.unary, np.nan if rules is None else rules.target,
+        problem.check_before(effort.WORK.triples_check),
     ))  # fmt: skip
-    if search.device is not None and search.most > effort.POOLS.host_sizes[-1] and not search.is_exact:
-        _join_three_on_device(search, few)
+    if problem.device is not None and problem.largest_pool > effort.POOLS.host_sizes[-1] and not problem.is_exact:
+        yield from _join_three_on_device(problem, points)
 
 
-def _join_three_on_device(search: FormulaSearch, few: Sample) -> None:
-    """All of some ten thousand."""
-    forms = links.forms(search.unary, divides=search.divides)
+def _join_three_on_device(problem: SearchProblem, points: Sample) -> Iterator[Step]:
+    """All triples of some ten thousand functions."""
+    forms = links.forms(problem.unary, divides=problem.divides)
 
-    def work(room: int) -> None:
-        pool: Any = search.pool(few, room, search.device)
-        pool.multiply(2 * room)
-        search.offer_some(device_triples.formulas(pool, few.y, search.sample, forms, search.budget.check))
+    def candidates(size: int) -> Iterator[Step]:
+        pool: Any = problem.pool(points, size, problem.device)
+        pool.multiply(2 * size)
+        formulas = device_triples.formulas(pool, points.y, problem.sample, forms, problem.budget.check)
+        yield from problem.for_share(effort.EXACT.triples_share, formulas)
 
-    with_memory(search.device, min(effort.POOLS.device_sizes[0], search.most), len(few), work)
+    n = min(effort.POOLS.device_sizes[0], problem.largest_pool)
+    yield from with_memory(problem.device, n, len(points), candidates)
 
 
-def sum_exactly(search: FormulaSearch) -> None:
-    """Sums of a few simple functions that make y exactly, also within an operator, in a part of the time."""
-    few = search.sample.subsample(min(effort.EXACT.sum_rows, len(search.sample)), search.settings.seed)
-    if not search.most or len(few) < effort.EXACT.sum_rows:
+def sum_exactly(problem: SearchProblem) -> Iterator[Step]:
+    """Sums of a few simple functions that make y exactly, their quotients, and roots of quadratic equations.
+
+    Method: orthogonal least squares (S. Chen, S. A. Billings and W. Luo, International Journal of Control 50, 1989)
+    until nothing is left, also within an operator; quotients by the linear dependence of functions and of products of y
+    with functions (``sums/exact``, ``sums/dependent``).
+    Costs: half a second on most data, a fifth of the time at most.
+    Pays: data/results/laws.md, "Exact sums" and "Quotients": N3, N11, N18, N19, W22, B15, B20, H30, H34.
+    """
+    sample = problem.drawn(effort.EXACT.sum_rows)
+    if not problem.largest_pool or len(sample) < effort.EXACT.sum_rows:
         return
-    settings, pool = search.settings, search.pool(few, min(effort.EXACT.sum_functions, search.most))
+    settings, pool = problem.settings, problem.pool(sample, min(effort.EXACT.sum_functions, problem.largest_pool))
     pool.multiply_operators(2 * len(pool))
-    search.offer_some(exact_sums(
-        pool, few, settings.operators, settings.maxsize, settings.rules, settings.threads,
-        search.looking(effort.WORK.sums_check),
-    ), effort.EXACT.sums_share)  # fmt: skip
-    search.look()
+    yield from problem.for_share(effort.EXACT.sums_share, exact_sums(
+        pool, sample, settings.operators, settings.maxsize, settings.rules, settings.threads,
+        problem.check_before(effort.WORK.sums_check),
+    ))  # fmt: skip
+    yield Signal.PART_DONE

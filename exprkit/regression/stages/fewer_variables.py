@@ -1,12 +1,12 @@
-"""Formulas of fewer variables: in units that some of them make, times powers that y has of them, or of one product.
+"""Reduction of variables: dimensionless groups, power factors, a single product of powers, and the sign of y.
 
-In: a ``FormulaSearch``.  Out: its front, with what other stages find of the variables that are left.
+In: a ``SearchProblem``; stages.  Out: what the stages yield for the reduced problem, converted back.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -19,101 +19,125 @@ from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import UnitSystem
 from exprkit.regression.rules.products import inner_products
 from exprkit.regression.stages import exact, nested, sums
-from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages.search import FormulaSearch, Stage
+from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.runtime.budget import Ended
 
 
-def group(search: FormulaSearch) -> None:
-    """Formulas of fewer variables, the others being units, in a part of the time: one stage after the other."""
-    settings, limits = search.settings, effort.FEWER_VARIABLES
-    is_over = search.part(limits.units_share)
-    every = [] if settings.rules is None else settings.rules.unit_systems[: limits.max_unit_systems]
-    first, few = every[: limits.fitted_unit_systems], limits.fitted_functions
-    for stage, some, most in (
-        (exact.join, every, None), (exact.join_three, first, None), (nested.nest_shares, first, few),
-        (sums.sum_within_powers, first, few), (exact.join_three, every[limits.fitted_unit_systems :], None),
+def group(problem: SearchProblem) -> Iterator[Step]:
+    """Formulas of dimensionless groups, by the stages for exact formulas, templates and sums within powers.
+
+    Method: the Pi theorem (E. Buckingham, Physical Review 4, 1914): some variables serve as units of the others
+    (``rules/groups``).
+    Costs: 0.6 of the time at most; data without units skip it.
+    Pays: data/results/laws_units.csv and laws_held_out_units.csv (56 of 60 laws in 1.4 s).
+    """
+    settings, limits = problem.settings, effort.FEWER_VARIABLES
+    is_over = problem.budget.part(limits.units_share)
+    n_fitted, small = limits.fitted_unit_systems, limits.fitted_functions
+    systems = [] if settings.rules is None else settings.rules.unit_systems[: limits.max_unit_systems]
+    for stage, systems_of_stage, pool_size in (
+        (exact.join, systems, None), (exact.join_three, systems[:n_fitted], None),
+        (nested.nest_shares, systems[:n_fitted], small), (sums.sum_within_powers, systems[:n_fitted], small),
+        (exact.join_three, systems[n_fitted:], None),
     ):  # fmt: skip
-        for system in some:
+        for system in systems_of_stage:
             if is_over():
+                yield Signal.CUT
                 return
-            _in_units(search, system, stage, most)
-            search.look()
+            yield from _in_units(problem, system, stage, pool_size)
+            yield Signal.PART_DONE
 
 
-def factor(search: FormulaSearch) -> None:
-    """Formulas of fewer variables, times powers of the others that y has whatever they are."""
-    if not search.most or search.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
+def factor(problem: SearchProblem) -> Iterator[Step]:
+    """Formulas F(others) times powers of some variables, F by the stages for exact formulas, curves and factors.
+
+    Method: separation of variables by a test of independence, of log |y| on the logarithms (``rules/factors``).
+    Costs: 0.35 of the time at most.
+    Pays: data/results/laws.md, "Factors": B13, W4; "What contradicts a factor".
+    """
+    if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
         return
-    is_over = search.part(effort.FEWER_VARIABLES.factors_share)
-    stages = [] if search.is_noisy else [exact.join, exact.sum_exactly, exact.join_three]
-    known = [system for system in power_factors(search.sample) if not is_contradicted(search, system)]
-    for k, system in enumerate(known):
+    is_over = problem.budget.part(effort.FEWER_VARIABLES.factors_share)
+    stages = [] if problem.is_noisy else [exact.join, exact.sum_exactly, exact.join_three]
+    factors = [system for system in power_factors(problem.sample) if not is_contradicted(problem, system)]
+    for k, system in enumerate(factors):
         for stage in [*stages, nested.curve, nested.nest_in_factors] if k == 0 else stages:
             if is_over():
+                yield Signal.CUT
                 return
-            _in_units(search, system, stage, None)
-            search.look()
+            yield from _in_units(problem, system, stage, None)
+            yield Signal.PART_DONE
 
 
-def product(search: FormulaSearch) -> None:
-    """Formulas of the one product of powers that y depends on, if it does."""
-    if not search.most or search.settings.maxsize < effort.FEWER_VARIABLES.min_tokens or search.is_noisy:
+def product(problem: SearchProblem) -> Iterator[Step]:
+    """Formulas g(x1^p x2^q ...) of one product of powers, g by the stages for exact formulas and curves.
+
+    Method: nearest neighbours: rows in the order of the right product have a smooth y (``rules/products``).
+    Costs: 0.35 of the time at most; most data have no such product and skip it.
+    Pays: not measured alone; data/results/laws_lists.csv has the search with it.
+    """
+    if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens or problem.is_noisy:
         return
-    is_over = search.part(effort.FEWER_VARIABLES.product_share)
-    for system in inner_products(search.sample):
+    is_over = problem.budget.part(effort.FEWER_VARIABLES.product_share)
+    for system in inner_products(problem.sample):
         for stage in (exact.join, exact.sum_exactly, exact.join_three, nested.curve):
             if is_over():
+                yield Signal.CUT
                 return
-            _in_units(search, system, stage, None)
-            search.look()
+            yield from _in_units(problem, system, stage, None)
+            yield Signal.PART_DONE
 
 
-def is_contradicted(search: FormulaSearch, system: UnitSystem) -> bool:
-    """Whether the best formula so far is no such power, by more than its errors.
+def is_contradicted(problem: SearchProblem, system: UnitSystem) -> bool:
+    """Whether the best formula is no such power factor, by more than its own error.
 
-    It is asked at rows that have the chosen columns of other rows.
+    The formula is evaluated at rows that have the chosen columns of other rows.
     """
-    if not (best := search.front.entries()):
+    if not (best := problem.front.entries()):
         return False
-    few = search.sample.subsample(min(effort.FEWER_VARIABLES.check_rows, len(search.sample)), search.settings.seed)
-    other, chosen = few.X.copy(), list(system.repeating)
-    other[:, chosen] = np.roll(few.X[:, chosen], len(few) // 2, axis=0)
-    values, changed = (values_of([best[-1].expression], X, search.settings.threads)[0] for X in (few.X, other))
+    sample = problem.drawn(effort.FEWER_VARIABLES.check_rows)
+    exchanged, chosen = sample.X.copy(), list(system.repeating)
+    exchanged[:, chosen] = np.roll(sample.X[:, chosen], len(sample) // 2, axis=0)
+    values, changed = (values_of([best[-1].expression], X, problem.settings.threads)[0] for X in (sample.X, exchanged))
     with np.errstate(all="ignore"):
-        difference = changed * system.columns(few.X)[1] / system.columns(other)[1] - values
-    known = np.isfinite(difference) & np.isfinite(values)
-    if not known.any():
+        difference = changed * system.columns(sample.X)[1] / system.columns(exchanged)[1] - values
+    finite = np.isfinite(difference) & np.isfinite(values)
+    if not finite.any():
         return False
-    off, error = np.median(difference[known] ** 2), np.median((few.y - values)[known] ** 2)
+    off, error = np.median(difference[finite] ** 2), np.median((sample.y - values)[finite] ** 2)
     limits = effort.FEWER_VARIABLES
-    return bool(off > limits.max_error_ratio * max(error, limits.min_error * np.var(few.y)))
+    return bool(off > limits.max_error_ratio * max(error, limits.min_error * np.var(sample.y)))
 
 
-def _in_units(
-    search: FormulaSearch, system: UnitSystem, stage: Callable[[FormulaSearch], None], most: int | None
-) -> None:
-    """A stage with data in units that variables and constants of nature make, and pools of some size."""
-    X, unit = system.columns(search.sample.X)
-    y = search.sample.y / unit
+def mirrored(problem: SearchProblem, stage: Stage) -> Iterator[Step]:
+    """What a stage yields for -y, negated: roots, logarithms and powers have no inverse at a negative y."""
+    settings = replace(problem.settings, guesses=())
+    inner = FormulaSearch(problem.sample.with_y(-problem.sample.y), settings, problem.budget)
+    inner.state.is_noisy = problem.is_noisy
+    with contextlib.suppress(Ended):
+        inner.run_stage(stage)
+    if inner.cut:
+        yield Signal.CUT
+    yield [negated(entry.expression) for entry in inner.front.entries()]
+
+
+def _in_units(problem: SearchProblem, system: UnitSystem, stage: Stage, pool_size: int | None) -> Iterator[Step]:
+    """What a stage yields for data in units that variables and constants of nature make, converted back.
+
+    ``pool_size``: the largest pool; None: that of the search.
+    """
+    X, unit = system.columns(problem.sample.X)
+    y = problem.sample.y / unit
     is_negative = bool((y < 0).all())
     y = -y if is_negative else y
     if not X.shape[1] or not np.isfinite(np.column_stack([X, y])).all():
         return
-    size = search.settings.pool_size if most is None else min(most, search.most)
-    here = replace(search.settings, rules=None, guesses=(), loss="squares", backend="cpu", pool_size=size)
+    size = problem.settings.pool_size if pool_size is None else min(pool_size, problem.largest_pool)
+    settings = replace(problem.settings, rules=None, guesses=(), loss="squares", backend="cpu", pool_size=size)
     # errors count as shares of a unit: a law holds where y is small as well
-    inner = FormulaSearch(Sample(X, y, search.sample.w), here, search.budget)
+    inner = FormulaSearch(Sample(X, y, problem.sample.w), settings, problem.budget)
     with contextlib.suppress(Ended):
-        stage(inner)
-    found = (system.restored(entry.expression) for entry in inner.front.entries())
-    search.offer(map(negated, found) if is_negative else found)
-
-
-def mirrored(search: FormulaSearch, stage: Callable[[FormulaSearch], None]) -> None:
-    """A stage with -y in the place of a y that is negative everywhere: roots, logarithms and powers undo only that."""
-    inner = FormulaSearch(search.sample.with_y(-search.sample.y), replace(search.settings, guesses=()), search.budget)
-    inner.is_noisy = search.is_noisy
-    with contextlib.suppress(Ended):
-        stage(inner)
-    search.cut += [search.stage] * bool(inner.cut)
-    search.offer(negated(entry.expression) for entry in inner.front.entries())
+        inner.run_stage(stage)
+    formulas = [system.restored(entry.expression) for entry in inner.front.entries()]
+    yield [negated(formula) for formula in formulas] if is_negative else formulas

@@ -1,38 +1,46 @@
-"""Pairs by least squares: all of a small pool, for data with noise.
+"""Pairs of functions by least squares, for data with noise.
 
-In: a ``FormulaSearch``.  Out: its front, with the best pairs, fitted again in the terms of y and polished.
+In: a ``SearchProblem``.  Out: the best pairs, whose numbers are optimised again for the loss of y.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 
 from exprkit.expressions.expression import Expression
 from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.pairs import links
 from exprkit.regression.pairs.confirm import joined
 from exprkit.regression.problem import effort
-from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages import simplification
+from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums.regress import best_pairs
 
 
-def regress(search: FormulaSearch) -> None:
-    """The best pairs by least squares; refitted in the terms of y and all rows."""
-    settings = search.settings
-    few = search.sample.subsample(min(effort.REGRESSIONS.rows, len(search.sample)), settings.seed)
-    paired = effort.REGRESSIONS.pair_functions if search.device is None else effort.REGRESSIONS.device_pair_functions
-    pools = [search.pool(few, search.told_apart(most, few)) for most in paired]
-    how = functools.partial(regressed, search.device) if search.device else None
-    few = search.for_squares(few)
-    for form in links.forms(search.unary, divides=search.divides):
+def regress(problem: SearchProblem) -> Iterator[Step]:
+    """Formulas outer(f * (a + b h)) of all pairs f, h of a small pool, then the simplified front.
+
+    Method: linear regression of all pairs at once, whose sums are products of matrices (``sums/regress``).
+    Costs: 3,000 functions (within an operator 1,000), all their pairs at 128 rows for each form; on a GPU 20,000.
+    Pays: data/results/laws_noise.csv (44 and 45 of 60 laws with noise of 0.001 and 0.01).
+    """
+    settings, sample = problem.settings, problem.drawn(effort.REGRESSIONS.rows)
+    sizes = effort.REGRESSIONS.pair_functions if problem.device is None else effort.REGRESSIONS.device_pair_functions
+    pools = [problem.pool(sample, problem.pool_limit(n, sample)) for n in sizes]
+    on_device = functools.partial(regressed, problem.device) if problem.device else None
+    sample = problem.for_squares(sample)
+    for form in links.forms(problem.unary, divides=problem.divides):
         pool = pools[form.outer is not None]
-        pairs = best_pairs(pool, few, form, threads=settings.threads, go_on=search.budget.check, regress=how)
-        search.budget.count(len(pool) if pairs else 0)
-        made: list[Expression] = []
+        pairs = best_pairs(
+            pool, sample, form, threads=settings.threads, go_on=problem.budget.check, regress=on_device
+        )  # fmt: skip
+        problem.budget.count(len(pool) if pairs else 0)
+        formulas: list[Expression] = []
         for pair in pairs:
             if pair.size < settings.maxsize:
-                made += joined(pool, form, pair.f, pair.h, few.y)
-        search.offer(search.refitted(made))
-        search.budget.check()
-        search.look()
-    search.simpler.polish()
+                formulas += joined(pool, form, pair.f, pair.h, sample.y)
+        yield problem.refitted(formulas)
+        problem.budget.check()
+        yield Signal.PART_DONE
+    yield from simplification.polish(problem)

@@ -1,175 +1,161 @@
-"""Simplification of a search's front: formulas with fewer or simpler numbers, fitted again, as long as the loss allows.
+"""Simplification: formulas of the front with fewer or simpler numbers, fitted again, as long as the loss allows.
 
-In: a ``Discovery``.  Out: its front, on which simpler formulas have taken the place of others.
+In: a ``SearchProblem``.  Out: simpler formulas, for the front to choose among.
 
     >>> import numpy as np
     >>> import exprkit as ek
-    >>> from exprkit.regression.stages.discovery import Discovery
+    >>> from exprkit.regression.stages import simplification
+    >>> from exprkit.regression.stages.search import FormulaSearch
     >>> from exprkit.regression.problem.sample import Sample
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
-    >>> search = Discovery(Sample(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
+    >>> search = FormulaSearch(Sample(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
     >>> search.offer(ek.parse(["2.9 * exp(1.02 * x1) + 0.003"]))
-    >>> search.simpler.polish()
+    >>> search.run_stage(simplification.polish)
     >>> print(search.front.entries()[-1].expression)
     3 * exp(x1)
 
-A formula is polished once: what has come of it then would be the same another time.  One with more numbers than half
-the rows is left as it is: it is an interpolation, and there are very many of those.
+A formula is simplified once: another time the result would be the same.  One with more numbers than half the rows is
+left as it is: it is an interpolation, and there are very many of those.  The method is backward elimination: a number
+goes, or becomes a simple one, if the front takes what the others make of it after constant optimisation.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterator
 
 import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.regression.formulas import parameters as constants
-from exprkit.regression.formulas.front import Entry, Front
+from exprkit.regression.formulas.front import Entry
 from exprkit.regression.formulas.simplify import as_quotient, completed, expanded, hoisted, rescaled
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort
-from exprkit.regression.problem.sample import Sample
-from exprkit.regression.stages.settings import SearchSettings
-from exprkit.runtime.budget import Budget, Ended
+from exprkit.regression.stages.search_problem import SearchProblem, Simplified, Step
+from exprkit.runtime.budget import Ended
 
 
-class FrontSearch(Protocol):
-    """What is to be known of a ``Discovery``."""
+def polish(problem: SearchProblem) -> Iterator[Step]:
+    """Every formula of the front without one of its numbers, or with a simple one, fitted; then what comes of those.
 
-    sample: Sample
-    some: Sample
-    settings: SearchSettings
-    budget: Budget
-    front: Front
-    usual_loss: float
-    is_exact: bool
+    Costs: two fits for every number of every formula, up to twelve rounds.
+    Pays: data/results/laws_noise.csv: the law is the simplest of formulas that noise makes equally good.
+    """
+    front = problem.front
+    yield problem.refitted([entry.expression for entry in front.entries() if _is_open(problem, entry)])
+    visited: set[Expression] = set()
+    for _ in range(effort.SIMPLIFICATION.rounds):
+        entries = front.entries()
+        losses = np.array([entry.loss for entry in entries])
+        limits = effort.SIMPLIFICATION.min_improvement * np.minimum.accumulate(losses)[:-1]
+        better = losses < np.append(np.inf, limits)
+        entries = [entry for entry, is_better in zip(entries, better, strict=True)
+                   if is_better and _is_open(problem, entry)]  # fmt: skip
+        if not entries:
+            return
+        for entry in entries:
+            for formula in (entry.expression, *rescaled(entry.expression)):
+                if formula not in visited:
+                    visited.add(formula)
+                    yield from _with_simpler_numbers(problem, formula, 64)
+            yield Simplified(entry)  # not reached where the search ends meanwhile: ``finish`` begins with it then
 
-    def offer(self, formulas: Iterable[Expression], front: Front | None = None) -> None: ...
 
-    def refitted(
-        self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
-    ) -> list[Expression]: ...
+def polish_best(problem: SearchProblem, n: int, max_size: int) -> Iterator[Step]:
+    """``polish`` for the best formula by nats, then for the next best by then; up to n, all of different sizes.
 
-    def allowed(self, formulas: list[Expression]) -> list[Expression]: ...
+    It ends where the best one has more than ``max_size`` tokens.
+    """
+    sizes: set[int] = set()  # one formula a size: the next is often the same with its numbers at other places
+    for _ in range(n):
+        entries = [entry for entry in problem.front.by_nats() if _is_open(problem, entry) and entry.size not in sizes]
+        if problem.is_exact or not entries or entries[0].size > max_size:
+            return
+        best = entries[0]
+        for formula in (best.expression, *rescaled(best.expression)):
+            yield from _with_simpler_numbers(problem, formula, 8)
+        yield Simplified(best)
+        sizes.add(best.size)
 
 
-class Simpler:
-    """What makes the formulas of a search's front simpler."""
-
-    def __init__(self, search: FrontSearch) -> None:
-        self.search, self.front = search, search.front
-
-    def polish(self) -> None:
-        """Every formula without one of its numbers, or with a simple one; fitted, and so on with what that makes."""
-        search = self.search
-        search.offer(search.refitted([one.expression for one in self.front.entries() if self._is_open(one)]))
-        done: set[Expression] = set()
+def finish(problem: SearchProblem) -> Iterator[Step]:
+    """``polish_best`` in the time that is kept back for the end of a search."""
+    with contextlib.suppress(Ended):
         for _ in range(effort.SIMPLIFICATION.rounds):
-            entries = self.front.entries()
-            losses = np.array([entry.loss for entry in entries])
-            limits = effort.SIMPLIFICATION.min_improvement * np.minimum.accumulate(losses)[:-1]
-            better = losses < np.append(np.inf, limits)
-            new = [one for one, is_better in zip(entries, better, strict=True) if is_better and self._is_open(one)]
-            if not new:
-                return
-            for entry in new:
-                for formula in (entry.expression, *rescaled(entry.expression)):
-                    if formula not in done:
-                        done.add(formula)
-                        self._offer(formula, 64)
-                self.front.mark_polished(entry)  # unless the search has ended meanwhile: ``finish`` begins with it then
+            yield from polish_best(problem, effort.SIMPLIFICATION.best_formulas, problem.front.maxsize)
 
-    def _is_open(self, entry: Entry) -> bool:
-        return not entry.is_polished and not self._is_interpolation(entry)
 
-    def _is_interpolation(self, entry: Entry) -> bool:
-        return 2 * constants.n_inexact(entry.expression) > len(self.search.sample)
+def settle(problem: SearchProblem) -> Iterator[Step]:
+    """The best formula, if it is nearly exact, with simple numbers: the remainder may be rounding of its numbers."""
+    front = problem.front
+    for _ in range(effort.SIMPLIFICATION.rounds if front.entries() else 0):
+        best = front.entries()[-1]
+        limit = effort.SIMPLIFICATION.max_exact_loss * problem.zero_loss
+        is_near = best.loss <= limit and not _is_interpolation(problem, best)
+        if problem.is_exact or not is_near:
+            return
+        problem.budget.check()
+        formulas = best.expression, *rescaled(best.expression)
+        simpler = [variant for formula in formulas for variant in constants.simpler_numbers(formula)]
+        yield [*simpler, *problem.refitted(simpler), *problem.refitted(simpler, held=constants.is_simple)]
+        if front.entries()[-1] == best:
+            return
 
-    def _offer(self, formula: Expression, at_once: int) -> None:
-        """The formula with one of its numbers simpler, fitted again, so many between two looks at the clock."""
-        search, simpler = self.search, constants.simpler_numbers(formula)
-        for k in range(0, len(simpler), at_once):
-            search.budget.check()
-            part = simpler[k : k + at_once]
-            shorter = [other for other in part if other.n_tokens < formula.n_tokens]
-            search.offer([*part, *search.refitted(shorter)])
-            done = {(other, constants.fixed_numbers(other)) for other in shorter}
-            for held in (constants.is_simple, constants.is_fraction):
-                fits = [(other, constants.fixed_numbers(other, held)) for other in part]
-                new = [fit for fit in fits if fit not in done and not all(fit[1])]
-                done.update(new)
-                search.offer(search.refitted([other for other, _ in new], held))
 
-    def polish_best(self, most: int, longest: int) -> None:
-        """The formula that takes the fewest nats, then what is the next one by then, so many of different sizes.
+def shorten_exact(problem: SearchProblem) -> Iterator[Step]:
+    """Equivalent forms of the three longest formulas, of which one is exact, as long as the front takes any."""
+    for _ in range(effort.SIMPLIFICATION.rounds):
+        before = problem.front.entries()
+        formulas = [entry.expression for entry in before[-3:]]
+        for change in (constants.simpler_numbers, hoisted, rescaled, as_quotient, expanded, completed):
+            yield [variant for formula in formulas for variant in change(formula)]
+        if problem.front.entries() == before:
+            break
 
-        Until one has more tokens than ``longest``.
-        """
-        done: set[int] = set()  # what comes of one may be no more than its numbers at another place
-        for _ in range(most):
-            left = [one for one in self.front.by_nats() if self._is_open(one) and one.size not in done]
-            if self.search.is_exact or not left or left[0].size > longest:
-                return
-            for formula in (left[0].expression, *rescaled(left[0].expression)):
-                self._offer(formula, 8)
-            self.front.mark_polished(left[0])
-            done.add(left[0].size)
 
-    def finish(self) -> None:
-        """The same until the time is over."""
-        with contextlib.suppress(Ended):
-            for _ in range(effort.SIMPLIFICATION.rounds):
-                self.polish_best(effort.SIMPLIFICATION.best_formulas, self.front.maxsize)
+def without_idle_numbers(problem: SearchProblem) -> tuple[set[int], list[Expression]]:
+    """Formulas of the front without a number that changes no value by more than rounding.
 
-    def settle(self) -> None:
-        """The best formula, if it is nearly exact, with simple numbers: rounding may be all that is left."""
-        search = self.search
-        for _ in range(effort.SIMPLIFICATION.rounds if self.front.entries() else 0):
-            best = self.front.entries()[-1]
-            limit = effort.SIMPLIFICATION.max_exact_loss * search.usual_loss
-            is_near = best.loss <= limit and not self._is_interpolation(best)
-            if search.is_exact or not is_near:
-                return
-            search.budget.check()
-            formulas = best.expression, *rescaled(best.expression)
-            simpler = [other for formula in formulas for other in constants.simpler_numbers(formula)]
-            search.offer([*simpler, *search.refitted(simpler), *search.refitted(simpler, held=constants.is_simple)])
-            if self.front.entries()[-1] == best:
-                return
+    Returns
+    -------
+    set of int, list of Expression
+        The sizes of the entries that have such a number, and these without it.
+    """
+    pairs = [(entry, shorter) for entry in problem.front.entries()
+             for shorter in problem.allowed(constants.with_number_removed(entry.expression))]  # fmt: skip
+    if not pairs:
+        return set(), []
+    X, threads = problem.shape_rows.X, problem.settings.threads
+    before = values_of([entry.expression for entry, _ in pairs], X, threads)
+    after = values_of([shorter for _, shorter in pairs], X, threads)
+    with np.errstate(all="ignore"):
+        equal = (np.abs(after - before) <= effort.SIMPLIFICATION.rounding * np.abs(before)).all(axis=1)
+    idle = [pairs[k] for k in np.flatnonzero(equal)]
+    return {entry.size for entry, _ in idle}, [shorter for _, shorter in idle]
 
-    def exact(self) -> None:
-        """Exact formulas without numbers that they can do without, as long as that makes them shorter."""
-        self.search.is_exact = False
-        for _ in range(effort.SIMPLIFICATION.rounds):
-            before = self.front.entries()
-            formulas = [entry.expression for entry in before[-3:]]
-            for change in (constants.simpler_numbers, hoisted, rescaled, as_quotient, expanded, completed):
-                self.search.offer([other for formula in formulas for other in change(formula)])
-            if self.front.entries() == before:
-                break
 
-    def tidy(self) -> None:
-        """The front without numbers that change no value by more than rounding."""
-        search = self.search
-        for _ in range(effort.SIMPLIFICATION.rounds):
-            entries = self.front.entries()
-            made = [(entry, other) for entry in entries
-                    for other in search.allowed(constants.with_number_removed(entry.expression))]  # fmt: skip
-            if not made:
-                return
-            pairs = [entry.expression for entry, _ in made], [other for _, other in made]
-            before, after = (values_of(some, search.some.X, search.settings.threads) for some in pairs)
-            with np.errstate(all="ignore"):
-                equal = (np.abs(after - before) <= effort.SIMPLIFICATION.rounding * np.abs(before)).all(axis=1)
-            needless = {made[k][0].size for k in np.flatnonzero(equal)}
-            if not needless:
-                return
-            tidy = self.front.copy()
-            tidy.restore(entry for entry in entries if entry.size not in needless)
-            search.offer((made[k][1] for k in np.flatnonzero(equal)), tidy)
-            self.front.restore(tidy.entries())  # all at once: who does not wait for the end looks at it
+def _is_open(problem: SearchProblem, entry: Entry) -> bool:
+    return not entry.is_polished and not _is_interpolation(problem, entry)
+
+
+def _is_interpolation(problem: SearchProblem, entry: Entry) -> bool:
+    return 2 * constants.n_inexact(entry.expression) > len(problem.sample)
+
+
+def _with_simpler_numbers(problem: SearchProblem, formula: Expression, batch: int) -> Iterator[Step]:
+    """The formula with one of its numbers simpler, the others fitted; a batch between two checks of the limits."""
+    simpler = constants.simpler_numbers(formula)
+    for k in range(0, len(simpler), batch):
+        problem.budget.check()
+        variants = simpler[k : k + batch]
+        shorter = [variant for variant in variants if variant.n_tokens < formula.n_tokens]
+        yield [*variants, *problem.refitted(shorter)]
+        fits = {(variant, constants.fixed_numbers(variant)) for variant in shorter}
+        for held in (constants.is_simple, constants.is_fraction):
+            new = [fit for variant in variants if (fit := (variant, constants.fixed_numbers(variant, held))) not in fits
+                   and not all(fit[1])]  # fmt: skip
+            fits.update(new)
+            yield problem.refitted([variant for variant, _ in new], held)

@@ -1,79 +1,99 @@
-"""Sums by least squares: single functions of a large pool, and several of them, also within an operator.
+"""Least squares: single functions of a large pool, and linear combinations of several, also within an operator.
 
-In: a ``FormulaSearch``.  Out: its front, with the formulas of least squares, fitted again in the terms of y.
+In: a ``SearchProblem``.  Out: formulas of least squares, whose numbers are optimised again for the loss of y.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from exprkit.regression.formulas import parameters as constants
 from exprkit.regression.pairs.pool import is_power
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.sample import Sample
 from exprkit.regression.shapes import templates
-from exprkit.regression.stages.search import FormulaSearch
+from exprkit.regression.stages import simplification
+from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums.formulas import Around, arounds, sums
 from exprkit.regression.sums.inside import InnerTerms, terms_inside
 from exprkit.regression.sums.single import singles
 
 
-def single(search: FormulaSearch) -> None:
-    """Single functions of a large pool, also within an operator, fitted again."""
-    if not search.most:
+def single(problem: SearchProblem) -> Iterator[Step]:
+    """Formulas u(a + b f) and u(b f) of one function f of a large pool, u being an operator or nothing.
+
+    Method: simple linear regression of the inverse of u at y on every f (``sums/single``).
+    Costs: 10,000 functions and as many monomials, at 128 rows.
+    Pays: noise hides even the simplest law from the exact stages; data/results/laws_noise.csv.
+    """
+    if not problem.largest_pool:
         return
-    few = search.sample.subsample(min(effort.REGRESSIONS.rows, len(search.sample)), search.settings.seed)
-    pool = search.pool(few, search.told_apart(effort.REGRESSIONS.single_functions, few))
+    sample = problem.drawn(effort.REGRESSIONS.rows)
+    pool = problem.pool(sample, problem.pool_limit(effort.REGRESSIONS.single_functions, sample))
     pool.multiply(2 * len(pool))
-    for k, formulas in enumerate(singles(pool, search.for_squares(few), arounds(search.unary, search.divides))):
-        found = search.refitted(formulas)
-        search.offer(found)
-        if k == 0:  # of what may well be all of a law: without its number, or with a simple one
-            search.offer(other for one in found for other in constants.simpler_numbers(one))
-        search.budget.check()
+    places = arounds(problem.unary, problem.divides)
+    for k, formulas in enumerate(singles(pool, problem.for_squares(sample), places)):
+        refitted = problem.refitted(formulas)
+        yield refitted
+        if k == 0:  # without an operator around: the whole law may be there, with a number too many
+            yield [simpler for formula in refitted for simpler in constants.simpler_numbers(formula)]
+        problem.budget.check()
 
 
-def sum(search: FormulaSearch) -> None:
-    """Sums of a few functions, fitted again."""
-    _sums(search, arounds(search.unary, search.divides)[:1])
+def sum(problem: SearchProblem) -> Iterator[Step]:
+    """Linear combinations of a few functions of a pool.
+
+    Method: orthogonal least squares (S. Chen, S. A. Billings and W. Luo, 1989), of many subsets at once
+    (``sums/selection``).
+    Costs: 3,000 functions and as many monomials, at 128 rows.
+    Pays: data/results/tables_splits.csv; laws.md compares growth alone with the whole search.
+    """
+    yield from _sums(problem, arounds(problem.unary, problem.divides)[:1])
 
 
-def sum_within(search: FormulaSearch) -> None:
-    """The same within an operator; what is as good as noise allows is polished first."""
-    if search.is_noise_left:
-        search.simpler.polish()
-    _sums(search, arounds(search.unary, search.divides)[1:])
+def sum_within(problem: SearchProblem) -> Iterator[Step]:
+    """The linear combinations of ``sum`` within an operator; costs as much for each operator.
+
+    The front is simplified first where only noise is left of y.
+    Pays: data/results/laws_textbook.csv, laws that are a root, a logarithm or an exponential of a sum.
+    """
+    if problem.is_noise_left:
+        yield from simplification.polish(problem)
+    yield from _sums(problem, arounds(problem.unary, problem.divides)[1:])
 
 
-def sum_within_powers(search: FormulaSearch) -> None:
-    """The same within a power."""
-    places = arounds(search.unary, search.divides)
-    _sums(search, [around for around in places if around.row is not None and is_power(around.row)])
+def sum_within_powers(problem: SearchProblem) -> Iterator[Step]:
+    """The linear combinations of ``sum`` within a power, for data without units (``fewer_variables.group``)."""
+    places = arounds(problem.unary, problem.divides)
+    yield from _sums(problem, [around for around in places if around.row is not None and is_power(around.row)])
 
 
-def _sums(search: FormulaSearch, places: list[Around]) -> None:
-    settings, threads, go_on = search.settings, search.settings.threads, search.budget.check
-    if not search.most:
+def _sums(problem: SearchProblem, places: list[Around]) -> Iterator[Step]:
+    settings, budget = problem.settings, problem.budget
+    if not problem.largest_pool:
         return
-    few = search.sample.subsample(min(effort.REGRESSIONS.rows, len(search.sample)), settings.seed)
-    most = search.told_apart(effort.REGRESSIONS.sum_functions, few)
-    pool = search.pool(few, most)
-    pool.multiply(2 * most)
-    inside = inner_terms(search, few)
+    sample = problem.drawn(effort.REGRESSIONS.rows)
+    n = problem.pool_limit(effort.REGRESSIONS.sum_functions, sample)
+    pool = problem.pool(sample, n)
+    pool.multiply(2 * n)
+    inside = inner_terms(problem, sample)
     for around in places:
-        found = sums(
-            pool, search.for_squares(few), around, settings.maxsize, inside, settings.rules, threads, go_on
+        formulas = sums(
+            pool, problem.for_squares(sample), around, settings.maxsize, inside, settings.rules, settings.threads,
+            budget.check,
         )  # fmt: skip
-        search.budget.count(len(pool))
-        for k in range(0, len(found), effort.GROWTH.fits_at_once):
-            search.offer(search.refitted(found[k : k + effort.GROWTH.fits_at_once]))
-            search.budget.check()
-        search.look()
+        budget.count(len(pool))
+        for k in range(0, len(formulas), effort.GROWTH.fits_at_once):
+            yield problem.refitted(formulas[k : k + effort.GROWTH.fits_at_once])
+            budget.check()
+        yield Signal.PART_DONE
 
 
-def inner_terms(search: FormulaSearch, sample: Sample) -> InnerTerms | None:
-    """Simple functions with a number before them, within an operator."""
-    if not search.binary or search.most < 100:
+def inner_terms(problem: SearchProblem, sample: Sample) -> InnerTerms | None:
+    """Terms u(c h) of simple functions h, with a grid of numbers c, at the rows of a sample; None for small pools."""
+    if not problem.binary or problem.largest_pool < 100:
         return None
-    most = min(effort.REGRESSIONS.functions_with_numbers, search.most // 100)
-    plain = search.pool(sample, most, None, search.binary, ())
-    inner = templates.simplest(plain, most)
-    return terms_inside(plain.values[inner], [plain.tree(i) for i in inner], search.settings.operators)
+    n = min(effort.REGRESSIONS.functions_with_numbers, problem.largest_pool // 100)
+    plain = problem.pool(sample, n, None, problem.binary, ())
+    inner = templates.simplest(plain, n)
+    return terms_inside(plain.values[inner], [plain.tree(i) for i in inner], problem.settings.operators)

@@ -1,0 +1,353 @@
+"""``SearchProblem``: what a stage is given: rows, loss, operators, rules, a budget, and the front to be read.
+
+In: a ``Sample``, ``SearchSettings``, a ``Budget``, the ``SearchState``.  Out: pools, fits and questions to the front.
+
+A stage is a function of a ``SearchProblem`` that yields ``Step``s; only ``FormulaSearch.run_stage`` acts on them.
+
+==========================  =======================================================================================
+a stage yields              and the search
+==========================  =======================================================================================
+a list of formulas          offers them to the front
+``Signal.PART_DONE``        shows the front, and ends where a formula is exact or good enough
+``Signal.CUT``              notes that the stage's share of the time was over before its work was done
+``Signal.NOISE``            runs the stages for exact formulas last
+``Simplified(entry)``       marks a formula of the front whose simpler forms have all been offered
+==========================  =======================================================================================
+
+    >>> import numpy as np
+    >>> import exprkit as ek
+    >>> from exprkit.regression.formulas.front import Front
+    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.stages.search_problem import SearchProblem, SearchState
+    >>> from exprkit.regression.stages.settings import SearchSettings
+    >>> from exprkit.runtime.budget import Budget
+    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
+    >>> problem = SearchProblem(Sample(X, 3 * X[:, 0]), SearchSettings(), Budget(), SearchState(Front(30)))
+    >>> print(*problem.refitted(ek.parse(["2.9 * exp(log(x1))"])), len(problem.pool(problem.sample, 20)))
+    3 * x1 20
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.population import Population
+from exprkit.fitting.fit import FitProblem
+from exprkit.operators import defined, ops
+from exprkit.regression.formulas import parameters as constants
+from exprkit.regression.formulas.front import Entry, Front, FrontView
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.on_device.pool import DevicePool
+from exprkit.regression.on_device.programs import Programs, device_of
+from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.pairs.ruled_pool import RuledPool
+from exprkit.regression.problem import effort
+from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.sample import Sample
+from exprkit.regression.rules.spelling import ChosenOperators
+from exprkit.regression.stages.settings import SearchSettings
+from exprkit.runtime.budget import Budget
+
+
+class Signal(enum.Enum):
+    """A request of a stage to the search; the table above says what comes of it."""
+
+    PART_DONE = enum.auto()
+    CUT = enum.auto()
+    NOISE = enum.auto()
+
+
+class Simplified(NamedTuple):
+    """A formula of the front whose simpler forms have all been offered."""
+
+    entry: Entry
+
+
+Step: TypeAlias = list[Expression] | Signal | Simplified
+
+
+@dataclass
+class SearchState:
+    """What changes while stages run; ``FormulaSearch`` alone writes it."""
+
+    front: Front
+    is_exact: bool = False  # a formula is y but for rounding, and no accident
+    is_noisy: bool = False  # residuals of neighbouring rows are independent: no formula is exact
+
+
+@dataclass(frozen=True)
+class SearchProblem:
+    """What is searched for, and with which means.
+
+    Attributes
+    ----------
+    generation_rows, shape_rows, fit_rows : Sample
+        Subsamples for the fits of generations, for numbers inside operators, and for the fits of the front's formulas.
+    goal, fit_goal : Goal
+        The loss at all rows, and at ``fit_rows``.
+    zero_loss, mean_loss : float
+        The loss of the formula 0, and of the mean of y.
+    unary, binary : the operators of one and of two operands
+    spelling : ChosenOperators or None
+        Writes formulas with the chosen operators alone; None: any may be used.
+    device : the GPU that large pools lie on, or None for the host
+    largest_pool, smaller_pools : numbers of functions
+    """
+
+    sample: Sample
+    settings: SearchSettings
+    budget: Budget
+    state: SearchState
+
+    # ── the search so far ──
+
+    @property
+    def front(self) -> FrontView:
+        return self.state.front
+
+    @property
+    def is_exact(self) -> bool:
+        return self.state.is_exact
+
+    @property
+    def is_noisy(self) -> bool:
+        return self.state.is_noisy
+
+    @property
+    def is_without_law(self) -> bool:
+        """Whether the loss of every formula is far above rounding, so that approximations are worth growing."""
+        return bool(self.largest_pool) and self.front.min_loss > effort.NOISE.min_loss * self.zero_loss
+
+    @property
+    def is_noise_left(self) -> bool:
+        """Whether the longest formulas are hardly better than shorter ones, whose loss is small already."""
+        front, good = self.front, effort.NOISE.max_loss * self.mean_loss
+        shorter = [entry.loss for entry in front.entries() if entry.size <= front.maxsize - effort.NOISE.max_lead]
+        least = front.min_loss
+        return bool(shorter) and front.floor < least < good and min(shorter) < effort.NOISE.max_gain * least
+
+    @property
+    def is_promising(self) -> bool:
+        """Whether a short formula explains most of y, so that a law of a similar shape is likely."""
+        short = [entry.loss for entry in self.front.entries() if entry.size <= effort.CURVES.max_tokens]
+        return min(short, default=np.inf) <= effort.CURVES.max_unexplained * self.mean_loss
+
+    def is_explained(self, but_for: float) -> bool:
+        """Whether the best formula leaves at most this share of the variance of y."""
+        return self.front.min_loss <= but_for * self.mean_loss
+
+    # ── the data ──
+
+    @functools.cached_property
+    def goal(self) -> Goal:
+        return Goal(self.settings.loss, self.sample)
+
+    @functools.cached_property
+    def fit_goal(self) -> Goal:
+        return Goal(self.settings.loss, self.fit_rows)
+
+    @functools.cached_property
+    def generation_rows(self) -> Sample:
+        return self.subsample(effort.ROWS.generations)
+
+    @functools.cached_property
+    def shape_rows(self) -> Sample:
+        return self.subsample(effort.ROWS.templates)
+
+    @functools.cached_property
+    def fit_rows(self) -> Sample:
+        return self.subsample(effort.ROWS.front)
+
+    def subsample(self, n: int) -> Sample:
+        """The sample, or n rows drawn from it where it has more."""
+        return self.sample if len(self.sample) <= n else self.drawn(n)
+
+    def drawn(self, n: int) -> Sample:
+        """At most n rows of the sample in random order, the same ones every time."""
+        return self.sample.subsample(min(n, len(self.sample)), self.settings.seed)
+
+    @functools.cached_property
+    def zero_loss(self) -> float:
+        return float(self.goal.losses(np.zeros((1, len(self.sample))))[0])
+
+    @functools.cached_property
+    def mean_loss(self) -> float:
+        mean = float(self.sample.w @ self.sample.y / self.sample.total)
+        return float(self.goal.losses(np.full((1, len(self.sample)), mean))[0])
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether the search has to run on the host: rules, and losses without a name, are evaluated there."""
+        return self.settings.rules is not None or not self.goal.plain
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether y is negative at every row, by a loss that is the same for y and -y."""
+        return self.goal.plain and bool((self.sample.y < 0).all())
+
+    # ── operators ──
+
+    @functools.cached_property
+    def unary(self) -> list[defined.Written]:
+        return [row for row in self.settings.operators if row.arity == 1]
+
+    @functools.cached_property
+    def binary(self) -> list[defined.Written]:
+        return [row for row in self.settings.operators if row.arity == 2]
+
+    @functools.cached_property
+    def spelling(self) -> ChosenOperators | None:
+        settings = self.settings
+        if settings.beside is None:
+            return None
+        codes = {row.code for row in (*settings.operators, *settings.outermost)}.union(settings.beside)
+        return ChosenOperators(codes | {ops.NEG} if ops.SUB in codes else codes)  # a - b allows -a
+
+    @property
+    def divides(self) -> bool:
+        """Whether any expression may be a denominator."""
+        return self.spelling is None or self.spelling.divides
+
+    def allowed(self, formulas: list[Expression]) -> list[Expression]:
+        """The formulas that keep to the rules, written with the chosen operators; the others are dropped."""
+        if self.spelling is not None:
+            formulas = [spelled for formula in formulas if (spelled := self.spelling.spell(formula)) is not None]
+        if not formulas or self.settings.rules is None:
+            return formulas
+        fits = self.settings.rules.allow(Population.of(formulas)).tolist()
+        return [formula for formula, fit in zip(formulas, fits, strict=True) if fit]
+
+    def spelled(self, formula: Expression) -> Expression:
+        """The formula written with the chosen operators, or as it is where that is impossible."""
+        return formula if self.spelling is None else self.spelling.spell(formula) or formula
+
+    # ── pools ──
+
+    @functools.cached_property
+    def device(self) -> Any:
+        return None if self.is_on_host else device_of(self.settings.backend)
+
+    @property
+    def smaller_pools(self) -> tuple[int, ...]:
+        return effort.POOLS.host_sizes + effort.POOLS.device_sizes * (self.device is not None)
+
+    @property
+    def largest_pool(self) -> int:
+        if self.settings.pool_size is not None:
+            return self.settings.pool_size
+        return effort.POOLS.host_max if self.device is None else effort.POOLS.device_max
+
+    def pool_limit(self, n: int, sample: Sample) -> int:
+        """At most n functions: of more than the square of the rows one fits them by accident."""
+        return min(n, self.largest_pool, len(sample) ** 2)
+
+    def pool(
+        self, sample: Sample, n: int, device: Any = None, operators: Sequence[defined.Written] = (),
+        constants: Sequence[float] = (1.0, 2.0),
+    ) -> Pool:  # fmt: skip
+        """The n simplest functions that differ at the rows of a sample."""
+        rows, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules
+        pool: Pool
+        if device is not None:
+            pool = DevicePool(sample.X, rows, Programs(device, rows, len(sample)), go_on=check)
+        else:
+            make = Pool if rules is None else functools.partial(RuledPool, rules)
+            pool = make(sample.X, rows, constants, threads=self.settings.threads, go_on=check)
+        pool.grow(self.settings.maxsize, n)
+        self.budget.count(pool.tried)
+        self.budget.spend(pool.tried * len(sample) * effort.WORK.combination)
+        return pool
+
+    # ── the budget ──
+
+    def check_before(self, seconds: float) -> Callable[[], None]:
+        """A function that counts work of so many seconds, then raises ``Ended`` where a limit is reached."""
+
+        def check() -> None:
+            self.budget.spend(seconds)
+            self.budget.check()
+
+        return check
+
+    def for_share(self, share: float, candidates: Iterable[list[Expression]]) -> Iterator[Step]:
+        """Candidates until a formula is exact, or for a share of the time."""
+        is_over = self.budget.part(share)
+        for formulas in candidates:
+            yield formulas
+            if self.is_exact:
+                return
+            if is_over():
+                yield Signal.CUT
+                return
+
+    # ── fits ──
+
+    def refitted(
+        self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
+    ) -> list[Expression]:
+        """Formulas after constant optimisation that starts at their numbers; numbers for which ``held`` is true stay.
+
+        The method is Levenberg-Marquardt (Levenberg 1944, Marquardt 1963), at ``fit_rows``.
+        """
+        if not formulas:
+            return []
+        pop, params = constants.as_parameters(Population.of(list(formulas)), held)
+        if not pop.max_params:
+            return list(formulas)
+        self.budget.count(len(pop))
+        starts = np.where(np.isnan(params), 0.0, params)
+        params = self.fitted(pop, starts)
+        params = np.where(np.isfinite(params), params, starts)
+        return [simplified(formula) for formula in constants.as_constants(pop, params)]
+
+    def fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
+        """Parameters of a local minimum of the loss, (n_exprs, n_params), from the given starts."""
+        goal = self.fit_goal
+        self.budget.spend(len(pop) * (effort.WORK.fit + effort.WORK.fit_row * len(self.fit_rows)))
+        if not goal.plain:
+            return goal.fitted(pop, starts, self._best_values(goal.sample), **self._fit_settings)[0]
+        return self._fit_problem.fit(pop, init=starts).params
+
+    @property
+    def _fit_settings(self) -> dict[str, Any]:
+        return {
+            "max_iter": 100, "tol": 1e-15, "backend": "cpu", "dtype": "float64", "threads": self.settings.threads,
+        }  # fmt: skip
+
+    @functools.cached_property
+    def _fit_problem(self) -> FitProblem:
+        return self.fit_goal.problem(**self._fit_settings)
+
+    def for_squares(self, sample: Sample) -> Sample:
+        """The sample with weights that make least squares approximate the loss near the best formula."""
+        if self.settings.loss == "squares":
+            return sample
+        return Goal(self.settings.loss, sample).as_squares(self._best_values(sample))
+
+    def _best_values(self, sample: Sample) -> np.ndarray:
+        """Values of the formula of least loss so far; the mean of y before there is one."""
+        entries = self.front.entries()
+        if not entries:
+            return np.full(len(sample), float(sample.w @ sample.y / sample.total))
+        values: np.ndarray = values_of([entries[-1].expression], sample.X, self.settings.threads)[0]
+        return values
+
+    def best_candidates(self, pop: Population, loss: np.ndarray, shorter: int = 0) -> list[Expression]:
+        """The expressions of least loss that the front may take, simplified.
+
+        ``shorter``: by how many tokens the simplification may shorten them.
+        """
+        entries = self.front.entries()
+        sizes, limits = np.array([e.size for e in entries]), np.array([e.loss for e in entries])
+        place = np.searchsorted(sizes, pop.n_tokens - shorter, side="right") - 1
+        promising = np.flatnonzero(loss < np.where(place >= 0, limits[place], np.inf))
+        best = promising[np.argsort(loss[promising], kind="stable")[:effort.GENERATIONS.max_offered]]
+        return [simplified(pop[int(i)]) for i in best]
