@@ -95,15 +95,15 @@ def timed(found, places):
 
 
 PARTS = [
-    (Evolution, "_bred", "variation"),
-    (survival, "wrapped", "expressions of the trees"),
+    (Evolution, "_offspring", "variation"),
+    (survival, "scaled_trees", "expressions of the trees"),
     (evolutions, "DevicePopulation", "checked"),
     (interpreter.Engine, "update", "lowering"),
     (Derivatives, "__init__", "preparation: what is known beforehand"),
     (Derivatives, "_batches_for", "preparation: who is fitted with whom"),
     (Derivatives, "_fit_some", "fits"),
     (survival, "survivors", "selection"),
-    (Evolution, "_seen", "the best to the host"),
+    (Evolution, "_best_children", "the best to the host"),
 ]
 
 
@@ -126,7 +126,7 @@ def check_trees():
         for _ in range(8):
             host, device = (one.generation() for one in sides)
             assert host.formulas == device.formulas and np.array_equal(host.loss, device.loss)
-            for ours, theirs in zip(*(tokens(*one._now) for one in sides), strict=True):
+            for ours, theirs in zip(*(tokens(*one._parents) for one in sides), strict=True):
                 assert np.array_equal(ours, theirs)
     finally:
         FitProblem.fitted = kept
@@ -165,7 +165,7 @@ def generations(n):
         one.generation()
     repeats = 15 if n < 1_000_000 else 5
     times = [waited(one.generation) * 1e3 for _ in range(repeats)]
-    trees, known = one._now
+    trees, known = one._parents
     length = gpu.fetched(trees.length)[np.isfinite(gpu.fetched(known.loss))].mean()
     note = f"{length:.1f} tokens a tree that breeds"
     TABLE.report(f"a generation of {n:,} trees", statistics.median(times), "ms", AIMS.get(n, ""), note)

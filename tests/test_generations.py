@@ -62,7 +62,7 @@ def tokens(trees, known):
     inside = (np.arange(trees.kinds.shape[1]) < length[:, None]) & np.isfinite(gpu.fetched(known.loss))[:, None]
     return [
         gpu.fetched(trees.kinds)[inside], gpu.fetched(trees.values)[inside], gpu.fetched(known.loss),
-        gpu.fetched(known.first),
+        gpu.fetched(known.island_start),
     ]  # fmt: skip
 
 
@@ -72,15 +72,15 @@ def test_both_sides_and_any_threads_breed_the_same_trees(there, monkeypatch):
     for number in range(6):
         made = [one.generation() for one in several]
         if number == 2:
-            made = [one.seed(ek.parse(["x1 + 1.5 * x2", "x3 / 2"])) for one in several]
+            made = [one.immigrate(ek.parse(["x1 + 1.5 * x2", "x3 / 2"])) for one in several]
         for one, generation in zip(several[1:], made[1:], strict=True):
             assert generation.formulas == made[0].formulas
-            for ours, theirs in zip(tokens(*one._now), tokens(*several[0]._now), strict=True):
+            for ours, theirs in zip(tokens(*one._parents), tokens(*several[0]._parents), strict=True):
                 assert np.array_equal(ours, theirs)
-    trees, known = several[0]._now
+    trees, known = several[0]._parents
     alive = np.isfinite(known.loss)
     pop = variation.population_of(variation.TreeRows(*(array[alive] for array in trees)))  # checks every token
-    assert len(set(pop.texts())) > 100 and alive.sum() == known.first[-1]
+    assert len(set(pop.texts())) > 100 and alive.sum() == known.island_start[-1]
     assert other_seed(several[0]) != tokens(trees, known)[1].tolist()
 
 
@@ -88,15 +88,15 @@ def other_seed(one):
     other = evolution("cpu", seed=4)
     for _ in range(one.number):
         other.generation()
-    return tokens(*other._now)[1].tolist()
+    return tokens(*other._parents)[1].tolist()
 
 
 def test_children_are_trees_of_all_kinds():
     trees, n = variation.rows_of(TREES, 25), 3_000
-    known = variation.standing(np, len(TREES), 1, 25)
-    known.loss[:], known.first[:] = 1.0, [0, len(TREES)]
-    how = variation.means(rows("search"), 3, 0.4, width=25, n=n)
-    made, draws = variation.tree_rows(np, n, 25), variation.Draws(np.empty(n, np.uint64), np.uint64(5))
+    known = variation.empty_fitness(np, len(TREES), 1, 25)
+    known.loss[:], known.island_start[:] = 1.0, [0, len(TREES)]
+    how = variation.breeding_settings(rows("search"), 3, 0.4, width=25, n=n)
+    made, draws = variation.empty_trees(np, n, 25), variation.RandomState(np.empty(n, np.uint64), np.uint64(5))
     HostLoops().run(variation.breed, n, trees, known, trees, how, draws, made)
     pop = variation.population_of(made)  # checks every token
     assert len(set(pop.texts())) > 1_500 and pop.longest == 25
@@ -135,15 +135,15 @@ def test_float32_and_many_trees_on_the_device(there):
 def test_survivors_are_the_best_of_each_island_and_size_each_once():
     random = np.random.default_rng(0)
     one, n = evolution("cpu"), 400
-    made = variation.tree_rows(np, n, one._width)
+    made = variation.empty_trees(np, n, one._width)
     made.length[:] = random.integers(1, one._width + 1, n)
     made.kinds[...], made.values[...] = 1, np.arange(n)[:, None]
     loss = random.integers(0, 12, n) / 4.0
     loss[random.random(n) < 0.2] = np.inf
     outcome = survival.FitOutcome(np.zeros((n, 2)), loss, np.zeros((n, 2)), 1.0, 1.0)
-    limits = one._limits._replace(n=n, places=3)
-    shown = one._shown
-    trees, known = survival.survivors(one._side, *one._now, made, outcome, limits, one._next, shown)
+    limits = one._limits._replace(n=n, capacity=3)
+    shown = one._hall_of_fame
+    trees, known = survival.survivors(one._loops, *one._parents, made, outcome, limits, one._next, shown)
     found = [
         (int(known.island[k]), int(trees.length[k]), float(known.loss[k]), int(trees.values[k, 0]))
         for k in np.flatnonzero(np.isfinite(known.loss))
@@ -166,8 +166,8 @@ def test_the_numbers_of_a_tree_are_fitted_by_turns():
     made = variation.rows_of(ek.parse(["x1 * 5 + 6 / (x2 - 7)", "x1 - 8", "x2"]), one._width)
     seen = set()
     for number in range(6):
-        turns = survival.Turns(2, number)
-        wrapped = survival.wrapped(side, made, one._now[1], turns, one._limits._replace(n=3))
+        turns = survival.ParameterSubset(2, number)
+        wrapped = survival.scaled_trees(side, made, one._parents[1], turns, one._limits._replace(n=3))
         pop = ek.Population(wrapped.kinds, wrapped.values, wrapped.offsets)
         assert pop.n_params.tolist() == [4, 3, 2] and pop.texts()[1:] == ["p1 + p2 * (x1 - p3)", "p1 + p2 * x2"]
         seen.add(pop.texts()[0])
@@ -176,7 +176,7 @@ def test_the_numbers_of_a_tree_are_fitted_by_turns():
         params = wrapped.starts * 2
         outcome = survival.FitOutcome(params, np.ones(3), np.zeros((3, 2)), 1.0, 1.0)
         after = variation.TreeRows(*(array.copy() for array in made))
-        side.run(survival.unwrap, 3, after, outcome, turns)
+        side.run(survival.read_fits, 3, after, outcome, turns)
         tree = ek.Evaluator(variation.population_of(after), X, "numpy", dtype="float64").evaluate()
         params[:, :2] = wrapped.starts[:, :2]
         np.testing.assert_allclose(tree, ek.Evaluator(pop, X, "numpy", dtype="float64").evaluate(params))

@@ -32,7 +32,7 @@ QUICK = {"random_state": 0, "niterations": 3, "population_size": 60, "pool_size"
 STAGES = [
     (join, "Partners", "of"), (triples, "", "formulas"), (sums, "", "singles"), (sums, "", "sums"),
     (templates, "", "nested"), (pairs, "", "best_pairs"), (pool, "Pool", "multiply"),
-    (evolution, "Evolution", "seed"), (evolution, "Evolution", "generation"),
+    (evolution, "Evolution", "immigrate"), (evolution, "Evolution", "generation"),
     (search_problem, "SearchProblem", "fitted"), (search, "FormulaSearch", "tidy"),
 ]  # fmt: skip
 

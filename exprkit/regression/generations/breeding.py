@@ -1,6 +1,6 @@
-"""``exprkit.breed``: children of a population, for a search of one's own.
+"""``exprkit.breed``: selection, crossover and mutation of a population, for a search of one's own.
 
-In: expressions, and how good each is.  Out: as many new ones.
+In: expressions and the loss of each.  Out: a population of children.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from exprkit.regression.generations import variation
 from exprkit.runtime.hashes import mixed
 from exprkit.text.tokens import PARAMETER
 
-MOST_TOKENS = 1000
+MAX_TOKENS = 1000
 
 
 @checks_keywords
@@ -25,7 +25,7 @@ def breed(
     pop: Population, loss: Any, n: int | None = None, *, operators: Any = "gp", crossover: float = 0.4,
     tournament: int = 5, max_tokens: int = 30, seed: int = 0, threads: int | None = None,
 ) -> Population:  # fmt: skip
-    """New expressions made of a population's: a generation of genetic programming.
+    """Children of a population: tournament selection, crossover and mutation, a generation of genetic programming.
 
     Parents are the winners of tournaments.  A child is its mother with a subtree of its father's, or of any other, in
     the place of one of its own (crossover); or with a token changed, a number changed, an operator put in or taken out,
@@ -35,17 +35,17 @@ def breed(
     ----------
     pop : Population
     loss : array, (n_exprs,)
-        The smaller, the better; who has nan or inf has no children.
+        The smaller, the better; an expression with nan or inf has no children.
     n : int, optional
-        How many; by default as many as there are parents.
+        Number of children; by default as many as there are parents.
     operators : str or list of str
         Those that mutations put in: the name of a set in ``ek.ops.SETS``, or a list.
     crossover : float
-        Its share, 0 to 1.
+        The probability of crossover, 0 to 1; a child without it is a mutation of one parent.
     tournament : int
-        How many take part in one.
+        Expressions that take part in a tournament, of which the best becomes a parent.
     max_tokens : int
-        Of a child; longer parents have none.
+        The most tokens of a child; longer parents have no children.
     seed : int
         The same seed gives the same children, for any number of threads.
 
@@ -72,26 +72,26 @@ def breed(
         raise DataError(f"loss must have shape ({len(pop)},), one value per expression, not {losses.shape}")
     if not 0 <= crossover <= 1:
         raise ArgumentError(f"crossover must be from 0 to 1, not {brief(crossover)}")
-    width, n_children = whole("max_tokens", max_tokens, 1, MOST_TOKENS), whole("n", len(pop) if n is None else n, 0)
+    width, n_children = whole("max_tokens", max_tokens, 1, MAX_TOKENS), whole("n", len(pop) if n is None else n, 0)
     good = np.flatnonzero(np.isfinite(losses) & pop.valid & (pop.n_tokens <= width))
     if not len(good):
         raise DataError(f"no expression has a finite loss and up to {width} tokens: there are no parents")
     parents = pop[good]
-    trees, known = variation.rows_of(parents, width), variation.standing(np, len(good), 1, width)
-    known.loss[:], known.first[:] = losses[good], [0, len(good)]
-    how = variation.means(
+    trees, fitness = variation.rows_of(parents, width), variation.empty_fitness(np, len(good), 1, width)
+    fitness.loss[:], fitness.island_start[:] = losses[good], [0, len(good)]
+    settings = variation.breeding_settings(
         rows(operators), max(len(pop.variables or ()), pop.n_vars, 1), float(crossover), width=width,
         tournament=whole("tournament", tournament, 1), n=n_children,
     )  # fmt: skip
-    made = variation.tree_rows(np, n_children, width)
+    children = variation.empty_trees(np, n_children, width)
     number = np.uint64(mixed(np.uint64(whole("seed", seed, 0) % (1 << 64))))
-    draws = variation.Draws(np.empty(n_children, np.uint64), number)
-    HostLoops(threads).run(variation.breed, n_children, trees, known, trees, how, draws, made)
-    return _renumbered(variation.population_of(made), pop.variables)
+    random = variation.RandomState(np.empty(n_children, np.uint64), number)
+    HostLoops(threads).run(variation.breed, n_children, trees, fitness, trees, settings, random, children)
+    return _renumbered(variation.population_of(children), pop.variables)
 
 
 def _renumbered(pop: Population, variables: tuple[str, ...] | None) -> Population:
-    """Every parameter one of its own."""
+    """The population with parameters numbered as they come in each expression."""
     parameter = pop.kinds == PARAMETER
     before = np.cumsum(parameter) - parameter
     values = pop.values.copy()

@@ -1,10 +1,10 @@
-"""Survival: fits children as expressions, and selects the next generation from parents and children.
+"""Survival: linear scaling and constant optimisation of children, then the selection of the next generation.
 
 In: children (``variation``).  Out: ``a + b * tree`` of each with its numbers as parameters; after the fit the children
-with their numbers, and of every island and size the best, each once.
+with their numbers, and of every island and size the best trees of parents and children.
 
-What goes on: trees are sorted by island, size and loss, of which only the leading digits count; those that are equal
-then are one tree, whatever it looks like, of which the first stays; of each size so many go on.
+Selection: trees are sorted by island, size and loss, of which only the leading digits count; of trees that are equal
+then the first survives, so that a niche holds no copies; a niche, an island and size, has a capacity.
 
     >>> from exprkit.regression.generations.survival import key_of
     >>> hex(key_of(3, 5, 0.25, 22)), key_of(0, 5, 1.0, 22) == key_of(0, 5, 1.0 + 1e-12, 22)
@@ -19,216 +19,216 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.operators.ops import ADD, MUL
-from exprkit.regression.generations.variation import Standing, TreeRows
+from exprkit.regression.generations.variation import Fitness, TreeRows
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
-LARGEST = 1e100  # numbers beyond it are not kept
-AROUND = 4  # tokens of a + b * tree beside the tree
-ISLAND_SHIFT, SIZE_SHIFT, LOSS_SHIFT = 58, 46, 17  # of a key: what is sorted by; the loss has no sign
-MOST_SIZE = (1 << ISLAND_SHIFT - SIZE_SHIFT) - 1
-NOTHING = np.uint64(0xFFFFFFFFFFFFFFFF)  # the key of what does not go on
+MAX_NUMBER = 1e100  # of a tree's numbers; a tree with a larger one has an infinite loss
+SCALING_TOKENS = 4  # tokens of a + b * tree beside the tree
+ISLAND_SHIFT, SIZE_SHIFT, LOSS_SHIFT = 58, 46, 17  # bits of a key, which has no sign of the loss
+MAX_SIZE = (1 << ISLAND_SHIFT - SIZE_SHIFT) - 1
+NO_TREE = np.uint64(0xFFFFFFFFFFFFFFFF)  # key
 INFINITE = np.inf
 _ISLANDS, _SIZES = np.uint64(ISLAND_SHIFT), np.uint64(SIZE_SHIFT)
-_ALL_SIZES = np.uint64(MOST_SIZE)
+_ALL_SIZES = np.uint64(MAX_SIZE)
 
 
-class Wrapped(NamedTuple):
-    """a + b * tree of every tree, whose numbers are parameters, and where to begin with them."""
+class ScaledTrees(NamedTuple):
+    """``a + b * tree`` of every tree with parameters, as the arrays of a population, and starts for the fit."""
 
-    kinds: np.ndarray  # uint8, uint64 and int64, as of a population
+    kinds: np.ndarray  # uint8, values uint64, offsets int64
     values: np.ndarray
     offsets: np.ndarray
-    starts: np.ndarray  # float64 (n, 2 + Turns.most)
-    limit: np.ndarray  # float64: of the loss, beyond which a tree will not go on
+    starts: np.ndarray  # float64 (n, 2 + ParameterSubset.size)
+    loss_limit: np.ndarray  # float64 (n,): with a larger loss a tree will not survive
 
 
-class Turns(NamedTuple):
-    """Which numbers of a tree are fitted: so many in a row, of its first, second, … from one that changes with the
-    generation on, round about."""
+class ParameterSubset(NamedTuple):
+    """Which numbers of a tree are parameters in a generation: ``size`` in a row, cyclically, from one that moves on."""
 
-    most: int
-    number: int  # of the generation
+    size: int
+    generation: int
 
 
 class FitOutcome(NamedTuple):
-    """Of the fits; in terms of y."""
+    """Parameters and losses of fits; ``read_fits`` brings them into units of y."""
 
     params: np.ndarray  # float64 (n, max_params)
     loss: np.ndarray  # float64 (n,)
-    line: np.ndarray  # float64 (n, 2)
-    scale: float  # of a and b
-    to_loss: float  # of the loss
+    scaling: np.ndarray  # float64 (n, 2): a and b of a + b * tree
+    scale: float  # factor of a and b
+    to_loss: float  # factor of the loss
 
 
 class Ranking(NamedTuple):
-    """Parents, then children, in order."""
+    """Rows of parents, then of children, sorted by key."""
 
     key: np.ndarray  # uint64 by row
-    order: np.ndarray  # int64: rows by key
-    ordered: np.ndarray  # the keys by it
-    new: np.ndarray  # int64: 1 where a key is not the one before
-    upto: np.ndarray  # int64: so many new ones up to there
+    order: np.ndarray  # int64: the rows in the order of their keys
+    sorted_key: np.ndarray  # uint64
+    is_distinct: np.ndarray  # int64: 1 where a sorted key differs from the one before
+    n_distinct: np.ndarray  # int64: its cumulative sum
 
 
 class Groups(NamedTuple):
-    """By island and size."""
+    """Niches: the trees of an island and a size."""
 
-    begin: np.ndarray  # int64: the first in order
-    before: np.ndarray  # int64: new ones before it
-    stay: np.ndarray  # int64: how many go on
-    end: np.ndarray  # int64: up to where
+    begin: np.ndarray  # int64: the first place in the order
+    distinct_before: np.ndarray  # int64: distinct keys before it
+    n_survivors: np.ndarray  # int64
+    end: np.ndarray  # int64: the cumulative sum of survivors
 
 
-class Places(NamedTuple):
-    """How many go on."""
+class SurvivalLimits(NamedTuple):
+    """How many trees survive, and which count as equal."""
 
     n: int  # children
-    places: int  # of an island and a size
+    capacity: int  # trees of an island and a size
     islands: int
-    width: int
-    rough: int  # bits of a loss that do not count
+    width: int  # tokens of a tree at most
+    ignored_bits: int  # of a loss, in the comparison of trees
 
 
-class Bests(NamedTuple):
-    """Of every size the best of those that are new."""
+class HallOfFame(NamedTuple):
+    """The best child of every size, where it is the best of its size on its island."""
 
     kinds: np.ndarray
     values: np.ndarray
     length: np.ndarray  # 0: there is none
-    line: np.ndarray
+    scaling: np.ndarray
     loss: np.ndarray
 
 
 @compiled
-def measure(made, wrapped, begin, end):
-    """How long the expressions become; the sums of that are the offsets."""
+def count_tokens(children, scaled, begin, end):
+    """Numbers of tokens of ``a + b * tree``, whose sums are the offsets."""
     for i in range(begin, end):
-        wrapped.offsets[i + 1] = made.length[i] + AROUND
+        scaled.offsets[i + 1] = children.length[i] + SCALING_TOKENS
 
 
 @compiled
-def wrap(made, known, wrapped, turns, limits, begin, end):
-    """p1 + p2 * tree of trees, p3, p4, … the numbers whose turn it is; the others stay as they are."""
+def write_scaled(children, fitness, scaled, subset, limits, begin, end):
+    """Write p1 + p2 * tree, with p3, p4, … for the numbers of the subset, and starts and loss limits."""
     for i in range(begin, end):
-        wrapped.limit[i] = known.limit[i * limits.islands // limits.n * (limits.width + 1) + made.length[i]]
-        at = wrapped.offsets[i]
-        for k in range(2 + turns.most):
-            wrapped.starts[i, k] = 1.0 if k == 1 else 0.0
-        _put(wrapped, at, PARAMETER, 0)
-        _put(wrapped, at + 1, PARAMETER, 1)
+        island = i * limits.islands // limits.n
+        scaled.loss_limit[i] = fitness.loss_limit[island * (limits.width + 1) + children.length[i]]
+        at = scaled.offsets[i]
+        for k in range(2 + subset.size):
+            scaled.starts[i, k] = 1.0 if k == 1 else 0.0
+        _put_token(scaled, at, PARAMETER, 0)
+        _put_token(scaled, at + 1, PARAMETER, 1)
         at += 2
-        count = _numbers(made, i)
-        place = _first_place(turns, i, count)
-        for k in range(made.length[i]):
-            wrapped.kinds[at] = made.kinds[i, k]
-            wrapped.values[at] = made.values[i, k]
-            if made.kinds[i, k] == CONSTANT:
-                if place < turns.most:
-                    wrapped.starts[i, 2 + place] = np.uint64(made.values[i, k]).view(np.float64)
-                    _put(wrapped, at, PARAMETER, 2 + place)
+        count = _count_numbers(children, i)
+        place = _first_index(subset, i, count)
+        for k in range(children.length[i]):
+            scaled.kinds[at] = children.kinds[i, k]
+            scaled.values[at] = children.values[i, k]
+            if children.kinds[i, k] == CONSTANT:
+                if place < subset.size:
+                    scaled.starts[i, 2 + place] = np.uint64(children.values[i, k]).view(np.float64)
+                    _put_token(scaled, at, PARAMETER, 2 + place)
                 place = place + 1 if place + 1 < count else 0
             at += 1
-        _put(wrapped, at, OPERATOR, MUL)
-        _put(wrapped, at + 1, OPERATOR, ADD)
+        _put_token(scaled, at, OPERATOR, MUL)
+        _put_token(scaled, at + 1, OPERATOR, ADD)
 
 
 @compiled
-def _numbers(made, i):
-    """How many numbers a tree has."""
+def _count_numbers(children, i):
+    """The number of constants of a tree."""
     count = 0
-    for k in range(made.length[i]):
-        if made.kinds[i, k] == CONSTANT:
+    for k in range(children.length[i]):
+        if children.kinds[i, k] == CONSTANT:
             count += 1
     return count
 
 
 @compiled
-def _first_place(turns, i, count):
-    """Of a tree's first number the place among its numbers in this generation's turn."""
-    return (i + turns.number) % count if count > turns.most else 0
+def _first_index(subset, i, count):
+    """The index of a tree's first constant in the cyclic order of this generation: below ``size`` it is a parameter."""
+    return (i + subset.generation) % count if count > subset.size else 0
 
 
 @compiled
-def _put(wrapped, at, kind, value):
-    wrapped.kinds[at] = kind
-    wrapped.values[at] = np.uint64(value)
+def _put_token(scaled, at, kind, value):
+    scaled.kinds[at] = kind
+    scaled.values[at] = np.uint64(value)
 
 
 @compiled
-def unwrap(made, outcome, turns, begin, end):
-    """Trees with the numbers that were fitted; what has no loss or too large numbers has inf."""
+def read_fits(children, outcome, subset, begin, end):
+    """Write fitted numbers into the trees, and scaling and loss into the outcome (inf for too large numbers)."""
     for i in range(begin, end):
-        fine = outcome.loss[i] >= 0.0 and outcome.loss[i] < INFINITE
-        count = _numbers(made, i)
-        place = _first_place(turns, i, count)
-        for k in range(made.length[i]):
-            if made.kinds[i, k] == CONSTANT:
-                if place < turns.most:
+        is_valid = outcome.loss[i] >= 0.0 and outcome.loss[i] < INFINITE
+        count = _count_numbers(children, i)
+        place = _first_index(subset, i, count)
+        for k in range(children.length[i]):
+            if children.kinds[i, k] == CONSTANT:
+                if place < subset.size:
                     number = np.float64(outcome.params[i, 2 + place])
-                    if np.abs(number) < LARGEST:
-                        made.values[i, k] = np.float64(number).view(np.uint64)
+                    if np.abs(number) < MAX_NUMBER:
+                        children.values[i, k] = np.float64(number).view(np.uint64)
                     else:
-                        fine = False
+                        is_valid = False
                 place = place + 1 if place + 1 < count else 0
         for k in range(2):
-            fine = fine and np.abs(outcome.params[i, k]) < LARGEST
-            outcome.line[i, k] = outcome.params[i, k] * outcome.scale
-        outcome.loss[i] = outcome.loss[i] * outcome.to_loss if fine else INFINITE
+            is_valid = is_valid and np.abs(outcome.params[i, k]) < MAX_NUMBER
+            outcome.scaling[i, k] = outcome.params[i, k] * outcome.scale
+        outcome.loss[i] = outcome.loss[i] * outcome.to_loss if is_valid else INFINITE
 
 
 @compiled
-def key_of(island, size, loss, rough) -> np.uint64:
-    """What trees are sorted by: island, size, the leading digits of the loss."""
-    bits = np.float64(np.abs(loss)).view(np.uint64) >> np.uint64(rough) << np.uint64(rough - LOSS_SHIFT)
-    return np.uint64(island) << _ISLANDS | np.uint64(min(size, MOST_SIZE)) << _SIZES | bits
+def key_of(island, size, loss, ignored_bits) -> np.uint64:
+    """The key that trees are sorted by: island, size, the leading digits of the loss."""
+    bits = np.float64(np.abs(loss)).view(np.uint64) >> np.uint64(ignored_bits) << np.uint64(ignored_bits - LOSS_SHIFT)
+    return np.uint64(island) << _ISLANDS | np.uint64(min(size, MAX_SIZE)) << _SIZES | bits
 
 
 @compiled
-def rate(trees, known, made, outcome, ranking, limits, begin, end):
-    """The keys of parents, then children."""
-    n_known = len(known.loss)
+def compute_keys(trees, fitness, children, outcome, ranking, limits, begin, end):
+    """Write the keys of parents, then of children."""
+    n_parents = len(fitness.loss)
     for row in range(begin, end):
-        if row < n_known:
-            loss, size, island = known.loss[row], trees.length[row], known.island[row]
+        if row < n_parents:
+            loss, size, island = fitness.loss[row], trees.length[row], fitness.island[row]
         else:
-            i = row - n_known
-            loss, size, island = outcome.loss[i], made.length[i], i * limits.islands // limits.n
-        ranking.key[row] = key_of(island, size, loss, limits.rough) if loss < INFINITE else NOTHING
+            i = row - n_parents
+            loss, size, island = outcome.loss[i], children.length[i], i * limits.islands // limits.n
+        ranking.key[row] = key_of(island, size, loss, limits.ignored_bits) if loss < INFINITE else NO_TREE
 
 
 @compiled
-def mark(ranking, next_known, begin, end):
-    """Which of the sorted are not the same as those before them; and places without a tree."""
+def mark_distinct(ranking, next_fitness, begin, end):
+    """Write sorted keys and which of them are distinct; clear the losses of the next generation."""
     for j in range(begin, end):
-        if j < len(next_known.loss):
-            next_known.loss[j] = INFINITE
+        if j < len(next_fitness.loss):
+            next_fitness.loss[j] = INFINITE
         key = ranking.key[ranking.order[j]]
-        ranking.ordered[j] = key
-        before = ranking.key[ranking.order[j - 1]] if j > 0 else NOTHING
-        ranking.new[j] = 1 if key != before and key != NOTHING else 0
+        ranking.sorted_key[j] = key
+        before = ranking.key[ranking.order[j - 1]] if j > 0 else NO_TREE
+        ranking.is_distinct[j] = 1 if key != before and key != NO_TREE else 0
 
 
 @compiled
-def delimit(ranking, groups, limits, begin, end):
-    """Where islands and sizes begin in order, and how many of each go on."""
+def count_survivors(ranking, groups, limits, begin, end):
+    """Write where the islands and sizes begin in the order, and how many trees of each survive."""
     for group in range(begin, end):
-        first, behind = _first_of(ranking, limits, group), _first_of(ranking, limits, group + 1)
-        before = ranking.upto[first - 1] if first > 0 else 0
-        upto = ranking.upto[behind - 1] if behind > 0 else 0
-        groups.begin[group], groups.before[group] = first, before
-        groups.stay[group] = min(upto - before, limits.places)
+        first, behind = _group_start(ranking, limits, group), _group_start(ranking, limits, group + 1)
+        before = ranking.n_distinct[first - 1] if first > 0 else 0
+        upto = ranking.n_distinct[behind - 1] if behind > 0 else 0
+        groups.begin[group], groups.distinct_before[group] = first, before
+        groups.n_survivors[group] = min(upto - before, limits.capacity)
 
 
 @compiled
-def _first_of(ranking, limits, group):
-    """The first in order of an island and size."""
+def _group_start(ranking, limits, group):
+    """The first place in the order of an island and size, by bisection."""
     island, size = group // (limits.width + 1), group % (limits.width + 1)
     edge = np.uint64(island) << _ISLANDS | np.uint64(size) << _SIZES
-    low, high = 0, len(ranking.ordered)
+    low, high = 0, len(ranking.sorted_key)
     while low < high:
         middle = (low + high) >> 1
-        if ranking.ordered[middle] < edge:
+        if ranking.sorted_key[middle] < edge:
             low = middle + 1
         else:
             high = middle
@@ -236,101 +236,105 @@ def _first_of(ranking, limits, group):
 
 
 @compiled
-def settle(trees, known, made, outcome, ranking, groups, limits, next_trees, next_known, begin, end):
-    """Those that go on, to their places."""
-    n_known = len(known.loss)
+def move_survivors(trees, fitness, children, outcome, ranking, groups, limits, next_trees, next_fitness, begin, end):
+    """Copy the survivors to their places in the next generation."""
+    n_parents = len(fitness.loss)
     for j in range(begin, end):
-        if ranking.new[j]:
-            key = ranking.ordered[j]
+        if ranking.is_distinct[j]:
+            key = ranking.sorted_key[j]
             island = np.int64(key >> _ISLANDS)
             group = island * (limits.width + 1) + np.int64(key >> _SIZES & _ALL_SIZES)
-            rank = ranking.upto[j] - 1 - groups.before[group]
-            if rank < groups.stay[group]:
-                place, row = groups.end[group] - groups.stay[group] + rank, ranking.order[j]
-                next_known.island[place] = island
-                if row < n_known:
-                    next_known.loss[place] = known.loss[row]
-                    _move(trees, known, row, next_trees, next_known, place)
+            rank = ranking.n_distinct[j] - 1 - groups.distinct_before[group]
+            if rank < groups.n_survivors[group]:
+                place, row = groups.end[group] - groups.n_survivors[group] + rank, ranking.order[j]
+                next_fitness.island[place] = island
+                if row < n_parents:
+                    next_fitness.loss[place] = fitness.loss[row]
+                    _copy_tree(trees, fitness, row, next_trees, next_fitness, place)
                 else:
-                    next_known.loss[place] = outcome.loss[row - n_known]
-                    _move(made, outcome, row - n_known, next_trees, next_known, place)
+                    next_fitness.loss[place] = outcome.loss[row - n_parents]
+                    _copy_tree(children, outcome, row - n_parents, next_trees, next_fitness, place)
 
 
 @compiled
-def limit(groups, limits, known, begin, end):
-    """Of every island and size the largest loss, and where islands begin."""
+def set_loss_limits(groups, limits, fitness, begin, end):
+    """Write the largest loss of every island and size that is full, and where islands begin."""
     for group in range(begin, end):
         last = groups.end[group]
-        full = groups.stay[group] == limits.places
-        known.limit[group] = known.loss[max(last, 1) - 1] if full else INFINITE
+        is_full = groups.n_survivors[group] == limits.capacity
+        fitness.loss_limit[group] = fitness.loss[max(last, 1) - 1] if is_full else INFINITE
         if group % (limits.width + 1) == 0:
-            known.first[group // (limits.width + 1)] = last - groups.stay[group]
+            fitness.island_start[group // (limits.width + 1)] = last - groups.n_survivors[group]
         if group + 1 == len(groups.end):
-            known.first[limits.islands] = last
+            fitness.island_start[limits.islands] = last
 
 
 @compiled
-def _move(trees, found, row, others, known, place):
-    """A tree and its line, from one row to another's."""
-    others.length[place] = trees.length[row]
+def _copy_tree(trees, scalings, row, to_trees, to_scalings, place):
+    """Copy a tree and its scaling from a row to a place."""
+    to_trees.length[place] = trees.length[row]
     for k in range(2):
-        known.line[place, k] = found.line[row, k]
+        to_scalings.scaling[place, k] = scalings.scaling[row, k]
     for k in range(trees.length[row]):
-        others.kinds[place, k] = trees.kinds[row, k]
-        others.values[place, k] = trees.values[row, k]
+        to_trees.kinds[place, k] = trees.kinds[row, k]
+        to_trees.values[place, k] = trees.values[row, k]
 
 
 @compiled
-def show(made, outcome, ranking, groups, limits, shown, begin, end):
-    """Of sizes begin to end the child of least loss that is now the best of its size on an island."""
-    n_known = len(ranking.key) - limits.n
+def update_hall_of_fame(children, outcome, ranking, groups, limits, hall_of_fame, begin, end):
+    """Write the best child of sizes begin to end, of those that are the best of their size on an island."""
+    n_parents = len(ranking.key) - limits.n
     for size in range(begin, end):
         best = -1
         for island in range(limits.islands):
             group = island * (limits.width + 1) + size
-            if groups.stay[group] > 0:
-                row = ranking.order[groups.begin[group]] - n_known
+            if groups.n_survivors[group] > 0:
+                row = ranking.order[groups.begin[group]] - n_parents
                 if row >= 0 and (best < 0 or outcome.loss[row] < outcome.loss[best]):
                     best = row
-        shown.length[size] = 0
+        hall_of_fame.length[size] = 0
         if best >= 0:
-            _move(made, outcome, best, shown, shown, size)
-            shown.loss[size] = outcome.loss[best]
+            _copy_tree(children, outcome, best, hall_of_fame, hall_of_fame, size)
+            hall_of_fame.loss[size] = outcome.loss[best]
 
 
-def wrapped(side: Any, made: TreeRows, known: Standing, turns: Turns, limits: Places) -> Wrapped:
-    """The expressions that are fitted."""
-    xp, n = side.xp, len(made.length)
+def scaled_trees(
+    loops: Any, children: TreeRows, fitness: Fitness, subset: ParameterSubset, limits: SurvivalLimits
+) -> ScaledTrees:
+    """``a + b * tree`` of children, to be fitted."""
+    xp, n = loops.xp, len(children.length)
     offsets, nothing = xp.zeros(n + 1, np.int64), xp.empty(0, np.uint8)
-    side.run(measure, n, made, Wrapped(nothing, nothing, offsets, nothing, nothing))
+    loops.run(count_tokens, n, children, ScaledTrees(nothing, nothing, offsets, nothing, nothing))
     offsets = xp.cumsum(offsets)
     n_tokens = int(offsets[-1])
-    found = Wrapped(
+    scaled = ScaledTrees(
         xp.empty(n_tokens, np.uint8), xp.empty(n_tokens, np.uint64), offsets,
-        xp.empty((n, 2 + turns.most), np.float64), xp.empty(n, np.float64),
+        xp.empty((n, 2 + subset.size), np.float64), xp.empty(n, np.float64),
     )  # fmt: skip
-    side.run(wrap, n, made, known, found, turns, limits)
-    return found
+    loops.run(write_scaled, n, children, fitness, scaled, subset, limits)
+    return scaled
 
 
 def survivors(
-    side: Any, trees: TreeRows, known: Standing, made: TreeRows, outcome: FitOutcome, limits: Places,
-    room: tuple[TreeRows, Standing], shown: Bests,
-) -> tuple[TreeRows, Standing]:  # fmt: skip
-    """Those that breed next, in ``room``; ``shown`` gets the best of those that are new."""
-    xp, rows, n_groups = side.xp, len(known.loss) + limits.n, limits.islands * (limits.width + 1)
-    next_trees, next_known = room
+    loops: Any, trees: TreeRows, fitness: Fitness, children: TreeRows, outcome: FitOutcome, limits: SurvivalLimits,
+    buffers: tuple[TreeRows, Fitness], hall_of_fame: HallOfFame,
+) -> tuple[TreeRows, Fitness]:  # fmt: skip
+    """The next generation, written to ``buffers``; ``hall_of_fame`` gets the best children."""
+    xp, rows, n_groups = loops.xp, len(fitness.loss) + limits.n, limits.islands * (limits.width + 1)
+    next_trees, next_fitness = buffers
     keys, nothing = xp.empty(rows, np.uint64), xp.empty(0, np.int64)
     ranking = Ranking(keys, nothing, xp.empty(rows, np.uint64), xp.empty(rows, np.int64), nothing)
-    side.run(rate, rows, trees, known, made, outcome, ranking, limits)
-    ranking = ranking._replace(order=side.order(keys))
-    side.run(mark, rows, ranking, next_known)
-    ranking = ranking._replace(upto=xp.cumsum(ranking.new))
-    begin, before, stay = xp.empty((3, n_groups), np.int64)
-    groups = Groups(begin, before, stay, nothing)
-    side.run(delimit, n_groups, ranking, groups, limits)
-    groups = groups._replace(end=xp.cumsum(groups.stay))
-    side.run(settle, rows, trees, known, made, outcome, ranking, groups, limits, next_trees, next_known)
-    side.run(limit, n_groups, groups, limits, next_known)
-    side.run(show, limits.width + 1, made, outcome, ranking, groups, limits, shown)
-    return next_trees, next_known
+    loops.run(compute_keys, rows, trees, fitness, children, outcome, ranking, limits)
+    ranking = ranking._replace(order=loops.order(keys))
+    loops.run(mark_distinct, rows, ranking, next_fitness)
+    ranking = ranking._replace(n_distinct=xp.cumsum(ranking.is_distinct))
+    begin, before, n_survivors = xp.empty((3, n_groups), np.int64)
+    groups = Groups(begin, before, n_survivors, nothing)
+    loops.run(count_survivors, n_groups, ranking, groups, limits)
+    groups = groups._replace(end=xp.cumsum(groups.n_survivors))
+    loops.run(
+        move_survivors, rows, trees, fitness, children, outcome, ranking, groups, limits, next_trees, next_fitness
+    )
+    loops.run(set_loss_limits, n_groups, groups, limits, next_fitness)
+    loops.run(update_hall_of_fame, limits.width + 1, children, outcome, ranking, groups, limits, hall_of_fame)
+    return next_trees, next_fitness

@@ -1,6 +1,6 @@
-"""Variation (crossover and mutation) on token arrays, a loop over children, on the host or on a device.
+"""Variation: tournament selection, crossover and mutation of trees on token arrays, on the host or on a device.
 
-In: trees that breed, blocks (small trees to put in).  Out: as many children as are wanted.
+In: parents with their fitness, blocks (small trees for subtree mutation).  Out: ``BreedingSettings.n`` children.
 
 A tree is a row of ``kinds`` and ``values``, postfix, and a length.  Its parents are the winners of two tournaments on
 an island, sometimes on another one.  What child i becomes depends on the seed and i alone (a hash of both is its source
@@ -30,53 +30,53 @@ from exprkit.runtime.hashes import GOLDEN, mixed
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
+# crossover; mutations: of a subtree, of a token, of a number, insertion, hoist, exchange of operands
 CROSSOVER, BLOCK, POINT, NUMBER, INSERT, HOIST, SWAP = range(7)
 KINDS = 7
-TRIES = 8  # to make a child that is not too long
+MAX_TRIES = 8  # variations until a child is short enough; then it is a copy of its mother
 MIGRATION = 0.02  # share of the tournaments that are held on another island
-TABLE = 4096  # numbers that are drawn from
-FAR = 0.05  # share of them that are of any size from 1e-35 to 1e35
+TABLE_SIZE = 4096  # random numbers for leaves, and factors for numbers
+EXTREME_SHARE = 0.05  # share of them that are of any size from 1e-35 to 1e35
 _SEED, _ITEM, _BITS, _UNIT = np.uint64(0xD1342543DE82EF95), np.uint64(0x2545F4914F6CDD1D), np.uint64(11), 2.0**-53
 
 
 class TreeRows(NamedTuple):
-    """Trees of equal room."""
+    """Trees as rows of token arrays, padded to one width."""
 
     kinds: Annotated[np.ndarray, "uint8[n, width]"]
     values: Annotated[np.ndarray, "uint64[n, width]"]
     length: Annotated[np.ndarray, "int64[n]"]
 
 
-class Standing(NamedTuple):
-    """What is known of trees that breed: those of an island follow one another, and in it those of a size, the best
-    first."""
+class Fitness(NamedTuple):
+    """Fitness of trees, which are sorted by island, size and loss."""
 
     loss: Annotated[np.ndarray, "float64[n]"]  # inf: no tree
-    line: Annotated[np.ndarray, "float64[n, 2]"]  # a and b of a + b * tree
+    scaling: Annotated[np.ndarray, "float64[n, 2]"]  # a and b of a + b * tree (linear scaling)
     island: Annotated[np.ndarray, "int64[n]"]
-    first: np.ndarray  # int64, by island: its first tree; then how many there are
-    limit: np.ndarray  # float64, by island and size: the largest loss, inf where more trees have room
+    island_start: np.ndarray  # int64, (islands + 1,): the row of an island's first tree; at last the number of trees
+    loss_limit: np.ndarray  # float64, by island and size: the largest loss, inf where there are places left
 
 
-class Means(NamedTuple):
-    """What children are made with."""
+class BreedingSettings(NamedTuple):
+    """Operators and probabilities of variation, and tables of random numbers."""
 
-    unary: np.ndarray  # codes
+    unary: np.ndarray  # codes of operators
     binary: np.ndarray
     ternary: np.ndarray
     arity: np.ndarray  # by code
-    share: np.ndarray  # of the kinds of variation, summed up; the last is 1
-    numbers: np.ndarray  # bits of the numbers that leaves are drawn from
-    factors: np.ndarray  # what numbers are changed by
+    probability: np.ndarray  # cumulative, of the kinds of variation
+    numbers: np.ndarray  # float64 as bits, for leaves
+    factors: np.ndarray  # float64, by which a mutation multiplies a number
     n_vars: int
-    width: int  # the most tokens
-    tournament: int
+    width: int  # tokens of a tree at most
+    tournament: int  # trees that take part in one
     islands: int
     n: int  # children
 
 
-class Draws(NamedTuple):
-    """A source of random numbers for every child."""
+class RandomState(NamedTuple):
+    """State of a random number generator for every child."""
 
     state: np.ndarray  # uint64, by child
     seed: np.uint64
@@ -93,38 +93,38 @@ def rows_of(pop: Population, width: int) -> TreeRows:
 
 
 def population_of(trees: TreeRows) -> Population:
-    """Back."""
+    """The expressions of rows."""
     inside = np.arange(trees.kinds.shape[1]) < trees.length[:, None]
     return Population(trees.kinds[inside], trees.values[inside], np.concatenate([[0], np.cumsum(trees.length)]))
 
 
-def tree_rows(xp: Any, n: int, width: int) -> TreeRows:
-    """Room for trees."""
+def empty_trees(xp: Any, n: int, width: int) -> TreeRows:
+    """Rows for n trees."""
     return TreeRows(xp.empty((n, width), np.uint8), xp.empty((n, width), np.uint64), xp.zeros(n, np.int64))
 
 
-def standing(xp: Any, n: int, islands: int, width: int) -> Standing:
-    """Of no tree."""
-    return Standing(
+def empty_fitness(xp: Any, n: int, islands: int, width: int) -> Fitness:
+    """Fitness of n places without a tree."""
+    return Fitness(
         xp.full(n, np.inf), xp.empty((n, 2), np.float64), xp.empty(n, np.int64), xp.zeros(islands + 1, np.int64),
         xp.full(islands * (width + 1), np.inf),
     )  # fmt: skip
 
 
-def means(
+def breeding_settings(
     operators: Sequence[defined.Written], n_vars: int, crossover: float, *, width: int, tournament: int = 10,
     islands: int = 1, n: int = 0,
-) -> Means:  # fmt: skip
-    """Shares: ``crossover``, the rest evenly among the others, half of it for blocks."""
-    rest = 1 - crossover
-    share = np.array([crossover, rest * 0.3, *[rest * 0.7 / (KINDS - 2)] * (KINDS - 2)])
+) -> BreedingSettings:  # fmt: skip
+    """``crossover`` is its probability; 0.3 of what is left for subtree mutation, the others have equal parts."""
+    mutation = 1 - crossover
+    probability = np.array([crossover, mutation * 0.3, *[mutation * 0.7 / (KINDS - 2)] * (KINDS - 2)])
     unary, binary, ternary = (
         np.array([row.code for row in operators if row.arity == arity], np.int64) for arity in (1, 2, 3)
     )
     numbers, factors = _tables()
-    return Means(
-        unary, binary, ternary, defined.arity(), np.cumsum(share) / share.sum(), numbers.view(np.uint64), factors,
-        n_vars, width, tournament, islands, n,
+    return BreedingSettings(
+        unary, binary, ternary, defined.arity(), np.cumsum(probability) / probability.sum(), numbers.view(np.uint64),
+        factors, n_vars, width, tournament, islands, n,
     )  # fmt: skip
 
 
@@ -132,236 +132,238 @@ def means(
 def _tables() -> tuple[np.ndarray, np.ndarray]:
     """Numbers for leaves, most of them from 0.001 to 1000, and factors, from 1 / 7 to 7; some are negative."""
     random = np.random.Generator(np.random.Philox(0))
-    size = 2 * random.random((TABLE, 3)).sum(axis=1) - 3
-    far = np.arange(TABLE) < FAR * TABLE
-    size[far] = np.linspace(-35, 35, far.sum())
-    numbers = np.where(np.arange(TABLE) % 2, -1.0, 1.0) * 10.0**size
-    factors = np.exp(2 * random.random((TABLE, 2)).sum(axis=1) - 2)
-    return numbers, np.where(random.random(TABLE) < 0.1, -factors, factors)
+    size = 2 * random.random((TABLE_SIZE, 3)).sum(axis=1) - 3
+    extreme = np.arange(TABLE_SIZE) < EXTREME_SHARE * TABLE_SIZE
+    size[extreme] = np.linspace(-35, 35, extreme.sum())
+    numbers = np.where(np.arange(TABLE_SIZE) % 2, -1.0, 1.0) * 10.0**size
+    factors = np.exp(2 * random.random((TABLE_SIZE, 2)).sum(axis=1) - 2)
+    return numbers, np.where(random.random(TABLE_SIZE) < 0.1, -factors, factors)
 
 
 @inline
-def _next(draws, i) -> float:
+def _uniform(random, i) -> float:
     """The next random number of child i, 0 to 1."""
-    draws.state[i] += GOLDEN
-    return np.float64(mixed(draws.state[i]) >> _BITS) * _UNIT
+    random.state[i] += GOLDEN
+    return np.float64(mixed(random.state[i]) >> _BITS) * _UNIT
 
 
 @inline
-def _below(draws, i, n):
-    return np.int64(_next(draws, i) * n)
+def _integer(random, i, n):
+    """A random integer, 0 to n - 1."""
+    return np.int64(_uniform(random, i) * n)
 
 
 @compiled
-def breed(trees, known, blocks, how, draws, made, begin, end):
-    """Children begin to end; where no tree is good for anything, the blocks again."""
+def breed(trees, fitness, blocks, settings, random, children, begin, end):
+    """Write children begin to end; where no parent has a finite loss, the blocks."""
     for i in range(begin, end):
-        draws.state[i] = draws.seed * _SEED + np.uint64(i) * _ITEM
-        _next(draws, i)
-        mother = _winner(trees, known, how, draws, i)
-        father = _winner(trees, known, how, draws, i)
+        random.state[i] = random.seed * _SEED + np.uint64(i) * _ITEM
+        _uniform(random, i)
+        mother = _tournament(trees, fitness, settings, random, i)
+        father = _tournament(trees, fitness, settings, random, i)
         if mother < 0:
             block = i % len(blocks.length)
-            _copy(made, i, 0, blocks, block, 0, blocks.length[block])
-            made.length[i] = blocks.length[block]
+            _copy_tokens(children, i, 0, blocks, block, 0, blocks.length[block])
+            children.length[i] = blocks.length[block]
             continue
-        done = False
-        for _ in range(TRIES):
-            if _child(trees, mother, father, blocks, how, draws, made, i):
-                done = True
+        is_short = False
+        for _ in range(MAX_TRIES):
+            if _vary(trees, mother, father, blocks, settings, random, children, i):
+                is_short = True
                 break
-        if not done:
-            _copy(made, i, 0, trees, mother, 0, trees.length[mother])
-            made.length[i] = trees.length[mother]
+        if not is_short:
+            _copy_tokens(children, i, 0, trees, mother, 0, trees.length[mother])
+            children.length[i] = trees.length[mother]
 
 
 @compiled
-def _winner(trees, known, how, draws, i):
-    """Of a tournament the tree of least loss among those that are small enough; -1: there are no trees."""
-    island = i * how.islands // how.n
-    if how.islands > 1 and _next(draws, i) < MIGRATION:
-        island = _below(draws, i, how.islands)
-    start = known.first[island]
-    count = known.first[island + 1] - start
+def _tournament(trees, fitness, settings, random, i):
+    """The winner of a tournament: the tree of least loss up to a size, which is drawn too; -1: there are no trees."""
+    island = i * settings.islands // settings.n
+    if settings.islands > 1 and _uniform(random, i) < MIGRATION:
+        island = _integer(random, i, settings.islands)
+    start = fitness.island_start[island]
+    count = fitness.island_start[island + 1] - start
     if count == 0:
         start = 0
-        count = known.first[how.islands]
+        count = fitness.island_start[settings.islands]
         if count == 0:
             return -1
-    most = 1 + _below(draws, i, how.width)
+    max_size = 1 + _integer(random, i, settings.width)
     best = -1
-    one = -1
-    for _ in range(how.tournament):
-        one = start + _below(draws, i, count)
-        if trees.length[one] <= most and (best < 0 or known.loss[one] < known.loss[best]):
-            best = one
-    return best if best >= 0 else one
+    tree = -1
+    for _ in range(settings.tournament):
+        tree = start + _integer(random, i, count)
+        if trees.length[tree] <= max_size and (best < 0 or fitness.loss[tree] < fitness.loss[best]):
+            best = tree
+    return best if best >= 0 else tree
 
 
 @compiled
-def _child(trees, mother, father, blocks, how, draws, made, i):
-    """Whether child i has become a tree that is not too long."""
-    drawn = _next(draws, i)
+def _vary(trees, mother, father, blocks, settings, random, children, i):
+    """Write child i by a kind of variation that is drawn; whether that applies and the child is short enough."""
+    drawn = _uniform(random, i)
     kind = 0
-    while kind < KINDS - 1 and drawn > how.share[kind]:
+    while kind < KINDS - 1 and drawn > settings.probability[kind]:
         kind += 1
-    last = _below(draws, i, trees.length[mother])
-    first = _first(trees, mother, last, how.arity)
+    last = _integer(random, i, trees.length[mother])
+    first = _subtree_start(trees, mother, last, settings.arity)
     if kind == CROSSOVER:
-        other = _below(draws, i, trees.length[father])
-        begin = _first(trees, father, other, how.arity)
-        return _replaced(trees, mother, first, last, trees, father, begin, other, how, made, i)
+        other = _integer(random, i, trees.length[father])
+        begin = _subtree_start(trees, father, other, settings.arity)
+        return _replace_subtree(trees, mother, first, last, trees, father, begin, other, settings, children, i)
     if kind == BLOCK:
-        block = _below(draws, i, len(blocks.length))
-        return _replaced(trees, mother, first, last, blocks, block, 0, blocks.length[block] - 1, how, made, i)
+        block = _integer(random, i, len(blocks.length))
+        end = blocks.length[block] - 1
+        return _replace_subtree(trees, mother, first, last, blocks, block, 0, end, settings, children, i)
     if kind == INSERT:
-        return _inserted(trees, mother, first, last, how, draws, made, i)
+        return _insert_operator(trees, mother, first, last, settings, random, children, i)
     if kind in (HOIST, SWAP):
         if trees.kinds[mother, last] != OPERATOR:
             return False
         if kind == SWAP:
-            return _swapped(trees, mother, first, last, how, made, i)
+            return _swap_operands(trees, mother, first, last, settings, children, i)
         end = last - 1
-        if _next(draws, i) >= 0.5:
-            end = _first(trees, mother, last - 1, how.arity) - 1
-            if how.arity[np.int64(trees.values[mother, last])] == 3 and _next(draws, i) >= 0.5:
-                end = _first(trees, mother, end, how.arity) - 1
+        if _uniform(random, i) >= 0.5:
+            end = _subtree_start(trees, mother, last - 1, settings.arity) - 1
+            if settings.arity[np.int64(trees.values[mother, last])] == 3 and _uniform(random, i) >= 0.5:
+                end = _subtree_start(trees, mother, end, settings.arity) - 1
         if end < first:
             return False
-        begin = _first(trees, mother, end, how.arity)
-        return _replaced(trees, mother, first, last, trees, mother, begin, end, how, made, i)
-    _copy(made, i, 0, trees, mother, 0, trees.length[mother])
-    made.length[i] = trees.length[mother]
-    return _changed(made, i, last, kind, how, draws)
+        begin = _subtree_start(trees, mother, end, settings.arity)
+        return _replace_subtree(trees, mother, first, last, trees, mother, begin, end, settings, children, i)
+    _copy_tokens(children, i, 0, trees, mother, 0, trees.length[mother])
+    children.length[i] = trees.length[mother]
+    return _mutate_token(children, i, last, kind, settings, random)
 
 
 @compiled
-def _first(trees, row, last, arity):
-    """Where the subtree that ends at ``last`` begins."""
-    wanted = 1
+def _subtree_start(trees, row, last, arity):
+    """The place of the first token of the subtree that ends at ``last``."""
+    n_operands = 1
     at = last
     while True:
         if trees.kinds[row, at] == OPERATOR:
-            wanted += arity[np.int64(trees.values[row, at])]
-        wanted -= 1
-        if wanted == 0:
+            n_operands += arity[np.int64(trees.values[row, at])]
+        n_operands -= 1
+        if n_operands == 0:
             return at
         at -= 1
 
 
 @compiled
-def _copy(made, i, to, trees, row, begin, end):
-    """Tokens from one tree to another; where they end there."""
+def _copy_tokens(children, i, to, trees, row, begin, end):
+    """Copy tokens of a tree to place ``to`` of child i; returns the place behind them."""
     at = to
     for k in range(begin, end):
-        made.kinds[i, at] = trees.kinds[row, k]
-        made.values[i, at] = trees.values[row, k]
+        children.kinds[i, at] = trees.kinds[row, k]
+        children.values[i, at] = trees.values[row, k]
         at += 1
     return at
 
 
 @compiled
-def _replaced(trees, row, first, last, others, other, begin, stop, how, made, i):
-    """A tree with a subtree in another's place."""
+def _replace_subtree(trees, row, first, last, others, other, begin, stop, settings, children, i):
+    """Child i: a tree in which another subtree takes the place of first to last; whether it is short enough."""
     n = trees.length[row] - (last - first) + (stop - begin)
-    if n > how.width:
+    if n > settings.width:
         return False
-    at = _copy(made, i, 0, trees, row, 0, first)
-    at = _copy(made, i, at, others, other, begin, stop + 1)
-    _copy(made, i, at, trees, row, last + 1, trees.length[row])
-    made.length[i] = n
+    at = _copy_tokens(children, i, 0, trees, row, 0, first)
+    at = _copy_tokens(children, i, at, others, other, begin, stop + 1)
+    _copy_tokens(children, i, at, trees, row, last + 1, trees.length[row])
+    children.length[i] = n
     return True
 
 
 @compiled
-def _inserted(trees, row, first, last, how, draws, made, i):
-    """An operator above a subtree, its other operands leaves."""
+def _insert_operator(trees, row, first, last, settings, random, children, i):
+    """Child i: a tree with an operator above the subtree, its other operands leaves; whether that is possible."""
     arity = 2
-    if len(how.unary) > 0 and _next(draws, i) < 0.3:
+    if len(settings.unary) > 0 and _uniform(random, i) < 0.3:
         arity = 1
-    elif len(how.ternary) > 0 and (len(how.binary) == 0 or _next(draws, i) < 0.3):
+    elif len(settings.ternary) > 0 and (len(settings.binary) == 0 or _uniform(random, i) < 0.3):
         arity = 3
     n = trees.length[row] + arity
-    if n > how.width or (arity == 2 and len(how.binary) == 0):
+    if n > settings.width or (arity == 2 and len(settings.binary) == 0):
         return False
-    at = _copy(made, i, 0, trees, row, 0, first)
+    at = _copy_tokens(children, i, 0, trees, row, 0, first)
     before = 0
-    drawn = _next(draws, i)
+    drawn = _uniform(random, i)
     if arity == 2 and drawn < 0.5:
         before = 1
     elif arity == 3:
         before = int(drawn * 3)
     for _ in range(before):
-        at = _leaf(made, i, at, how, draws)
-    at = _copy(made, i, at, trees, row, first, last + 1)
+        at = _put_leaf(children, i, at, settings, random)
+    at = _copy_tokens(children, i, at, trees, row, first, last + 1)
     for _ in range(before + 1, arity):
-        at = _leaf(made, i, at, how, draws)
-    made.kinds[i, at] = OPERATOR
+        at = _put_leaf(children, i, at, settings, random)
+    children.kinds[i, at] = OPERATOR
     if arity == 1:
-        made.values[i, at] = np.uint64(how.unary[_below(draws, i, len(how.unary))])
+        children.values[i, at] = np.uint64(settings.unary[_integer(random, i, len(settings.unary))])
     elif arity == 2:
-        made.values[i, at] = np.uint64(how.binary[_below(draws, i, len(how.binary))])
+        children.values[i, at] = np.uint64(settings.binary[_integer(random, i, len(settings.binary))])
     else:
-        made.values[i, at] = np.uint64(how.ternary[_below(draws, i, len(how.ternary))])
-    _copy(made, i, at + 1, trees, row, last + 1, trees.length[row])
-    made.length[i] = n
+        children.values[i, at] = np.uint64(settings.ternary[_integer(random, i, len(settings.ternary))])
+    _copy_tokens(children, i, at + 1, trees, row, last + 1, trees.length[row])
+    children.length[i] = n
     return True
 
 
 @compiled
-def _swapped(trees, row, first, last, how, made, i):
-    """The operands of an operator the other way round; of three, the last one first."""
-    if how.arity[np.int64(trees.values[row, last])] < 2:
+def _swap_operands(trees, row, first, last, settings, children, i):
+    """Child i: a tree with the operands of an operator exchanged; of three, the last one first."""
+    if settings.arity[np.int64(trees.values[row, last])] < 2:
         return False
-    middle = _first(trees, row, last - 1, how.arity)
-    at = _copy(made, i, 0, trees, row, 0, first)
-    at = _copy(made, i, at, trees, row, middle, last)
-    at = _copy(made, i, at, trees, row, first, middle)
-    _copy(made, i, at, trees, row, last, trees.length[row])
-    made.length[i] = trees.length[row]
+    middle = _subtree_start(trees, row, last - 1, settings.arity)
+    at = _copy_tokens(children, i, 0, trees, row, 0, first)
+    at = _copy_tokens(children, i, at, trees, row, middle, last)
+    at = _copy_tokens(children, i, at, trees, row, first, middle)
+    _copy_tokens(children, i, at, trees, row, last, trees.length[row])
+    children.length[i] = trees.length[row]
     return True
 
 
 @compiled
-def _leaf(made, i, at, how, draws):
-    """A variable, or a number of any size; where the next token goes."""
-    if _next(draws, i) < 0.7:
-        made.kinds[i, at] = VARIABLE
-        made.values[i, at] = np.uint64(_below(draws, i, how.n_vars))
+def _put_leaf(children, i, at, settings, random):
+    """Write a variable or a number of any size to a place of child i; returns the next place."""
+    if _uniform(random, i) < 0.7:
+        children.kinds[i, at] = VARIABLE
+        children.values[i, at] = np.uint64(_integer(random, i, settings.n_vars))
     else:
-        made.kinds[i, at] = CONSTANT
-        made.values[i, at] = how.numbers[_below(draws, i, len(how.numbers))]
+        children.kinds[i, at] = CONSTANT
+        children.values[i, at] = settings.numbers[_integer(random, i, len(settings.numbers))]
     return at + 1
 
 
 @compiled
-def _changed(made, i, place, kind, how, draws):
-    """A token changed in place: a number by a factor, anything into another of its kind."""
+def _mutate_token(children, i, place, kind, settings, random):
+    """Change a token of child i: a number by a factor, an operator or leaf into another; whether there is any."""
     at = place
     if kind == NUMBER:
-        for _ in range(made.length[i]):
-            if made.kinds[i, at] == CONSTANT:
-                factor = how.factors[_below(draws, i, len(how.factors))]
-                number = np.uint64(made.values[i, at]).view(np.float64) * factor
-                made.values[i, at] = np.float64(number).view(np.uint64)
+        for _ in range(children.length[i]):
+            if children.kinds[i, at] == CONSTANT:
+                factor = settings.factors[_integer(random, i, len(settings.factors))]
+                number = np.uint64(children.values[i, at]).view(np.float64) * factor
+                children.values[i, at] = np.float64(number).view(np.uint64)
                 return True
-            at = at + 1 if at + 1 < made.length[i] else 0
+            at = at + 1 if at + 1 < children.length[i] else 0
         return False
-    if made.kinds[i, at] != OPERATOR:
-        _leaf(made, i, at, how, draws)
+    if children.kinds[i, at] != OPERATOR:
+        _put_leaf(children, i, at, settings, random)
         return True
-    arity = how.arity[np.int64(made.values[i, at])]
+    arity = settings.arity[np.int64(children.values[i, at])]
     if arity == 2:
-        if len(how.binary) == 0:
+        if len(settings.binary) == 0:
             return False
-        made.values[i, at] = np.uint64(how.binary[_below(draws, i, len(how.binary))])
+        children.values[i, at] = np.uint64(settings.binary[_integer(random, i, len(settings.binary))])
         return True
     if arity == 3:
-        if len(how.ternary) == 0:
+        if len(settings.ternary) == 0:
             return False
-        made.values[i, at] = np.uint64(how.ternary[_below(draws, i, len(how.ternary))])
+        children.values[i, at] = np.uint64(settings.ternary[_integer(random, i, len(settings.ternary))])
         return True
-    if len(how.unary) == 0:
+    if len(settings.unary) == 0:
         return False
-    made.values[i, at] = np.uint64(how.unary[_below(draws, i, len(how.unary))])
+    children.values[i, at] = np.uint64(settings.unary[_integer(random, i, len(settings.unary))])
     return True

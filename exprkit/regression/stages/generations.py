@@ -40,7 +40,7 @@ def breed(problem: SearchProblem, evolution: Evolution, number: int) -> Iterator
     Pays: data/results/h200_evolution.csv and h100_evolution.csv.
     """
     if number % effort.GENERATIONS.polish_period == 0:
-        evolution.seed(Population.of([entry.expression for entry in problem.front.entries()]))
+        evolution.immigrate(Population.of([entry.expression for entry in problem.front.entries()]))
     generation = evolution.generation()
     problem.budget.count(generation.tried)
     yield problem.best_candidates(generation.formulas, generation.loss)
