@@ -47,7 +47,7 @@ from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
-from exprkit.regression.estimator import equations, islands, model_file, numbers, progress
+from exprkit.regression.estimator import equations, islands, model_file, numbers, other_words, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
@@ -78,34 +78,6 @@ MOST_SEARCHED = 10_000  # rows: more make a search slower, but tell no more of a
 NOISES = ("auto", "constant", "proportional")
 SELECTIONS = ("best", "accuracy", "score", "mdl")
 ALIASES = {"gaussian": "squares"}  # losses that are least where others are
-OTHER_WORDS = {  # what the same is called elsewhere
-    "mse": "squares", "rmse": "squares", "L2DistLoss()": "squares", "l1": "mae", "L1DistLoss()": "mae",
-    "HuberLoss()": "huber", "HuberLoss(1.0)": "huber",
-}  # fmt: skip
-OTHER_PARAMETERS = {  # the same, of parameters
-    "loss": "elementwise_loss", "loss_function": "elementwise_loss", "metric": "elementwise_loss",
-    "generations": "niterations", "max_generations": "niterations", "timeout": "timeout_in_seconds",
-    "time_limit": "timeout_in_seconds", "max_evaluations": "max_evals", "max_size": "maxsize", "max_length": "maxsize",
-    "seed": "random_state", "procs": "n_jobs", "n_threads": "n_jobs", "parsimony_coefficient": "parsimony",
-    "function_set": "binary_operators", "allowed_symbols": "binary_operators",
-    "stopping_criteria": "early_stop_condition", "pop_size": "population_size", "n_iter": "niterations",
-    "ngen": "niterations", "maxdepth": "maxsize", "max_depth": "maxsize", "max_complexity": "maxsize",
-    "functions": "unary_operators", "unary": "unary_operators", "binary": "binary_operators", "workers": "n_jobs",
-    "output_directory": "checkpoint", "run_id": "checkpoint", "equation_file": "checkpoint",
-    "temp_equation_file": "checkpoint", "gpu": "backend", "device": "backend",
-}  # fmt: skip
-
-
-_SAME = "; n_jobs and random_state are enough: the number of threads changes no result"
-_SET_ITSELF = "; leave it out: a search sets this itself"
-NO_PARAMETERS = {  # what others can be told, and why not here
-    "crossover_probability": _SET_ITSELF, "p_crossover": _SET_ITSELF,
-    "tournament_selection_n": _SET_ITSELF, "tournament_size": _SET_ITSELF, "optimizer_iterations": _SET_ITSELF,
-    "ncycles_per_iteration": _SET_ITSELF, "ncyclesperiteration": _SET_ITSELF, "batching": _SET_ITSELF,
-    "batch_size": _SET_ITSELF, "turbo": _SET_ITSELF, "precision": _SET_ITSELF, "deterministic": _SAME,
-    "parallelism": _SAME, "multithreading": _SAME, "weights": "; fit(X, y, sample_weight=…) takes them",
-    "variable_names": "; the columns of a DataFrame have names", "complexity_of_operators": "; every token counts as 1",
-}  # fmt: skip
 
 
 @checks_methods
@@ -231,8 +203,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         for name in settings:
             if name not in (known := cls._get_param_names()):
                 of_fit = name in inspect.signature(cls.fit).parameters
-                hint = "; fit(X, y, …) does" if of_fit else NO_PARAMETERS.get(name)
-                hint = hint or did_you_mean(name, known, OTHER_PARAMETERS) or f"; it has {', '.join(known)}"
+                hint = "; fit(X, y, …) does" if of_fit else other_words.ABSENT_PARAMETERS.get(name)
+                hint = hint or did_you_mean(name, known, other_words.PARAMETERS) or f"; it has {', '.join(known)}"
                 raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
         return super().__new__(cls)
 
@@ -330,7 +302,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         ValueError
             For data that scikit-learn's estimators refuse.
         """
-        begin, settings_of = time.perf_counter(), self._checked()
+        begin, checked = time.perf_counter(), self._checked()
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
@@ -347,7 +319,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         self._names, self._target_name = names_of(self), target_name
         kept = Checkpoint(self.checkpoint)
         seed = kept.seed if kept.seed is not None and self.random_state is None else seed_of(self.random_state)
-        settings = replace(settings_of(self._guessed(), seed), rules=self._rules(X_units, y_units))
+        settings = replace(checked, guesses=self._guessed(), seed=seed, rules=self._rules(X_units, y_units))
         rows = self._weighed(sample) if sample_weight is None else sample
         few = rows if len(rows) <= MOST_SEARCHED else rows.subsample(MOST_SEARCHED, seed)
         self.n_rows_searched_, self.noise_ = len(few), "constant" if rows is sample else "proportional"
@@ -483,8 +455,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_front")
 
-    def _checked(self) -> Callable[[tuple[Expression, ...], int], SearchSettings]:
-        """What makes the settings, all parameters checked."""
+    def _checked(self) -> SearchSettings:
+        """The settings of a search from the parameters, which are checked; without guesses, seed and rules."""
         self._check_loss()
         one_of("model_selection", self.model_selection, SELECTIONS)
         progress.checked(self.progress)
@@ -507,10 +479,10 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         if self.client is not None:
             refuse_elsewhere(operators)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
-        return lambda guesses, seed: SearchSettings(
+        return SearchSettings(
             operators, int(self.niterations), int(self.population_size), int(self.maxsize), self._loss,
-            None if self.pool_size is None else int(self.pool_size), early_stop=stop, guesses=guesses, seed=seed,
-            backend=self.backend, threads=threads, outermost=outermost, beside=beside,
+            None if self.pool_size is None else int(self.pool_size), early_stop=stop, backend=self.backend,
+            threads=threads, outermost=outermost, beside=beside,
         )  # fmt: skip
 
     @property
@@ -521,13 +493,13 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     def _check_loss(self) -> None:
         """A loss by its name, or what may be read as a text of one."""
         loss = self.elementwise_loss
-        if isinstance(loss, str) and loss not in OTHER_WORDS and is_loss_text(loss, (*NAMED, *ALIASES)):
+        if isinstance(loss, str) and loss not in other_words.LOSSES and is_loss_text(loss, (*NAMED, *ALIASES)):
             if "=" in loss:
                 how = 'write what is taken of f and y alone, as "(f - y)^2"'
                 raise ArgumentError(f"elementwise_loss: {how}, not {brief(loss)}")
             return
         besides = 'a text over f, y and w as "huber(f - y, 0.5)"'
-        one_of("elementwise_loss", loss, (*NAMED, *ALIASES), other_words=OTHER_WORDS, besides=besides)
+        one_of("elementwise_loss", loss, (*NAMED, *ALIASES), other_words=other_words.LOSSES, besides=besides)
 
     def _rules(self, X_units: Sequence[Any] | Mapping[str, Any] | None, y_units: Any) -> FormulaRules | None:
         """What a formula may be, if anything is said of it."""
