@@ -152,7 +152,7 @@ def test_settings_are_told_apart_by_all_they_hold_and_by_nothing_else():
         return SearchSettings(guesses=[rules], **others)
 
     def told(some):
-        return state_file.as_texts(checkpoint.own_settings(vars(some)))
+        return state_file.as_texts(checkpoint.settings_of_result(vars(some)))
 
     first = told(settings())
     assert told(settings(niterations=9, threads=3, early_stop=lambda loss, size: True)) == first

@@ -12,17 +12,17 @@ read again by a search of the same data and settings.
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> sample, path = Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), pathlib.Path(tempfile.mkdtemp()) / "search.npz"
-    >>> kept = Checkpoint(path)
-    >>> search = Discovery(sample, SearchSettings(seed=5), Budget(), save=kept.keep)
-    >>> kept.begin(search)
+    >>> checkpoint = Checkpoint(path)
+    >>> search = Discovery(sample, SearchSettings(seed=5), Budget(), save=checkpoint.save)
+    >>> checkpoint.attach(search)
     >>> search.run()
     'a formula is exact'
     >>> Checkpoint(path).seed
     5
 
 The file is that of a population, the front's formulas (``ek.Population.load`` shows them), with the arrays of
-``search.state_file`` and these beside it.  What a search draws depends on its seed and on counters alone, so nothing
-else is to be kept.
+``search.state_file`` and these beside it.  Random numbers depend on the seed and on counters alone, so there is no
+state of a generator.
 
 =====================  ====================================
 array                  what it holds
@@ -47,45 +47,45 @@ from exprkit.regression.stages.discovery import CheckpointState, Discovery
 from exprkit.runtime import files
 from exprkit.search.state_file import WHAT, StateFile
 
-FREE = {"niterations", "early_stop", "threads"}  # settings that may be others when a search goes on
-OWN_NAMES = {"loss": "elementwise_loss", "seed": "random_state"}
+MUTABLE = {"niterations", "early_stop", "threads"}  # settings that may change when a search continues
+USER_NAMES = {"loss": "elementwise_loss", "seed": "random_state"}
 
 
 class Checkpoint:
-    """A path, or None, where a search keeps how far it is; errors are those of ``StateFile``.
+    """The file of a search's state, at a path, or none (None); errors are those of ``StateFile``.
 
     Attributes
     ----------
     seed : int or None
-        Of the search that is there.
+        Of the search that the file is of.
     """
 
     def __init__(self, path: Any) -> None:
         self._file = StateFile(path, "checkpoint")
-        self._found = None
+        self._resumable = None
         if self._file.arrays is not None:
             with files.damage_errors(self._file.path, WHAT):
-                self._found = _state_of(self._file.arrays)
-        self.seed = None if self._found is None else self._found[1]
+                self._resumable = _state_of(self._file.arrays)
+        self.seed = None if self._resumable is None else self._resumable[1]
 
-    def begin(self, search: Discovery) -> None:
-        """Let a search go on from what is there; where nothing is, a first file shows that there can be one."""
+    def attach(self, search: Discovery) -> None:
+        """Resume a search from the file; where there is none, write the first, so that an unwritable path is told."""
         if self._file.path is None:
             return
-        self._file.begin(search.problem.sample.arrays, own_settings(search.resolved))
-        if self._found is None:
-            self.keep(search)
+        self._file.begin(search.problem.sample.arrays, settings_of_result(search.resolved))
+        if self._resumable is None:
+            self.save(search)
         else:
-            search.resume(self._found[0])
+            search.resume(self._resumable[0])
 
-    def keep(self, search: Discovery) -> None:
-        """Write how far the search is, if that was long ago."""
+    def save(self, search: Discovery) -> None:
+        """Write the state of the search, if the last file is old."""
         self._file.save(lambda: _arrays(search))
 
 
-def own_settings(resolved: dict[str, Any]) -> dict[str, Any]:
-    """Those that decide the result, under the names that users know."""
-    return {OWN_NAMES.get(name, name): value for name, value in resolved.items() if name not in FREE}
+def settings_of_result(resolved: dict[str, Any]) -> dict[str, Any]:
+    """The settings that decide the result, under the names of the user's parameters."""
+    return {USER_NAMES.get(name, name): value for name, value in resolved.items() if name not in MUTABLE}
 
 
 def _arrays(search: Discovery) -> dict[str, Any]:
@@ -102,13 +102,13 @@ def _arrays(search: Discovery) -> dict[str, Any]:
 
 
 def _state_of(arrays: dict[str, np.ndarray]) -> tuple[CheckpointState, int]:
-    """How far the search is, and its seed."""
+    """The state of a search, and its seed, from the arrays of a file."""
     pop, loss = Population.from_arrays(arrays), arrays["search.loss"]
     polished, exact = arrays["search.polished"], arrays["search.exact"]
     seed, stages, generation, n_evals, work, is_noisy = arrays["search.numbers"].tolist()
     if loss.shape != (len(pop),) or loss.dtype != np.float64:
         raise ValueError("losses that are not those of its formulas")
-    if not all(one.shape == loss.shape and one.dtype == bool for one in (polished, exact)):
+    if not all(array.shape == loss.shape and array.dtype == bool for array in (polished, exact)):
         raise ValueError("another number of formulas that were polished, or that are exact")
     front = [
         Entry(pop[i], float(loss[i]), pop[i].n_tokens, bool(polished[i]), bool(exact[i])) for i in range(len(pop))

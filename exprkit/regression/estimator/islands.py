@@ -1,10 +1,10 @@
-"""Genetic programming on several devices: islands with a seed each, whose fronts migrate.
+"""Genetic programming on several devices: the island model, with migration through the common front.
 
-In: a ``Discovery`` after its other stages, and ``Workers``.  Out: its front, with what the islands found.
+In: a ``Discovery`` after its other stages, and ``Workers``.  Out: its front, with the islands' best formulas.
 
     for EPOCH generations at a time:
-        every island breeds, begun with the common front and random numbers of its own
-        the common front takes what the islands' fronts have
+        every island breeds from the common front, with its own seed
+        the common front takes the formulas of the islands' fronts (migration)
 
 The result depends on the seed and the number of islands, not on who works where or when.
 
@@ -37,20 +37,21 @@ from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
 EPOCH = 20  # generations between two migrations
-# settings that an island has otherwise, or no use for
-OWN = ("operators", "early_stop", "guesses", "seed", "threads", "niterations", "outermost")
+# settings that an island does without, or has its own values of
+NOT_SHARED = ("operators", "early_stop", "guesses", "seed", "threads", "niterations", "outermost")
 
 
 def evolve(
-    search: Discovery, settings: SearchSettings, workers: Workers, shown: Callable[[Discovery], Any]
+    search: Discovery, settings: SearchSettings, workers: Workers, show: Callable[[Discovery], Any]
 ) -> str:  # fmt: skip
-    """Breed on all workers; says why it ended."""
+    """Breed on all workers, and let the front of the search take the result; returns why that ended."""
     sample, on_gpu = search.problem.sample, workers.on_gpu(settings.backend)
     n = len(workers.places(on_gpu))
     data = KeptArrays(workers, "data").take(sample.arrays)
-    words = {one.name: getattr(settings, one.name) for one in dataclasses.fields(settings) if one.name not in OWN}
-    words["columns"] = None if sample.loss_rows is None else list(sample.loss_rows.columns)
-    words["operators"], words["coarseness"] = [row.name for row in settings.operators], sample.coarseness
+    names = [field.name for field in dataclasses.fields(settings) if field.name not in NOT_SHARED]
+    shared = {name: getattr(settings, name) for name in names}
+    shared["columns"] = None if sample.loss_rows is None else list(sample.loss_rows.columns)
+    shared["operators"], shared["coarseness"] = [row.name for row in settings.operators], sample.coarseness
     for first in range(0, settings.niterations, EPOCH):
         generations = min(EPOCH, settings.niterations - first)
         formulas = Population.of([entry.expression for entry in search.front.entries()])
@@ -58,8 +59,8 @@ def evolve(
 
         def island(cut: Cut, place: str | None) -> tuple[Any, ...]:
             seed = settings.seed + 7919 * (first * n + cut[0])  # noqa: B023  it is called before the next round
-            own = {**words, "niterations": generations, "seed": seed}  # noqa: B023
-            return _island, on_gpu, data.at(place), own, front, not workers.devices  # noqa: B023
+            island_settings = {**shared, "niterations": generations, "seed": seed}  # noqa: B023
+            return _island, on_gpu, data.at(place), island_settings, front, not workers.devices  # noqa: B023
 
         try:
             cuts = [(k, k + 1) for k in range(n)]
@@ -67,7 +68,7 @@ def evolve(
                 search.problem.budget.count(n_evals)
                 search.offer(population_of(tokens))
             search.stage = f"generation {first + generations}"
-            shown(search)
+            show(search)
             search.problem.budget.check()
         except Ended as ended:
             return str(ended)
@@ -77,21 +78,21 @@ def evolve(
 
 
 def _island(
-    on_gpu: bool, data: tuple[Any, ...], words: dict[str, Any], front: TokenSlice | Population, travels: bool
+    on_gpu: bool, data: tuple[Any, ...], settings: dict[str, Any], front: TokenSlice | Population, travels: bool
 ) -> tuple[TokenSlice | Population, int]:  # fmt: skip
-    """On a worker: some generations; the front, and how many functions were tried."""
+    """On a worker: some generations; returns the island's front, and how many functions were tried."""
     with on_device(on_gpu):
-        formulas, n_evals = _bred(data, words, population_of(front))
+        formulas, n_evals = _bred(data, settings, population_of(front))
     return slice_of(formulas, 0, len(formulas), travels), n_evals
 
 
-def _bred(data: tuple[Any, ...], words: dict[str, Any], front: Population) -> tuple[Population, int]:
-    words = dict(words)
-    sample = Sample.of_arrays(data, words.pop("columns"))
-    sample.coarseness = words.pop("coarseness")
-    operators = tuple(filter(None, map(defined.spelled, words["operators"])))
+def _bred(data: tuple[Any, ...], settings: dict[str, Any], front: Population) -> tuple[Population, int]:
+    settings = dict(settings)
+    sample = Sample.of_arrays(data, settings.pop("columns"))
+    sample.coarseness = settings.pop("coarseness")
+    operators = tuple(filter(None, map(defined.spelled, settings["operators"])))
     budget = Budget()
-    search = Discovery(sample, SearchSettings(**{**words, "operators": operators, "threads": 1}), budget)
+    search = Discovery(sample, SearchSettings(**{**settings, "operators": operators, "threads": 1}), budget)
     search.offer(front)
     with contextlib.suppress(Ended), np.errstate(all="ignore"):
         search.evolve()

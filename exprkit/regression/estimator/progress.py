@@ -3,9 +3,9 @@
 In: the search, again and again.  Out: a bar of tqdm; in a notebook the front, as a table and a figure that grow; or
 calls of a function of the user's.
 
-    >>> from exprkit.regression.estimator.progress import Showing
-    >>> with Showing(False, None) as shown:
-    ...     shown.alive()
+    >>> from exprkit.regression.estimator.progress import ProgressDisplay
+    >>> with ProgressDisplay(False, None) as display:
+    ...     display.refresh()
 
 ================  =================================================================================
 ``progress=``     what is shown
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from exprkit.regression.formulas.front import Entry
     from exprkit.regression.stages.discovery import Discovery
 
-EVERY = 0.1  # seconds between two looks,
-DRAWN_EVERY = 1.0  # and between two pictures of the front, of some 0.05 s each
-PATIENCE = 1.0  # seconds of a search that nobody needs to see
-LONGEST = 60  # characters of a formula beside the bar
+EVERY = 0.1  # seconds between two updates
+FIGURE_EVERY = 1.0  # seconds between two figures of the front, of some 0.05 s each
+DELAY = 1.0  # seconds before a search is shown by default
+MAX_CHARACTERS = 60  # of a formula beside the bar
 STOPPED = "it was stopped"
 
 
 class SearchView(NamedTuple):
-    """A search as it is: what it does, how long it has been at it, and its front from the shortest formula on."""
+    """A search at a moment: its stage, the time, and its front from the shortest formula on."""
 
     stage: str
     generation: int  # 0 before the first
@@ -57,45 +57,52 @@ class SearchView(NamedTuple):
     short: list[str]  # the same, their numbers with four digits
 
 
-class Showing:
-    """Shows a search, if that is wanted."""
+class ProgressDisplay:
+    """The progress of a search: a bar, a page of a notebook, or calls of the user's function.
 
-    def __init__(self, wanted: Any, names: tuple[str, ...] | None) -> None:
+    Parameters
+    ----------
+    progress : None, bool or callable
+        As of ``SymbolicRegressor``.
+    names : of the variables
+    """
+
+    def __init__(self, progress: Any, names: tuple[str, ...] | None) -> None:
         self._names = names
-        self._told: Callable[[SearchView], Any] | None = wanted if callable(wanted) else None
+        self._callback: Callable[[SearchView], Any] | None = progress if callable(progress) else None
         self._notebook = in_notebook()
-        self._after = PATIENCE if wanted is None else 0.0
-        looked_at = (self._notebook or _at_a_terminal()) if wanted is None else bool(wanted)
-        self._wanted = looked_at and self._told is None
+        self._after = DELAY if progress is None else 0.0
+        is_visible = (self._notebook or _at_a_terminal()) if progress is None else bool(progress)
+        self._is_shown = is_visible and self._callback is None
         self._search: Discovery | None = None
         self._entries: list[Entry] = []  # that ``_equations`` are of
         self._equations: tuple[list[str], list[str]] = [], []
-        self._begin = self._last = self._drawn = time.perf_counter()
+        self._begin = self._last = self._last_figure = time.perf_counter()
         self._bar: Any = None
         self._display: Any = None
 
-    def __enter__(self) -> Showing:
+    def __enter__(self) -> ProgressDisplay:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._told is not None and error[0] is None:
-            self._told(self.view())  # how it ended, however short it was
+        if self._callback is not None and error[0] is None:
+            self._callback(self.view())  # how it ended, however short it was
         if self._display is not None:
             self._draw()
         if self._bar is not None:
             self._bar.close()
 
     def watch(self, search: Discovery) -> None:
-        """The search that is shown from now on."""
+        """Show this search from now on."""
         self._search = search
 
-    def alive(self) -> None:
-        """The search goes on: an interrupt is seen here, and what is shown follows.
+    def refresh(self) -> None:
+        """Update the display, if the last update is old; an interrupt is seen here.
 
         Raises
         ------
         Ended
-            Where the user's function says so.
+            Where the user's function returns true.
         """
         now = time.perf_counter()
         if now - self._last > EVERY:
@@ -103,11 +110,11 @@ class Showing:
             self._look(now)
 
     def update(self, search: Discovery) -> None:
-        """A stage, or a generation, has ended."""
-        self.alive()
+        """Called after a part of a stage."""
+        self.refresh()
 
     def view(self) -> SearchView:
-        """The search as it is."""
+        """The search at this moment."""
         search = self._search
         if search is None:
             return SearchView("begin", 0, 0, 0.0, [], [], [], [])
@@ -121,14 +128,14 @@ class Showing:
                           [e.loss for e in entries], *map(list, self._equations))  # fmt: skip
 
     def _look(self, now: float) -> None:
-        if self._told is not None:
-            if self._told(self.view()):
+        if self._callback is not None:
+            if self._callback(self.view()):
                 raise Ended(STOPPED)
-        elif self._wanted and self._search is not None and now - self._begin >= self._after:
+        elif self._is_shown and self._search is not None and now - self._begin >= self._after:
             self._move_bar()
-            if self._notebook and now - self._drawn > DRAWN_EVERY:
+            if self._notebook and now - self._last_figure > FIGURE_EVERY:
                 self._draw()
-                self._drawn = time.perf_counter()
+                self._last_figure = time.perf_counter()
 
     def _move_bar(self) -> None:
         assert self._search is not None
@@ -139,12 +146,12 @@ class Showing:
             shown = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f} of {total:.0f} " + unit
             self._bar = tqdm(total=total, leave=False, bar_format=shown)
         view = self.view()
-        least = f", loss {min(view.loss):.3g}: {shortened(view.short[-1], LONGEST)}" if view.loss else ""
+        least = f", loss {min(view.loss):.3g}: {shortened(view.short[-1], MAX_CHARACTERS)}" if view.loss else ""
         self._bar.n = min(done, total)
         self._bar.set_description_str(view.stage + least, refresh=True)
 
     def _draw(self) -> None:
-        """The front, in the place where it was before."""
+        """Draw the front in the place of the last figure."""
         from IPython.display import HTML, display
 
         page = HTML(front_page(self.view()))
@@ -159,7 +166,7 @@ def _at_a_terminal() -> bool:
 
 
 def checked(progress: Any) -> Any:
-    """What ``progress`` may be.
+    """``progress``, if it is valid.
 
     Raises
     ------

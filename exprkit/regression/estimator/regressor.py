@@ -317,13 +317,14 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
                 f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
             )
         self._names, self._target_name = names_of(self), target_name
-        kept = Checkpoint(self.checkpoint)
-        seed = kept.seed if kept.seed is not None and self.random_state is None else seed_of(self.random_state)
+        checkpoint = Checkpoint(self.checkpoint)
+        is_new = checkpoint.seed is None or self.random_state is not None
+        seed = seed_of(self.random_state if is_new else checkpoint.seed)
         settings = replace(checked, guesses=self._guessed(), seed=seed, rules=self._rules(X_units, y_units))
         rows = self._weighed(sample) if sample_weight is None else sample
         few = rows if len(rows) <= MOST_SEARCHED else rows.subsample(MOST_SEARCHED, seed)
         self.n_rows_searched_, self.noise_ = len(few), "constant" if rows is sample else "proportional"
-        search = self._searched(begin, few, settings, kept, [entry.expression for entry in previous], workers)
+        search = self._searched(begin, few, settings, checkpoint, [entry.expression for entry in previous], workers)
         if not search.front.entries():
             search.offer(parse([repr(float(few.w @ few.y / few.total)), "0"]))
         self.n_evals_, self.seconds_ = search.problem.budget.n_evals, search.problem.budget.seconds
@@ -366,23 +367,23 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         return equations.described(entries, search.problem.goal, self._names, search.front.floor, simple)
 
     def _searched(
-        self, begin: float, sample: Sample, settings: SearchSettings, kept: Checkpoint,
+        self, begin: float, sample: Sample, settings: SearchSettings, checkpoint: Checkpoint,
         previous: Sequence[Expression], workers: Workers | None,
     ) -> Discovery:  # fmt: skip
         """The search when it has ended, or was made to."""
-        with progress.Showing(self.progress, self._names) as shown:
-            budget = Budget(self.timeout_in_seconds, self.max_evals, shown.alive, begin=begin)
+        with progress.ProgressDisplay(self.progress, self._names) as display:
+            budget = Budget(self.timeout_in_seconds, self.max_evals, display.refresh, begin=begin)
             here = replace(settings, niterations=0) if workers else settings
-            search = Discovery(sample, here, budget, shown.update, kept.keep)
-            shown.watch(search)
-            kept.begin(search)
+            search = Discovery(sample, here, budget, display.update, checkpoint.save)
+            display.watch(search)
+            checkpoint.attach(search)
             self.interrupted_ = False
             try:
                 search.offer(previous)
                 with shared_by(workers):
                     self.stopped_ = budget.run(search.run)
                 if workers and self.stopped_.startswith("0 iterations"):  # nothing else has ended it
-                    self.stopped_ = islands.evolve(search, settings, workers, shown.update)
+                    self.stopped_ = islands.evolve(search, settings, workers, display.update)
             except Ended as ended:  # in the middle of something long
                 self.stopped_ = str(ended)
             except KeyboardInterrupt:

@@ -93,7 +93,7 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
     Method: 3SUM by hashing: a function is subtracted from y, and ``join`` looks up the pair that makes the remainder,
     in the order of a hyperbolic cross (``pairs/triples``).  On a GPU all triples of some ten thousand functions.
     Costs: a fifth of the time at most.
-    Pays: not measured alone; data/results/laws.md tells what growth loses by its three seconds on tables.
+    Pays: not measured alone; data/results/laws_lists.csv has the search with it.
     """
     n_points = min(effort.POOLS.key_rows, len(problem.sample))
     if problem.largest_pool < effort.POOLS.host_sizes[0] or n_points < effort.POOLS.min_rows + 2:
@@ -131,7 +131,7 @@ def sum_exactly(problem: SearchProblem) -> Iterator[Step]:
     until nothing is left, also within an operator; quotients by the linear dependence of functions and of products of y
     with functions (``sums/exact``, ``sums/dependent``).
     Costs: half a second on most data, a fifth of the time at most.
-    Pays: data/results/laws.md, "Exact sums" and "Quotients": N3, N11, N18, N19, W22, B15, B20, H30, H34.
+    Pays: data/results/laws.md, point 4: N3, N11, N18, N19, W22, B20, and the quotients B15, H30, H34, Q7, Q27.
     """
     sample = problem.drawn(effort.EXACT.sum_rows)
     if not problem.largest_pool or len(sample) < effort.EXACT.sum_rows:

@@ -54,7 +54,7 @@ def factor(problem: SearchProblem) -> Iterator[Step]:
 
     Method: separation of variables by a test of independence, of log |y| on the logarithms (``rules/factors``).
     Costs: 0.35 of the time at most.
-    Pays: data/results/laws.md, "Factors": B13, W4; "What contradicts a factor".
+    Pays: data/results/laws.md, point 4: B13, W4; point 7: what contradicts a factor.
     """
     if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
         return

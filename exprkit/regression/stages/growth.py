@@ -35,7 +35,7 @@ def grow_first(problem: SearchProblem) -> Iterator[Step]:
     ``problem/noise``).  What varies faster than from row to row looks like noise, but is a large part of y: so a
     formula has to explain 0.7 of the variance.
     Costs: 0.06 of the time.
-    Pays: data/results/laws_noise.csv, and laws.md, "A little growth": the exact stages took up to 8 of 10 s on noise.
+    Pays: data/results/laws.md, points 5 and 6; laws_noise.csv.
     """
     if not problem.is_without_law:
         return
@@ -52,8 +52,7 @@ def grow(problem: SearchProblem) -> Iterator[Step]:
     Method: forward stepwise selection to first order in the added function, judged by leave-one-out errors (PRESS;
     D. M. Allen, Technometrics 16, 1974; ``shapes/growth``).
     Costs: 0.3 of the time; half of it where no formula explains 0.99 of the variance, since no later stage will.
-    Pays: data/results/tables_splits.csv (18 of 24 not below pyoperon) and laws.md: growth alone has 0.998 on
-    Nikuradse's pipe.
+    Pays: data/results/tables_splits.csv, 18 of 24 not below pyoperon.
     """
     is_over, is_late = problem.budget.part(effort.GROWTH.share), problem.budget.part(effort.GROWTH.long_share)
 

@@ -33,7 +33,7 @@ from exprkit.regression.problem.sample import Sample
 from exprkit.regression.rules.accident import CoincidenceTest
 from exprkit.regression.shapes.turns import turn_too_fast
 from exprkit.regression.stages import simplification
-from exprkit.regression.stages.search_problem import SearchProblem, SearchState, Signal, Simplified, Step
+from exprkit.regression.stages.search_problem import FrontState, SearchProblem, Signal, Simplified, Step
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
@@ -46,7 +46,7 @@ class FormulaSearch:
     Attributes
     ----------
     problem : SearchProblem
-    state : SearchState
+    state : FrontState
         The front, and what is known of it; ``problem`` reads the same.
     stage : str
         The name of what is running.
@@ -64,7 +64,7 @@ class FormulaSearch:
         self, sample: Sample, settings: SearchSettings, budget: Budget,
         shown: Callable[[Any], None] = lambda search: None,
     ) -> None:  # fmt: skip
-        self.state = SearchState(Front(settings.maxsize, Goal(settings.loss, sample).floor, sample.total))
+        self.state = FrontState(Front(settings.maxsize, Goal(settings.loss, sample).floor, sample.total))
         self.problem = SearchProblem(sample, settings, budget, self.state)
         self.stage, self.generation, self._shown = "begin", 0, shown
         self.cut: list[str] = []

@@ -1,6 +1,6 @@
 """``SearchProblem``: what a stage is given: rows, loss, operators, rules, a budget, and the front to be read.
 
-In: a ``Sample``, ``SearchSettings``, a ``Budget``, the ``SearchState``.  Out: pools, fits and questions to the front.
+In: a ``Sample``, ``SearchSettings``, a ``Budget``, the ``FrontState``.  Out: pools, fits and questions to the front.
 
 A stage is a function of a ``SearchProblem`` that yields ``Step``s; only ``FormulaSearch.run_stage`` acts on them.
 
@@ -18,11 +18,11 @@ a list of formulas          offers them to the front
     >>> import exprkit as ek
     >>> from exprkit.regression.formulas.front import Front
     >>> from exprkit.regression.problem.sample import Sample
-    >>> from exprkit.regression.stages.search_problem import SearchProblem, SearchState
+    >>> from exprkit.regression.stages.search_problem import SearchProblem, FrontState
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
-    >>> problem = SearchProblem(Sample(X, 3 * X[:, 0]), SearchSettings(), Budget(), SearchState(Front(30)))
+    >>> problem = SearchProblem(Sample(X, 3 * X[:, 0]), SearchSettings(), Budget(), FrontState(Front(30)))
     >>> print(*problem.refitted(ek.parse(["2.9 * exp(log(x1))"])), len(problem.pool(problem.sample, 20)))
     3 * x1 20
 """
@@ -75,7 +75,7 @@ Step: TypeAlias = list[Expression] | Signal | Simplified
 
 
 @dataclass
-class SearchState:
+class FrontState:
     """What changes while stages run; ``FormulaSearch`` alone writes it."""
 
     front: Front
@@ -105,7 +105,7 @@ class SearchProblem:
     sample: Sample
     settings: SearchSettings
     budget: Budget
-    state: SearchState
+    state: FrontState
 
     # ── the search so far ──
 

@@ -46,7 +46,7 @@ def sum(problem: SearchProblem) -> Iterator[Step]:
     Method: orthogonal least squares (S. Chen, S. A. Billings and W. Luo, 1989), of many subsets at once
     (``sums/selection``).
     Costs: 3,000 functions and as many monomials, at 128 rows.
-    Pays: data/results/tables_splits.csv; laws.md compares growth alone with the whole search.
+    Pays: not measured alone; data/results/tables_splits.csv has the search with it.
     """
     yield from _sums(problem, arounds(problem.unary, problem.divides)[:1])
 
