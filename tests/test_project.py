@@ -44,7 +44,7 @@ TOP = "exprkit"  # the package itself, which users import, and of its own module
 MOST_LINES = {
     "(top)": 1_752, "operators": 3_669, "runtime": 2_309, "text": 3_614, "expressions": 4_167, "programs": 2_020,
     "backends": 19_951, "distributed": 2_553, "evaluate": 4_251, "fitting": 4_918, "search": 4_538,
-    "regression": 14_200, "study": 4_804, "explorer": 2_969,
+    "regression": 14_300, "study": 4_804, "explorer": 2_969,
 }  # fmt: skip
 
 # LLVM's instructions, words of Matplotlib and pandas and a title, which happen to be names of operators as well
