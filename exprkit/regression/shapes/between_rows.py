@@ -4,10 +4,11 @@ In: formulas, the ``Sample`` that they were fitted to.  Out: their errors there,
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
-    >>> from exprkit.regression.shapes.between_rows import wild_errors
+    >>> from exprkit.regression.shapes.between_rows import errors_between_rows
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(0, 1, (50, 2))
-    >>> errors = wild_errors(list(parse(["x1", "sqrt(x1 - 0.02)", "0.001 / (x1 - 0.5)"])), Sample(X, X[:, 0]))
+    >>> formulas = list(parse(["x1", "sqrt(x1 - 0.02)", "0.001 / (x1 - 0.5)"]))
+    >>> errors = errors_between_rows(formulas, Sample(X, X[:, 0]))
     >>> (errors > 0).tolist()
     [False, True, True]
 
