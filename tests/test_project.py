@@ -361,7 +361,9 @@ def test_numbers_of_examples_are_compared_as_numbers(got, same):
     assert Numbers().check_output("2 1.5e-16", "3 1.5e-16", 0) is False and Numbers().check_output("0.0", "-2e-16", 0)
 
 
-@pytest.mark.parametrize("folder", [pytest.param(ESTIMATOR, marks=pytest.mark.slow), *(folder for folder in FOLDERS if folder != ESTIMATOR)])
+@pytest.mark.parametrize(
+    "folder", [pytest.param(folder, marks=[pytest.mark.slow] * (folder == ESTIMATOR)) for folder in FOLDERS]
+)
 def test_examples_in_docstrings_run(folder):
     for path in (ROOT / folder).glob("*.py"):
         module = importlib.import_module(module_name(path))
