@@ -135,7 +135,7 @@ class FittedExpression:
         return latex_of(expression, self._rounded(digits), self.standard_errors.tolist() if errors else None)
 
     def group_tables(self, digits: int | None = None, errors: bool = False) -> list[str]:
-        """A LaTeX table of the numbers of each category for every column that parameters go by, as ``latex``'s."""
+        """A LaTeX table for every column of categories, with their numbers; ``digits``, ``errors`` as in ``latex``."""
         of_numbers = self.standard_errors if errors else np.full(len(self.params), np.nan)
         cells = map(_with_error, self._rounded(digits), of_numbers.tolist())
         return tables_of(self.expression, [re.sub(r"^\\left\((.*)\\right\)$", r"\1", cell) for cell in cells])
