@@ -318,12 +318,12 @@ class Terminal(io.StringIO):
 @pytest.mark.slow
 def test_a_terminal_shows_a_bar_after_a_while(monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.01)
-    monkeypatch.setattr(progress, "PATIENCE", 1000.0)
+    monkeypatch.setattr(progress, "DELAY", 1000.0)
     small().fit(*table())  # compiles what is missing, and says so
     with redirect_stderr(Terminal()) as shown:
         small().fit(*table())
     assert shown.getvalue() == "", "nobody needs to see a short one"
-    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "DELAY", 0.0)
     with redirect_stderr(Terminal()) as shown:
         small().fit(*table())
     assert re.search(r"(nest|regress|generation \d), loss 0\.\d+: .* of \d+ generations", shown.getvalue())

@@ -599,7 +599,7 @@ def test_what_fits_labels_by_as_many_bits_as_rows_tell_is_no_law(text, n_rows):
     for y, formula in ((np.rint(values([text], X)[0]), text), (np.exp(X[:, 0]), "exp(x1)")):
         search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
         search.offer(ek.parse([formula]))
-        assert search.problem.sample.is_exact(values([formula], X))
+        assert search.problem.sample.is_exact(values([formula], search.problem.sample.X))
         assert search.is_exact == (formula != text)
 
 

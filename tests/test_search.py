@@ -224,7 +224,7 @@ def test_a_search_without_end_is_refused_with_numbers_unless_something_ends_it()
 
 def test_what_is_known_of_fits_counts_as_memory(monkeypatch):
     """Where the functions themselves took nothing."""
-    monkeypatch.setattr(Enumeration, "bytes", 0)
+    monkeypatch.setattr(Enumeration, "n_bytes", 0)
     few = search(max_nodes=5, max_memory=5000, chunk=16)
     assert few.stopped == "0.005 MB are taken" and 0 < few.n_functions < search(max_nodes=5).n_functions
 
