@@ -10,6 +10,7 @@ In: a population.  Out: their start, 1 for most parameters.
 Terms are operands of the same sum, or of another operator whose operands may change places, with whatever depth it
 is written.  They are compared by hashes in which all parameters are one.  In the k-th of those that are alike the
 parameters begin at ``APART``^(k - 1), but for those that the expression is linear in, which are solved.
+Expressions of more than ``MAX_TOKENS`` tokens start at 1.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -33,7 +34,8 @@ from exprkit.text.tokens import OPERATOR, PARAMETER
 # of 16 data sets each of three decays, two powers, peaks and logistic curves 14, 16, 9 and 9 end at the least loss from
 # there; by 2 it is 16, 14, 3 and 2, with all parameters at 1 it is 14, 11, 4 and 10
 APART = 4.0
-MOST = 10  # terms that are told apart
+MAX_RANK = 10  # alike terms that start apart; further ones start as the last
+MAX_TOKENS = 256  # of an expression, whose terms are compared in pairs: chosen, not measured
 SUM = 1  # kind of sums and differences; of other operators whose operands may change places 2 + their code
 
 
@@ -44,10 +46,8 @@ def ones_apart(pop: Population) -> np.ndarray:
         return ones
     pop = pop.expanded()
     linear, ranks = dependence(pop).linear, np.zeros((len(pop), pop.max_params), np.uint8)
-    longest = int(np.diff(pop.offsets).max(initial=1))
-
     def some(begin: int, end: int) -> None:
-        scratch = zeros(_TermTable, n=max(longest, slices.APART))
+        scratch = zeros(_TermTable, n=MAX_TOKENS)
         tokens = _TermTokens(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _kinds_of_operators())
         _rank_terms(tokens, scratch, linear[begin:end], ranks[begin:end])
 
@@ -92,6 +92,8 @@ def _rank_terms(tokens, work, linear, ranks):
     """By parameter how many terms like its own there are before."""
     for i in range(len(linear)):
         begin, n = tokens.offsets[i], tokens.offsets[i + 1] - tokens.offsets[i]
+        if n > MAX_TOKENS:
+            continue
         _look_at(tokens, work, begin, n)
         for t in range(n - 1, -1, -1):  # from the root on, so that sums of sums know the outermost
             up = work.parent[t]
@@ -103,7 +105,7 @@ def _rank_terms(tokens, work, linear, ranks):
                 if above >= 0 and work.hash[other] == work.hash[t] and work.kind[above] == work.kind[up]:
                     rank += _outermost(work, above) == _outermost(work, up)
             if rank > 0:
-                _rank_parameters(tokens, begin, work.first[t], t, linear[i], min(rank, MOST), ranks[i])
+                _rank_parameters(tokens, begin, work.first[t], t, linear[i], min(rank, MAX_RANK), ranks[i])
 
 
 @compiled
