@@ -52,7 +52,7 @@ MAX_COSINE = 0.98  # of two functions that are added (chosen, not measured)
 MIN_PART = 1e-4  # of a change, orthogonal to the derivatives by the formula's numbers (chosen, not measured)
 BLOCK = 256  # functions at a time (chosen, not measured)
 DIGITS = 7  # to which proportional derivatives are the same (chosen, not measured)
-# what the best of very many formulas gains by accident: data/results/laws.md, "error at rows left out"
+# what the best of very many formulas gains by accident: data/results/laws.md, "Least expected error at other rows"
 NATS_PER_NUMBER = 2.0
 NATS_PER_TOKEN = 1.25
 

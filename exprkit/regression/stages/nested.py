@@ -28,7 +28,7 @@ def curve(problem: SearchProblem) -> Iterator[Step]:
     Method: multistart nonlinear regression by Levenberg-Marquardt, rough for all shapes and to the end for the best
     (``shapes/curves``); starts drawn by what a parameter does, a rate or a place.
     Costs: an eighth of the time, and another 0.23 of it where a short formula explains 0.9 of the variance by then.
-    Pays: data/results/laws_curves.csv (49 of 53 curves), against pyoperon and gplearn in laws_curves_peers.csv.
+    Pays: data/results/laws_lists.csv, list "curves": 49 of 53; pyoperon and gplearn are in laws_curves_peers.csv.
     """
     if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
         return
