@@ -57,6 +57,7 @@ bounds: $(TESTS)
 
 lint: $(TESTS)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # The study on this machine's CPU, anew, under ten minutes on two cores; then its figures and tables.

@@ -51,22 +51,27 @@ def _parser() -> argparse.ArgumentParser:
     from exprkit.version import __version__
 
     raw = argparse.RawDescriptionHelpFormatter
-    parser = argparse.ArgumentParser("python -m exprkit", description="exprkit's studies.", epilog=EXAMPLES,
-                                     formatter_class=raw)  # fmt: skip
+    parser = argparse.ArgumentParser(
+        "python -m exprkit", description="exprkit's studies.", epilog=EXAMPLES, formatter_class=raw
+    )
     parser.add_argument("--version", action="version", version=f"exprkit {__version__}")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(metavar="COMMAND")
 
-    sweep = commands.add_parser("sweep", help="run a notebook once for every configuration of a study", epilog=EXAMPLES,
-                                formatter_class=raw)  # fmt: skip
+    sweep = commands.add_parser(
+        "sweep", help="run a notebook once for every configuration of a study", epilog=EXAMPLES, formatter_class=raw
+    )
     sweep.set_defaults(command=_sweep)
     sweep.add_argument("notebook", type=Path)
     sweep.add_argument("study", type=Path, help="YAML: blocks of fixed, points, grid")
     sweep.add_argument("--out", type=Path, help="folder of the runs (results/NAME OF THE STUDY)")
     sweep.add_argument("--workers", type=int, default=1, help="so many CPU runs side by side (1)")
     sweep.add_argument("--client", help="run on the workers of the dask scheduler at this address")
-    sweep.add_argument("--plain", action="store_true",
-                       help="without papermill, in this process: saves starting a notebook for each run")  # fmt: skip
+    sweep.add_argument(
+        "--plain",
+        action="store_true",
+        help="without papermill, in this process: saves starting a notebook for each run",
+    )
     sweep.add_argument("--into", type=Path, help="put all samples together into this parquet file")
     sweep.add_argument("--only", help="only the runs with this value of the parameter 'study'")
     sweep.add_argument("--minutes", type=float, help="start no run after so long")
@@ -107,9 +112,17 @@ def _sweep(options: argparse.Namespace) -> int:
         waiting, _ = sweeps.waiting_of(sweeps.jobs_of(options.notebook, options.study, out, options.only), options.into)
         bench.compile_ahead(job.parameters for job in waiting)
     outcomes = sweeps.sweep(
-        options.notebook, options.study, out=out, workers=options.workers, plain=plain, into=options.into,
-        only=options.only, minutes=options.minutes, progress=True, client=options.client,
-    )  # fmt: skip
+        options.notebook,
+        options.study,
+        out=out,
+        workers=options.workers,
+        plain=plain,
+        into=options.into,
+        only=options.only,
+        minutes=options.minutes,
+        progress=True,
+        client=options.client,
+    )
     if options.json:
         print(json.dumps([{**one._asdict(), "folder": str(one.folder)} for one in outcomes], indent=1))
     else:

@@ -128,17 +128,31 @@ def _is_number(word: str) -> bool:
 
 def _as_numbers(table: Any, may_have_commas: bool) -> tuple[Any, list[str]]:
     """The table with numbers for the texts that are some, without a row of units; and what that was."""
-    cells = {place: [one.strip().translate(DASHES) if isinstance(one, str) else one for one in table.iloc[:, place]]
-             for place in range(table.shape[1]) if table.iloc[:, place].dtype.kind not in "fiub"}  # fmt: skip
+    cells = {
+        place: [one.strip().translate(DASHES) if isinstance(one, str) else one for one in table.iloc[:, place]]
+        for place in range(table.shape[1])
+        if table.iloc[:, place].dtype.kind not in "fiub"
+    }
     may_have_commas &= not any(column.dtype.kind == "f" and (column % 1 > 0).any() for _, column in table.items())
     numbers = {place: _numbers_of(column, may_have_commas) for place, column in cells.items()}
     of_rest = {place: _numbers_of(column[1:], may_have_commas) for place, column in cells.items()}
-    told = {place: cells[place][0] for place, rest in of_rest.items()
-            if rest is not None and isinstance(cells[place][0], str) and not _is_number(cells[place][0])
-            and not any(isinstance(one, str) for one in rest)}  # fmt: skip
+    told = {
+        place: cells[place][0]
+        for place, rest in of_rest.items()
+        if rest is not None
+        and isinstance(cells[place][0], str)
+        and not _is_number(cells[place][0])
+        and not any(isinstance(one, str) for one in rest)
+    }
     others = [place for place in range(table.shape[1]) if place not in told]
-    no_numbers = all((isinstance(first := table.iloc[0, place], str) and not _is_number(first)) or first != first
-                     for place in others) if len(table) else False  # fmt: skip
+    no_numbers = (
+        all(
+            (isinstance(first := table.iloc[0, place], str) and not _is_number(first)) or first != first
+            for place in others
+        )
+        if len(table)
+        else False
+    )
     has_units = len(table) > 1 and no_numbers and any(word.lower() not in MISSING for word in told.values())
     left_out = []
     if has_units:
@@ -157,12 +171,18 @@ def _numbers_of(cells: list[Any], may_have_commas: bool) -> list[Any] | None:
     """The cells as numbers, nan where one is missing, a text where one is no number; None if few are."""
     words = [one for one in cells if isinstance(one, str) and one.lower() not in MISSING]
     with_comma = [one for one in words if "," in one]
-    thousands = bool(with_comma) and all(map(THOUSANDS.fullmatch, with_comma)) and (
-        not may_have_commas or any("." in one for one in words))  # fmt: skip
+    thousands = (
+        bool(with_comma)
+        and all(map(THOUSANDS.fullmatch, with_comma))
+        and (not may_have_commas or any("." in one for one in words))
+    )
     points = any("." in one for one in words)
     commas = not thousands and bool(with_comma) and all(map(DECIMAL_COMMA.fullmatch, with_comma)) and not points
-    dotted = bool(with_comma) and not thousands and all(
-        DOTTED_THOUSANDS.fullmatch(one) or DECIMAL_COMMA.fullmatch(one) for one in words)  # fmt: skip
+    dotted = (
+        bool(with_comma)
+        and not thousands
+        and all(DOTTED_THOUSANDS.fullmatch(one) or DECIMAL_COMMA.fullmatch(one) for one in words)
+    )
     numbers = [_number(one, thousands, commas or dotted) for one in cells]
     if any(isinstance(one, str) for one in numbers):
         good = sum(isinstance(one, float) and one == one for one in numbers)

@@ -41,9 +41,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "Dataset", "esr_sample", "from_table", "nikuradse", "rough_pipe", "thesis_samples", "thesis_steps",
+    "Dataset",
+    "esr_sample",
+    "from_table",
+    "nikuradse",
+    "rough_pipe",
+    "thesis_samples",
+    "thesis_steps",
     "uniform",
-]  # fmt: skip
+]
 
 NIKURADSE_URL = "https://github.com/EpistasisLab/pmlb/raw/master/datasets/nikuradse_1/nikuradse_1.tsv.gz"
 NIKURADSE_SHA256 = "be6942e13096c21f10496a24056b01ff791e24d6172f5b7a09013c3307d38f28"
@@ -228,9 +234,13 @@ def nikuradse() -> Dataset:
 
 
 def from_table(
-    table: Any, target: str | None = None, unusable: str = "raise", missing: str = "raise",
-    columns: Sequence[str] | None = None, dates: str = "raise",
-) -> Dataset:  # fmt: skip
+    table: Any,
+    target: str | None = None,
+    unusable: str = "raise",
+    missing: str = "raise",
+    columns: Sequence[str] | None = None,
+    dates: str = "raise",
+) -> Dataset:
     """Data points from a table: the target's column, and all others as variables.
 
     Parameters

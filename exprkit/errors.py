@@ -88,9 +88,14 @@ class MissingError(ExprkitError, ImportError):
 
 
 def one_of(
-    what: str, value: Any, choices: Iterable[str], error: type[ExprkitError] = ArgumentError, *,
-    other_words: Mapping[str, str] | None = None, besides: str = "",
-) -> Any:  # fmt: skip
+    what: str,
+    value: Any,
+    choices: Iterable[str],
+    error: type[ExprkitError] = ArgumentError,
+    *,
+    other_words: Mapping[str, str] | None = None,
+    besides: str = "",
+) -> Any:
     """The value; an error if it is none of the choices; ``besides``: what it could be as well, for the message."""
     choices = tuple(choices)
     if not isinstance(value, str) or value not in choices:  # an array would be compared element by element
@@ -214,5 +219,5 @@ def brought_by(extra: str) -> Iterator[None]:
             raise
         module = (error.name or "").partition(".")[0]
         package = {"PIL": "pillow", "yaml": "pyyaml", "sklearn": "scikit-learn"}.get(module, module)
-        whole = f"(or, in exprkit's folder, pip install \".[{extra}]\" for all that this part needs)"
+        whole = f'(or, in exprkit\'s folder, pip install ".[{extra}]" for all that this part needs)'
         raise MissingError(f"{module} is not installed: pip install {package} {whole}", name=error.name) from None

@@ -1,8 +1,8 @@
 """``python -m exprkit compile``: every feature used once on few data, so that its loops are compiled and kept on disk.
 
-    >>> from exprkit.warm_up import FEATURES
-    >>> list(FEATURES)
-    ['evaluation', 'fits', 'losses', 'generators', 'exhaustive search', 'search']
+>>> from exprkit.warm_up import FEATURES
+>>> list(FEATURES)
+['evaluation', 'fits', 'losses', 'generators', 'exhaustive search', 'search']
 """
 
 from __future__ import annotations
@@ -62,9 +62,13 @@ def _few() -> tuple[ek.Population, ek.data.Dataset]:
 
 
 FEATURES: dict[str, Callable[[], None]] = {
-    "evaluation": _evaluation, "fits": _fits, "losses": _losses, "generators": _generators,
-    "exhaustive search": _exhaustive_search, "search": _search,
-}  # fmt: skip
+    "evaluation": _evaluation,
+    "fits": _fits,
+    "losses": _losses,
+    "generators": _generators,
+    "exhaustive search": _exhaustive_search,
+    "search": _search,
+}
 
 
 def compile_all(progress: Progress = True) -> None:

@@ -115,7 +115,7 @@ def main() -> None:
     for name, pop in populations().items():
         table.report(f"{name}, instructions saved", 100 * saved(lower(pop, precision="fast", dtype=F4)), "%")
         X, y = random.uniform(0.5, 4, (POINTS, 10)), random.normal(size=POINTS)
-        pop = pop[::N // TIMED]
+        pop = pop[:: N // TIMED]
         both = [ek.Evaluator(one, X, "cpu", "fast", threads=1) for one in (pop, without_products(pop))]
         params = [random.uniform(-2, 2, (len(pop), ev.pop.max_params)).astype("float32") for ev in both]
         if options.backend == "cuda":

@@ -142,10 +142,7 @@ def compare(n_points: int, n_exprs: int, n_timed: int, n_scipy: int, rounds: int
     ours = cpu_engine.Engine(pop[timed], X, precision="ieee", dtype=X.dtype, threads=1)
     start = np.ascontiguousarray(starts[:1, timed])
     ours.fit(start, y, None, options)
-    pairs = [
-        (seconds_of(peer.fit), seconds_of(lambda: ours.fit(start, y, None, options)))
-        for _ in range(rounds)
-    ]
+    pairs = [(seconds_of(peer.fit), seconds_of(lambda: ours.fit(start, y, None, options))) for _ in range(rounds)]
     of_peer, of_ours = (statistics.median(column) / len(timed) for column in zip(*pairs, strict=True))
     seconds = {"pyoperon": of_peer, "exprkit": of_ours, f"exprkit, {RESTARTS} restarts": float("nan")}
 

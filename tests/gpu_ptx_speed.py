@@ -97,8 +97,13 @@ def check():
             sums, others = made.loss_sums(P, y, None, "square"), plain.loss_sums(P, y, None, "square")
             finite = np.isfinite(others) & np.isfinite(sums)
             off = float(np.max(np.abs(sums[finite] - others[finite]) / np.abs(others[finite])))
-            report(f"check {name} {precision}: equal to the interpreter", float(same.mean()), "of results",
-                   "1" if precision == "ieee" else "", f"close {float(close.mean()):.6f}, sums differ by {off:.2g} at most")
+            report(
+                f"check {name} {precision}: equal to the interpreter",
+                float(same.mean()),
+                "of results",
+                "1" if precision == "ieee" else "",
+                f"close {float(close.mean()):.6f}, sums differ by {off:.2g} at most",
+            )
 
 
 STORE = """
@@ -113,8 +118,12 @@ extern "C" __global__ void store(float4 *out, long n)
 def copy_rate():
     a = cupy.random.random(1 << 28, dtype=np.float32)
     b = cupy.empty_like(a)
-    report("copy on the device, read plus written", 2 * a.nbytes / microseconds(lambda: cupy.copyto(b, a), 8) / 1e6, "TB/s")
-    zero = microseconds(lambda: cupy.cuda.runtime.memsetAsync(b.data.ptr, 0, b.nbytes, cupy.cuda.get_current_stream().ptr), 8)
+    report(
+        "copy on the device, read plus written", 2 * a.nbytes / microseconds(lambda: cupy.copyto(b, a), 8) / 1e6, "TB/s"
+    )
+    zero = microseconds(
+        lambda: cupy.cuda.runtime.memsetAsync(b.data.ptr, 0, b.nbytes, cupy.cuda.get_current_stream().ptr), 8
+    )
     report("set to zero on the device", b.nbytes / zero / 1e6, "TB/s")
     store = cupy.RawKernel(STORE, "store")
     for threads, blocks in ((256, 1056), (256, 8448), (1024, 264)):
@@ -154,11 +163,20 @@ def step(name, pop, n_points, backends=("ptx", "cuda"), precision="fast", matrix
         report(f"{name} x {n_points} {precision} {backend} fused error {options or ''}", us, "us", "", note)
         found[backend], firsts[backend] = us, first
     if len(found) == 2:
-        report(f"{name} x {n_points} {precision} fused error, interpreter / transpiler", found["cuda"] / found["ptx"], "times")
+        report(
+            f"{name} x {n_points} {precision} fused error, interpreter / transpiler",
+            found["cuda"] / found["ptx"],
+            "times",
+        )
         saved = (found["cuda"] - found["ptx"]) / 1e6
         steps = firsts["ptx"] / saved if saved > 0 else np.inf
-        report(f"{name} x {n_points} {precision} fused error, the transpiler wins from", steps, "steps", "",
-               f"{steps * n_points:.2g} steps x points; first {firsts['ptx']:.3f} s, a step saves {saved * 1e6:.0f} us")
+        report(
+            f"{name} x {n_points} {precision} fused error, the transpiler wins from",
+            steps,
+            "steps",
+            "",
+            f"{steps * n_points:.2g} steps x points; first {firsts['ptx']:.3f} s, a step saves {saved * 1e6:.0f} us",
+        )
 
 
 def registers(made):
@@ -180,12 +198,22 @@ def layouts():
     try:
         for n_points in (108_600, 10_860):
             out = cupy.empty((1, N, n_points), F4)
-            for options, transpiler.MOST_ROWS in (*variants, ({"structures_per_module": 1_000}, 16), ({"share_code": True}, 16)):
+            for options, transpiler.MOST_ROWS in (
+                *variants,
+                ({"structures_per_module": 1_000}, 16),
+                ({"share_code": True}, 16),
+            ):
                 made = engine(transpiler, thesis(), cupy.asarray(data(n_points)), **options)
                 P = cupy.asarray(params_of(made.pop))
                 us = microseconds(lambda: made.evaluate(P, out), 10)
-                name = f"bundles of {most}" if (most := options.get("structures_per_bundle")) else f"{transpiler.MOST_ROWS} rows per block"
-                more = "".join(f", {option} {options[option]}" for option in options if option != "structures_per_bundle")
+                name = (
+                    f"bundles of {most}"
+                    if (most := options.get("structures_per_bundle"))
+                    else f"{transpiler.MOST_ROWS} rows per block"
+                )
+                more = "".join(
+                    f", {option} {options[option]}" for option in options if option != "structures_per_bundle"
+                )
                 report(f"predictions x {n_points}: {name}{more}", us, "us", "", f"{out.nbytes / us / 1e6:.2f} TB/s")
     finally:
         transpiler.MOST_ROWS = usual
@@ -205,8 +233,13 @@ def compiling():
         ms = made.seconds["compile"] / different * 1e3
         cores = "one core" if threads else "all cores"
         what = "" if options.get("share_code", True) else ", no code shared"
-        report(f"compiling, a structure of {different}, {cores}{what}", ms, "ms", "" if what else "0.4" if threads else "0.03",
-               f"{len(made.structures)} compiled in {made.seconds['compile']:.2f} s")
+        report(
+            f"compiling, a structure of {different}, {cores}{what}",
+            ms,
+            "ms",
+            "" if what else "0.4" if threads else "0.03",
+            f"{len(made.structures)} compiled in {made.seconds['compile']:.2f} s",
+        )
 
 
 def other_steps():
@@ -278,7 +311,9 @@ def end_to_end():
                     samples.pop()  # fills the cache on disk
             parts = np.median(samples, axis=0)
             everything[name, n_points, what] = parts
-            note = "parse {:.1f}, prepare {:.1f}, first step {:.1f}, 99 steps and download {:.1f} ms".format(*parts * 1e3)
+            note = "parse {:.1f}, prepare {:.1f}, first step {:.1f}, 99 steps and download {:.1f} ms".format(
+                *parts * 1e3
+            )
             target = {"cold": "1000", "warm": "100"}[what] if n_points == 10_860 else ""
             report(f"{name} x {n_points}, {what}", parts.sum() * 1e3, "ms", target, note)
         plain = np.median([run(texts_of, n_points, 100, "cuda") for _ in range(4)][1:], axis=0)
@@ -286,8 +321,13 @@ def end_to_end():
         cold = everything[name, n_points, "cold"]
         gain = (plain[3] - cold[3]) / 99
         steps = (cold[:3].sum() - plain[:3].sum()) / gain if gain > 0 else np.inf
-        report(f"{name} x {n_points}: steps from which the transpiler wins, cold", float(steps), "steps", "",
-               f"{steps * n_points:.3g} steps x points; a step {plain[3] / 99 * 1e6:.0f} and {cold[3] / 99 * 1e6:.0f} us")
+        report(
+            f"{name} x {n_points}: steps from which the transpiler wins, cold",
+            float(steps),
+            "steps",
+            "",
+            f"{steps * n_points:.3g} steps x points; a step {plain[3] / 99 * 1e6:.0f} and {cold[3] / 99 * 1e6:.0f} us",
+        )
 
 
 def many():
@@ -306,8 +346,13 @@ def many():
     spent = ", ".join(f"{name} {value:.2f}" for name, value in made.seconds.items())
     code = sum(kernel["code_bytes"] for kernel in made.kernels()) / 1e6
     different = len(find_structures(made.program))
-    report(f"{different} structures x {n_points}, 100 steps, cold", seconds, "s", "20",
-           f"{len(made.structures)} compiled; {spent} s; host +{grown:.2f} GB, code {code:.0f} MB on the device")
+    report(
+        f"{different} structures x {n_points}, 100 steps, cold",
+        seconds,
+        "s",
+        "20",
+        f"{len(made.structures)} compiled; {spent} s; host +{grown:.2f} GB, code {code:.0f} MB on the device",
+    )
     start = time.perf_counter()
     for _ in range(10):
         made.evaluate(P, out)
@@ -315,7 +360,9 @@ def many():
     report(f"{different} structures x {n_points}, a step", (time.perf_counter() - start) * 1e5, "us")
     wanted = cupy.empty_like(out)
     engine(interpreter, pop, X).evaluate(P, wanted)
-    close = (cupy.abs(out - wanted) <= 2e-3 * cupy.abs(wanted)) | (out == wanted) | (cupy.isnan(out) & cupy.isnan(wanted))
+    close = (
+        (cupy.abs(out - wanted) <= 2e-3 * cupy.abs(wanted)) | (out == wanted) | (cupy.isnan(out) & cupy.isnan(wanted))
+    )
     report("check of these: close to the interpreter", float(close.mean()), "of results")
 
 

@@ -96,21 +96,36 @@ def thesis_speed(variants):
             name = f"{n_points} points {precision} {options}"
             values = microseconds(lambda e=e: e.evaluate(P, out))
             bare = microseconds(lambda e=e: e._values(slice(0, N), out[0], None))
-            target = {(10_860, "fast"): "110", (108_600, "fast"): f"{writing(out.nbytes) * RATE[0] / COPY[0] / 0.95:.0f}"}
-            report(f"predictions {name}", values, "us", target.get((n_points, precision), ""),
-                   f"interpret {bare:.1f} us, {out.nbytes / values / 1e6:.2f} TB/s", writing(out.nbytes))
+            target = {
+                (10_860, "fast"): "110",
+                (108_600, "fast"): f"{writing(out.nbytes) * RATE[0] / COPY[0] / 0.95:.0f}",
+            }
+            report(
+                f"predictions {name}",
+                values,
+                "us",
+                target.get((n_points, precision), ""),
+                f"interpret {bare:.1f} us, {out.nbytes / values / 1e6:.2f} TB/s",
+                writing(out.nbytes),
+            )
             loss = microseconds(lambda e=e: e.loss_sums(P, y, None, "square"))
             sums, chunks = cupy.empty(N), -(-n_points // 128)
             partials = cupy.empty((N, chunks), np.float32)
             macros, shape = {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0}, e._shape(N)
             launch = e._interpreting(
-                slice(0, N), (0, n_points), False, macros, partials=partials, n_segments=chunks, first_segment=0)
+                slice(0, N), (0, n_points), False, macros, partials=partials, n_segments=chunks, first_segment=0
+            )
             at = {"target": y.data.ptr, "weights": 0, "sums": sums.data.ptr, "nonfinite": 0}
             bare = microseconds(lambda l=launch, at=at: l(**at))
             target = {(10_860, "fast"): "80", (108_600, "fast"): f"{tokens * n_points / 8e6:.0f}"}
-            report(f"fused error {name}", loss, "us", target.get((n_points, precision), ""),
-                   f"interpret {bare:.1f} us, {tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {shape.vectors} vectors",
-                   issuing(e))
+            report(
+                f"fused error {name}",
+                loss,
+                "us",
+                target.get((n_points, precision), ""),
+                f"interpret {bare:.1f} us, {tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {shape.vectors} vectors",
+                issuing(e),
+            )
 
 
 def trees_speed(variants):
@@ -118,13 +133,22 @@ def trees_speed(variants):
         pop = generate.random(N, n_tokens=(10, 50), operators=operators, n_vars=10, n_params=2, seed=1)
         tokens, n_points = len(pop.kinds), 10_860
         X = np.random.default_rng(5).uniform(0.5, 4.0, (n_points, 10)).astype(np.float32)
-        P, y = cupy.asarray(params_of(pop)), cupy.asarray(np.random.default_rng(1).normal(size=n_points).astype(np.float32))
+        P, y = (
+            cupy.asarray(params_of(pop)),
+            cupy.asarray(np.random.default_rng(1).normal(size=n_points).astype(np.float32)),
+        )
         for precision, options in variants:
             e = engine(pop, cupy.asarray(X), precision, **options)
             loss = microseconds(lambda e=e: e.loss_sums(P, y, None, "square"), 10)
-            report(f"trees {operators} of {tokens / N:.1f} tokens, fused error {precision} {options}", loss, "us", f"{tokens * n_points / 5e6:.0f}",
-                   f"{tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {e._launcher.n_columns} columns, "
-                   f"{e.programs.n_slots} slots, {len(e.programs.instructions)} instructions, {e._shape(N)}", issuing(e))
+            report(
+                f"trees {operators} of {tokens / N:.1f} tokens, fused error {precision} {options}",
+                loss,
+                "us",
+                f"{tokens * n_points / 5e6:.0f}",
+                f"{tokens * n_points / loss / 1e6:.2f}e12 nodes/s, {e._launcher.n_columns} columns, "
+                f"{e.programs.n_slots} slots, {len(e.programs.instructions)} instructions, {e._shape(N)}",
+                issuing(e),
+            )
             if precision == "ieee" and not e.programs.code.heavy:
                 e._powers = lambda programs: True
                 e.using(None)
@@ -139,8 +163,14 @@ def sets_speed():
     e = engine(pop, cupy.asarray(X))
     out = cupy.empty((n_sets, N, 362), np.float32)
     on_device = cupy.asarray(P)
-    report("362 points, 100 sets in one call, a set", microseconds(lambda: e.evaluate(on_device, out), 10) / n_sets, "us", "5",
-           "", writing(out.nbytes) / n_sets)
+    report(
+        "362 points, 100 sets in one call, a set",
+        microseconds(lambda: e.evaluate(on_device, out), 10) / n_sets,
+        "us",
+        "5",
+        "",
+        writing(out.nbytes) / n_sets,
+    )
     one = cupy.empty((1, N, 362), np.float32)
 
     def steps():
@@ -153,7 +183,14 @@ def sets_speed():
     for _ in range(10):
         steps()
     cupy.cuda.runtime.deviceSynchronize()
-    report("362 points, 100 steps from the host, a step", (time.perf_counter() - start) / 1000 * 1e6, "us", "25", "", writing(one.nbytes))
+    report(
+        "362 points, 100 steps from the host, a step",
+        (time.perf_counter() - start) / 1000 * 1e6,
+        "us",
+        "25",
+        "",
+        writing(one.nbytes),
+    )
 
 
 def to_the_host():
@@ -166,7 +203,14 @@ def to_the_host():
             ev.evaluate(P, dtype=dtype)
             out = ev.evaluate(P, dtype=dtype)  # page-locked from the second one on
             taken = microseconds(lambda: ev.evaluate(P, out=out), 10)
-            report(f"10860 points, a matrix of {dtype} to the host, {backend}", taken / 1e3, "ms", "", f"{out.nbytes / taken / 1e3:.1f} GB/s", out.nbytes / 55e9 * 1e3)
+            report(
+                f"10860 points, a matrix of {dtype} to the host, {backend}",
+                taken / 1e3,
+                "ms",
+                "",
+                f"{out.nbytes / taken / 1e3:.1f} GB/s",
+                out.nbytes / 55e9 * 1e3,
+            )
 
 
 def end_to_end():
@@ -197,7 +241,9 @@ def end_to_end():
                 marks.append(time.perf_counter())
                 times.append(np.diff(marks) * 1e3)
             median = np.median(np.array(times)[1:], axis=0)
-            note = "parse {:.1f}, prepare {:.1f}, {} steps and download {:.1f} ms".format(*median[:2], n_steps, median[2])
+            note = "parse {:.1f}, prepare {:.1f}, {} steps and download {:.1f} ms".format(
+                *median[:2], n_steps, median[2]
+            )
             floor = (n_steps * writing(host.nbytes) + host.nbytes / 55e9 * 1e6) / 1e3  # 55 GB/s to the host
             target = {3: "60", 1: "400"}.get(number, "") if dispatch == "interpreter" else ""
             name = f"benchmark {number} {dispatch}" + (f", {n_steps} of its 100 steps" if n_steps < 100 else "")
@@ -211,8 +257,14 @@ def many_points():
     params = np.array([[2.0], [3.0], [0.0]], np.float32)
     ev = ek.Evaluator(pop, X, "cuda", "fast")
     out = cupy.empty((3, len(X)), np.float32)
-    report("3 expressions x 100,000,000 points", microseconds(lambda: ev.evaluate(params, out=out), 5), "us", "", "",
-           writing(out.nbytes))
+    report(
+        "3 expressions x 100,000,000 points",
+        microseconds(lambda: ev.evaluate(params, out=out), 5),
+        "us",
+        "",
+        "",
+        writing(out.nbytes),
+    )
     x = X[:, 0]
     for made, wanted in zip(out, (x * 2 + 1, cupy.sqrt(x) - 3, x * x), strict=True):
         assert bool(cupy.allclose(made, wanted, rtol=1e-5, atol=1e-5))
@@ -233,8 +285,14 @@ def large_population():
     prepared = time.perf_counter()
     params = np.tile(params_of(many[: len(lines)])[0], (10_000_000 // len(lines) + 1, 1))[:10_000_000]
     given, out = cupy.asarray(params), cupy.empty((10_000_000, 16), np.float32)
-    report("10,000,000 expressions x 16 points", microseconds(lambda: ev.evaluate(given, out=out), 5), "us", "",
-           f"parse {parsed - start:.2f} s, prepare {prepared - parsed:.2f} s", writing(out.nbytes))
+    report(
+        "10,000,000 expressions x 16 points",
+        microseconds(lambda: ev.evaluate(given, out=out), 5),
+        "us",
+        "",
+        f"parse {parsed - start:.2f} s, prepare {prepared - parsed:.2f} s",
+        writing(out.nbytes),
+    )
     few = ek.Evaluator(many[: len(lines)], cupy.asarray(X), "cuda", "fast").evaluate(given[: len(lines)])
     whole = 10_000_000 // len(lines) * len(lines)
     same = out[:whole].reshape(-1, *few.shape).view(np.uint32) == few.view(np.uint32)
@@ -270,9 +328,17 @@ def compile_ahead():
 
 def main():
     variants = [("fast", {}), ("ieee", {})]
-    for step in (compile_ahead, copy_rate,
-                 lambda: thesis_speed(variants), lambda: trees_speed(variants), sets_speed, to_the_host,
-                 end_to_end, many_points, large_population):
+    for step in (
+        compile_ahead,
+        copy_rate,
+        lambda: thesis_speed(variants),
+        lambda: trees_speed(variants),
+        sets_speed,
+        to_the_host,
+        end_to_end,
+        many_points,
+        large_population,
+    ):
         start = time.perf_counter()
         try:
             step()

@@ -22,9 +22,7 @@ def words(expression: ek.Expression) -> str:
             PARAMETER: lambda value=value: f"p{value + 1}",
             OPERATOR: lambda value=value: ops.BY_CODE[value].name,
         }[kind]()
-        for t, (kind, value) in enumerate(
-            zip(expression.kinds.tolist(), expression.values.tolist(), strict=True)
-        )
+        for t, (kind, value) in enumerate(zip(expression.kinds.tolist(), expression.values.tolist(), strict=True))
     )
 
 

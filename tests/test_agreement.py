@@ -118,8 +118,19 @@ def test_every_operator_agrees_with_the_definition(backend, kind, precision, dty
 
 @beside_the_definition
 @pytest.mark.parametrize("precision", ["ieee", "fast"])
-@pytest.mark.parametrize("form", ["{0}(x1, 1.5)", "{0}(1.5, x1)", "{0}(x1, p1)", "{0}(p1, x1)", "{0}(abs(x1), x1 + 1)",
-                                  "{0}(x1 + 1, abs(x1))", "{0}(p1, 1.5)", "{0}(x1 + 1, {0}(x1, 2))"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "{0}(x1, 1.5)",
+        "{0}(1.5, x1)",
+        "{0}(x1, p1)",
+        "{0}(p1, x1)",
+        "{0}(abs(x1), x1 + 1)",
+        "{0}(x1 + 1, abs(x1))",
+        "{0}(p1, 1.5)",
+        "{0}(x1 + 1, {0}(x1, 2))",
+    ],
+)
 def test_binary_operators_with_every_kind_of_operand(backend, form, precision):
     X = np.linspace(0.25, 3.0, 97)[:, None].astype(np.float32)
     rows = [row for row in ops.OPERATORS if row.arity == 2]

@@ -179,7 +179,7 @@ def test_time_stamps_are_refused_by_all_that_takes_data():
 def test_weights_that_vanish_or_overflow_in_float32_are_refused(kind):
     given = lambda *w: user_inputs.weights_vector(kind(np.array(w)), len(w), F4, adopt)  # noqa: E731
     assert user_inputs.on_host(given(0.0, 1e-30, 2.0)).tolist() == [0, np.float32(1e-30), 2]
-    with pytest.raises(DataError, match=r'weights down to 1e-300 become 0 in float32: scale them, or use dtype='):
+    with pytest.raises(DataError, match=r"weights down to 1e-300 become 0 in float32: scale them, or use dtype="):
         given(0.0, 1e-300, 1.0)
     with pytest.raises(DataError, match=r"weights up to 1e\+300 are too large for float32"):
         given(1.0, 1e300)
@@ -216,7 +216,7 @@ def test_a_fit_says_which_column_lacks_how_many_values(here, method):
         fit(X, TARGET)
     assert str(caught.value) == (
         "column 'a' of X lacks 3 of 20 values: drop or fill those rows, or give them weight 0 "
-        "(ek.fit(..., missing=\"drop\") leaves them out)"
+        '(ek.fit(..., missing="drop") leaves them out)'
     )
     with pytest.raises(DataError, match=r"^y lacks 1 of 20 values: drop"):
         fit(X.assign(a=A), with_gaps(TARGET, 5))

@@ -823,7 +823,8 @@ def test_operators_of_ones_own_go_to_workers_as_formulas_and_functions_are_refus
     assert search(operators=["travels", "add"], client=cluster).texts()[0] == "travels(x1)"
     for call in (
         lambda: ek.fit("p1 * staying(x1)", X, X[:, 0], client=cluster),
-        lambda: ek.Evaluator("staying(x1)", X, client=cluster), lambda: search(operators=["staying"], client=cluster),
+        lambda: ek.Evaluator("staying(x1)", X, client=cluster),
+        lambda: search(operators=["staying"], client=cluster),
     ):
         with pytest.raises(ArgumentError, match=r"'staying' is a function of this process, .*'staying\(a\) = …'"):
             call()

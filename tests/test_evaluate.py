@@ -213,9 +213,7 @@ WRONG = {
     ),
     "dtype must be one of 'float32', 'float64', not 'None'": lambda pop, X: ek.Evaluator(pop, X, dtype=None),
     "X has masked values: fill them with numbers, or leave those points out "
-    "(ek.fit(..., missing=\"drop\") leaves them out)": lambda pop, X: ek.Evaluator(
-        pop, np.ma.masked_array(X, X > 0)
-    ),
+    '(ek.fit(..., missing="drop") leaves them out)': lambda pop, X: ek.Evaluator(pop, np.ma.masked_array(X, X > 0)),
     "params has 0 values per expression, but expression 1 (p1 * x2 ^ 2) has 1 parameter": (
         lambda pop, X: ek.Evaluator(pop, X).evaluate([np.zeros((4, 2)), np.zeros((4, 0))])
     ),
@@ -251,8 +249,8 @@ WRONG = {
         PARAMS, np.zeros(7), weights=-np.ones(7)
     ),
     "kind must be one of 'sse', 'mse', 'rmse', 'mae', 'sae', 'sum', 'r2', 'max', 'correlation' or an "
-    "expression over f and y, not 'mes'; did you mean 'mse'?": lambda pop, X: (
-        ek.Evaluator(pop, X).loss(PARAMS, np.zeros(7), kind="mes")
+    "expression over f and y, not 'mes'; did you mean 'mse'?": lambda pop, X: ek.Evaluator(pop, X).loss(
+        PARAMS, np.zeros(7), kind="mes"
     ),
 }
 

@@ -82,9 +82,7 @@ def test_polynomials_far_from_0(fits, degree, far, dtype):
 ])  # fmt: skip
 def test_whatever_is_fitted_does_not_depend_on_where_0_is(options):
     """Beside the fit of the same columns around 0."""
-    near, away = (
-        fit("p1 + p2 * x1", T + far, LINE, dtype="float64", backend="cpu", **options) for far in (0.0, 1e6)
-    )
+    near, away = (fit("p1 + p2 * x1", T + far, LINE, dtype="float64", backend="cpu", **options) for far in (0.0, 1e6))
     p = away.params[0]
     assert away.loss[0] == pytest.approx(near.loss[0], rel=1e-4)
     assert p[1] == pytest.approx(near.params[0, 1], rel=1e-3)

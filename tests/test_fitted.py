@@ -175,7 +175,9 @@ def test_numpy_functions_of_whole_expressions(seed):
 
 def test_the_text_reads_well():
     pop = ek.parse("p1 + `Temp (°C)` * logistic(np - p2) / 2", variables=["np", "Temp (°C)", "unused"])
-    assert pop[0].to_numpy([1.0, np.inf]) == '''\
+    assert (
+        pop[0].to_numpy([1.0, np.inf])
+        == """\
 import numpy as np
 
 
@@ -191,7 +193,8 @@ def f(X, params=(1.0, float("inf"))):
     p1, p2 = np.asarray(params, float)
     with np.errstate(all="ignore"):
         return p1 + x2 * logistic(x1 - p2) / 2.0
-'''
+"""
+    )
     assert "def f(X, params):" in pop[0].to_numpy()
     torch = pop[0].torch([1.0, 2.0])
     assert "import torch" in torch and "np." not in torch and "1 / (1 + torch.exp(-a))" in torch
@@ -211,7 +214,7 @@ def test_constants_are_as_many_as_points():
 
 
 def test_names_cannot_carry_code():
-    name = "x\u2028exec('') # \"\"\""
+    name = 'x\u2028exec(\'\') # """'
     with pytest.raises(ParseError, match="not a name"):
         ek.parse("1", variables=[name])
     quotes = 'a""" \\'

@@ -45,8 +45,11 @@ def operators(functions):
                 derivative=("a / (2 * y)", "b / (2 * y)"))  # fmt: skip
     ek.operator("plain(a)", numpy=lambda a: np.log1p(np.exp(a)), derivative=lambda a: 1 / (1 + np.exp(-a)))
     ek.operator("blend", numpy=blend, derivative=("1 - c", "sin(c)", "b * cos(c) - a"))
-    ek.operator("blend_plain(a, b, c)", numpy=lambda a, b, c: a * (1 - c) + b * np.sin(c), derivative=(
-        lambda a, b, c: 1 - c, lambda a, b, c: np.sin(c), lambda a, b, c: b * np.cos(c) - a))
+    ek.operator(
+        "blend_plain(a, b, c)",
+        numpy=lambda a, b, c: a * (1 - c) + b * np.sin(c),
+        derivative=(lambda a, b, c: 1 - c, lambda a, b, c: np.sin(c), lambda a, b, c: b * np.cos(c) - a),
+    )
     ek.operator("steps", numpy=lambda a: np.floor(2 * a))
     ek.operator("by_steps(a) = steps(a) + 1")
 
@@ -345,9 +348,7 @@ def test_a_population_of_a_device_holds_it(device):
     expected = engine.loss_sums(PARAMS[None, : len(pop)], X[:, 0].copy(), None, "square")
     there = ek.DevicePopulation.of(pop, device)
     assert there.user_operators() == pop.expanded().user_operators() and engine.update(there)
-    np.testing.assert_array_equal(
-        engine.loss_sums(PARAMS[None, : len(pop)], X[:, 0].copy(), None, "square"), expected
-    )
+    np.testing.assert_array_equal(engine.loss_sums(PARAMS[None, : len(pop)], X[:, 0].copy(), None, "square"), expected)
     plain = ek.DevicePopulation.of(ek.parse("plain(x1)"), device)
     with pytest.raises(BackendError, match="backend 'cuda' has no operator 'plain': it is defined without CUDA text"):
         options.check_runs(plain, "cuda", load("cpu")._replace(takes_settings=True, takes_device_populations=True))

@@ -215,7 +215,8 @@ def test_diff_of_random_expressions_agrees_with_sympy(seed):
     for name in ("x1", "p2") if pop.max_params == 2 else ("x1",):
         derivative = pop.diff(name)
         found = ek.Evaluator(derivative, X, "numpy", dtype="float64").evaluate(
-            np.broadcast_to(params[: derivative.max_params], (3, derivative.max_params)))[:, 0]
+            np.broadcast_to(params[: derivative.max_params], (3, derivative.max_params))
+        )[:, 0]
         for expression, value in zip(pop, found, strict=True):
             plain = expression.sympy().replace(sympy.Abs, lambda a: sympy.sqrt(a**2))
             plain = plain.subs({s: sympy.Symbol(s.name, real=True) for s in plain.free_symbols})

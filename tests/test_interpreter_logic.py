@@ -516,9 +516,7 @@ def test_results_are_rounded_to_16_bits(device, name, dtype, dropped):
 
 def test_a_launch_for_each_expression_is_rounded_afterwards(device):
     X = np.array([[1.0], [1e6], [1 + 2.0**-12]], F4)
-    engine = interpreter.Engine(
-        ek.parse("x1"), X, precision="ieee", dtype=F4, device=device, dispatch="per-expression"
-    )
+    engine = interpreter.Engine(ek.parse("x1"), X, precision="ieee", dtype=F4, device=device, dispatch="per-expression")
     out = np.empty((2, 1, 3), np.float16)
     rounding.evaluate(engine, np.empty((2, 1, 0), F4), out, F4)
     assert out.tolist() == [[[1.0, np.inf, 1.0]]] * 2

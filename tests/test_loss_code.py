@@ -50,7 +50,7 @@ def test_their_functions_are_what_the_definition_says(emulated, operators):
         for name in ("AT_ONCE", "text_loss"):
             own = own.replace(name, f"{name}_{i}")
         for name, how in KINDS.items():
-            own += f"\nextern \"C\" float {name}_{i}(float f, const float (&read)[{len(columns)}])"
+            own += f'\nextern "C" float {name}_{i}(float f, const float (&read)[{len(columns)}])'
             own += f" {{ return add_text_loss_{i}<{how}>(0, f, read); }}"
         texts.append(own)
     source = "\n".join([opcodes.joined(opcodes.HEAD), *texts])

@@ -163,7 +163,11 @@ def _bits(texts):
 
 def test_numbers_are_correctly_rounded():
     rng = np.random.default_rng(2)
-    texts = [f"{rng.integers(0, 10**k)}.{rng.integers(0, 10**9)}e{rng.integers(-40, 40)}" for k in range(1, 19) for _ in range(500)]
+    texts = [
+        f"{rng.integers(0, 10**k)}.{rng.integers(0, 10**9)}e{rng.integers(-40, 40)}"
+        for k in range(1, 19)
+        for _ in range(500)
+    ]
     texts += [f"{rng.integers(10**17, 10**18)}e{e}" for e in range(-345, 312) for _ in range(5)]
     texts += [repr(x) for x in rng.integers(0, 0x7FF0 << 48, 20_000).view(np.float64).tolist()]
     texts += ["2.2250738585072011e-308", "4.9e-324", "2.4e-324", "2.5e-324", "1.7976931348623158e308", "1.7976931348623159e308", "1e400", "1e-400", "0e999999999999", "1e99999999999", "000.000"]  # fmt: skip
@@ -185,7 +189,9 @@ def test_float32_literals_are_rounded_once():
     texts = [f"{text}f{power or 0}" for text, _, power in (str(single).partition("e") for single in singles)]
     np.testing.assert_array_equal(_bits(texts).view(np.float64), singles.astype(np.float64))
     # a hair above the middle of 1 and the next float32: float64 would round it to the middle, then to even
-    assert ek.parse("1.00000005960464477540f0").values.view(np.float64)[0] == float(np.nextafter(np.float32(1), np.float32(2)))
+    assert ek.parse("1.00000005960464477540f0").values.view(np.float64)[0] == float(
+        np.nextafter(np.float32(1), np.float32(2))
+    )
     edges = ["3.5e38", "1f-60", "3.5f38", "3.4028235677973367f38", "3.4028235677973366f38"]
     largest = float(np.finfo(np.float32).max)
     assert _bits(edges).view(np.float64).tolist() == [3.5e38, 0, np.inf, np.inf, largest]
@@ -242,7 +248,7 @@ def test_literals_far_outside_take_no_time():
     assert len(texts) > 10_000
     assert values.tolist() == [0.0 if "-" in text else np.inf for text in texts]
     together = ek.parse(" + ".join(HUGE)).values.view(np.float64)
-    assert np.isin(values[:: 60], together).all()
+    assert np.isin(values[::60], together).all()
 
 
 @pytest.mark.parametrize("text", ["1" * 10**6, "0." + "0" * 10**6 + "1", "1e" + "9" * 10**6, "1//" + "7" * 10**6])
@@ -368,7 +374,12 @@ def test_message(text):
 
 
 def test_every_error_has_a_message_that_is_pinned():
-    limits = {shunting_yard.TOO_MANY_BYTES, shunting_yard.TOO_MANY_TOKENS, shunting_yard.TOO_DEEP, shunting_yard.TOO_MANY_DIGITS}
+    limits = {
+        shunting_yard.TOO_MANY_BYTES,
+        shunting_yard.TOO_MANY_TOKENS,
+        shunting_yard.TOO_DEEP,
+        shunting_yard.TOO_MANY_DIGITS,
+    }
     pop = ek.parse(list(MESSAGES), errors="mask")
     seen = {fault.code for fault in pop._faults.values()}
     assert set(parse_errors.REASONS) == seen | limits
@@ -404,7 +415,10 @@ def test_mask_keeps_the_good_ones():
     assert list(pop.errors) == [1, 2, 4, 5]
     assert pop.errors[1].startswith("expression 1: expected a number")
     assert pop.errors[2] == "expression 2: None is neither a text nor a SymPy object nor an Expression"
-    assert pop.errors[4] == "expression 4: 3.5 is neither a text nor a SymPy object nor an Expression; write it as a text, '3.5'"
+    assert (
+        pop.errors[4]
+        == "expression 4: 3.5 is neither a text nor a SymPy object nor an Expression; write it as a text, '3.5'"
+    )
     of_numpy, flag = ek.parse([np.float64(2.5), True], errors="mask").errors.values()
     assert of_numpy.endswith("write it as a text, '2.5'")
     assert flag.endswith("True is neither a text nor a SymPy object nor an Expression")
@@ -471,16 +485,29 @@ def test_a_column_called_like_a_function_is_meant_where_no_parenthesis_follows(n
     for names in ({"data": {name: [1.0], "x": [2.0]}}, {"variables": [name, "x"]}, {"parameters": [name, "x"]}):
         pop = ek.parse([f"{name} * x / ({name} - 1)", f"x + {name}", calls, f"-{name}^{name}"], **names)
         leaf = "p" if "parameters" in names else "x"
-        usual = ek.parse([f"{leaf}1 * {leaf}2 / ({leaf}1 - 1)", f"{leaf}2 + {leaf}1", calls.replace("clip", "")
-                          .replace(f" ({name})", f"({leaf}1)").replace(f"({name}, ", f"({leaf}1, "), f"-{leaf}1^{leaf}1"])
+        usual = ek.parse(
+            [
+                f"{leaf}1 * {leaf}2 / ({leaf}1 - 1)",
+                f"{leaf}2 + {leaf}1",
+                calls.replace("clip", "").replace(f" ({name})", f"({leaf}1)").replace(f"({name}, ", f"({leaf}1, "),
+                f"-{leaf}1^{leaf}1",
+            ]
+        )
         assert [words(one) for one in pop] == [words(one) for one in usual]
         assert ek.parse(pop.texts(), **names) == pop
 
 
-@pytest.mark.parametrize(("sign", "name"), [(">", "greater"), ("<", "less"), (">=", "greaterequal"), ("<=", "lessequal")])
+@pytest.mark.parametrize(
+    ("sign", "name"), [(">", "greater"), ("<", "less"), (">=", "greaterequal"), ("<=", "lessequal")]
+)
 def test_comparisons_are_0_or_1_and_bind_loosest(sign, name):
     texts = [f"(x1 {sign} 0.5) * x2 - 1", f"x1+1{sign}-x2^2*3", f"max(x1 {sign}x2, p1)", f"1 - (-x1{sign} -2)"]
-    calls = [f"{name}(x1, 0.5) * x2 - 1", f"{name}(x1 + 1, -x2^2*3)", f"max({name}(x1, x2), p1)", f"1 - {name}(-x1, -2)"]
+    calls = [
+        f"{name}(x1, 0.5) * x2 - 1",
+        f"{name}(x1 + 1, -x2^2*3)",
+        f"max({name}(x1, x2), p1)",
+        f"1 - {name}(-x1, -2)",
+    ]
     assert ek.parse(texts) == ek.parse(calls)
     X = np.array([[0.5, 3.0], [1.0, 3.0], [0.0, 3.0], [np.nan, 3.0]])
     compare = {">": np.greater, "<": np.less, ">=": np.greater_equal, "<=": np.less_equal}[sign]
@@ -498,7 +525,9 @@ OTHERS = {  # what the names mean elsewhere
     "where": lambda a, b, c: np.where(a > 0, b, c), "fmod": np.fmod, "logaddexp": np.logaddexp,
     "if": lambda a, b, c: np.where(a > 0, b, c), "ifelse": lambda a, b, c: np.where(a > 0, b, c),
 }  # fmt: skip
-WIDE = np.array([0, -0.5, 0.5, 1, -1, 2.5, 1e-300, -1e-300, 1e-9, 0.999999999, 7, -7, 36, -36, 170, 800, -800, 1e5, -1e5, 1e12])
+WIDE = np.array(
+    [0, -0.5, 0.5, 1, -1, 2.5, 1e-300, -1e-300, 1e-9, 0.999999999, 7, -7, 36, -36, 170, 800, -800, 1e5, -1e5, 1e12]
+)
 
 
 @pytest.mark.parametrize("name", ops.INSTEAD)
@@ -537,7 +566,9 @@ def test_files(tmp_path):
     path.write_bytes(b"\xef\xbb\xbf" + FILE.encode())
     good = ek.parse(path, errors="mask")
     assert good.texts() == ["x1 + 1", "x2 ^ 2", ""]
-    assert good.errors[2] == "expression 2 (line 7): expected a number, a name or '(', found '*'\n    x1 +* 3\n        ^"
+    assert (
+        good.errors[2] == "expression 2 (line 7): expected a number, a name or '(', found '*'\n    x1 +* 3\n        ^"
+    )
     with open(path, encoding="utf-8-sig") as file:
         assert ek.parse(file, errors="mask") == good
     with open(path, "rb") as file:
@@ -635,7 +666,9 @@ def test_limits():
     deep = "(" * 100_000 + "x1" + ")" * 100_000
     assert ek.parse(deep).texts() == ["x1"]
     assert ek.parse("(" * 1_000_000 + "x1" + ")" * 1_000_000).texts() == ["x1"]
-    assert _message("(" * 1_000_001 + "x1" + ")" * 1_000_001) == "parentheses are nested too deep; the limit is 1,000,000"
+    assert (
+        _message("(" * 1_000_001 + "x1" + ")" * 1_000_001) == "parentheses are nested too deep; the limit is 1,000,000"
+    )
     assert _message("(" * 1_000_000) == "expected a number, a name or '(', found the end of the text"
     assert len(ek.parse("x1" + "+x1" * 32_767)[0].kinds) == 65_535
     assert _message("x1" + "+x1" * 32_768) == "the expression has too many tokens; the limit is 65,535"

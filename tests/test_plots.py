@@ -85,7 +85,9 @@ def study():
 SWEEP = "python -m exprkit sweep n.ipynb s.yaml"
 RECORDS = {
     "cpu": {
-        "made_by": [SWEEP], "machines": [{"cpu": "C", "commit": "0123456789+"}], "roofs": {"host_bytes_per_s": 4e10},
+        "made_by": [SWEEP],
+        "machines": [{"cpu": "C", "commit": "0123456789+"}],
+        "roofs": {"host_bytes_per_s": 4e10},
         "time": ["2026-11-21T23:25:27+00:00", "2026-11-22T01:00:00+00:00"],
     },
     "gpu": {
@@ -446,7 +448,7 @@ def test_the_kernels_are_a_table(results, nothing):
 
 
 def test_the_roofs(results):
-    (_, bytes_per_s, nodes_per_s), = measured.roofs_of(RECORDS["gpu"], ["cuda"])
+    ((_, bytes_per_s, nodes_per_s),) = measured.roofs_of(RECORDS["gpu"], ["cuda"])
     assert (bytes_per_s, nodes_per_s) == (4e12, 132 * 128 * 1980e6)
     card = RECORDS["gpu"]["machines"][0]["gpu"] | {"compute_capability": "8.0"}
     older = {**RECORDS["gpu"], "machines": [{"gpu": card}]}
@@ -630,7 +632,6 @@ def test_the_table_of_samples():
 )  # fmt: skip
 def test_provenance_is_what_the_records_tell(files, known, told):
     assert measured.provenance(files, known) == told
-
 
 
 @pytest.mark.slow

@@ -180,7 +180,12 @@ def test_large_structures_stand_apart():
 
 CASES = {  # file: (expressions, task, shape, precision, dtype, other fields of the kind)
     "values_by_row": (
-        ["x1 + p1 * x2", "x1"], VALUES, CodeShape(4, 128, 1, None), "fast", F4, {"store": 2, "masked": True},
+        ["x1 + p1 * x2", "x1"],
+        VALUES,
+        CodeShape(4, 128, 1, None),
+        "fast",
+        F4,
+        {"store": 2, "masked": True},
     ),
     "values_indirect": (["x1 * p1 - x2", "x2 * p1 - x1"], VALUES, CodeShape(2, 128, 1, None), "fast", F4, {"store": 2}),
     "square_indirect": (["x1 ^ p1 + x2", "x2 / x1"], SQUARE, CodeShape(1, 64, 8, 2), "fast", F4, {}),

@@ -227,7 +227,8 @@ def test_a_changed_instruction_is_noticed(precision, dtype):
 
 
 @pytest.mark.parametrize(
-    "settings", [Precision(*choice) for choice in itertools.product(("ieee", "fast"), *[(False, True)] * 3)],
+    "settings",
+    [Precision(*choice) for choice in itertools.product(("ieee", "fast"), *[(False, True)] * 3)],
     ids=lambda s: f"{s.operators}{s.approximate_division:d}{s.approximate_root:d}{s.flush_subnormals:d}",
 )
 def test_the_table_s_cells_are_what_the_compiler_makes_of_the_formulas(settings):

@@ -147,7 +147,9 @@ def test_what_no_kernel_may_do_is_an_error(body, message, monkeypatch):
 
 
 def test_threads_share_memory_and_wait_for_each_other():
-    text = HEAD + """.entry reverse(.param .u64 at) {
+    text = (
+        HEAD
+        + """.entry reverse(.param .u64 at) {
         .shared .align 4 .b8 place[256]; .reg .b64 %at; .reg .b32 %t, %n, %s, %o; .reg .f32 %x; .reg .pred %p;
         ld.param.u64 %at, [at]; mov.u32 %t, %tid.x; mov.u32 %n, %ntid.x; mad.wide.u32 %at, %t, 4, %at;
         ld.global.f32 %x, [%at]; mov.u32 %s, place; mad.lo.u32 %o, %t, 4, %s;
@@ -155,6 +157,7 @@ def test_threads_share_memory_and_wait_for_each_other():
         late: add.rn.f32 %x, %x, %x; st.shared.f32 [%o], %x;
         wait: bar.sync 0; sub.u32 %n, %n, %t; sub.u32 %n, %n, 1; mad.lo.u32 %o, %n, 4, %s;
         ld.shared.f32 %x, [%o]; st.global.f32 [%at], %x; ret; }"""
+    )
     machine = Machine(text)
     place = machine.put(np.arange(1, 41, dtype=np.float32))
     machine.launch("reverse", 1, 40, place)
@@ -162,8 +165,11 @@ def test_threads_share_memory_and_wait_for_each_other():
 
 
 def test_additions_to_one_place_add_up():
-    text = HEAD + """.entry count(.param .u64 at) { .reg .b64 %at; .reg .f64 %x;
+    text = (
+        HEAD
+        + """.entry count(.param .u64 at) { .reg .b64 %at; .reg .f64 %x;
         ld.param.u64 %at, [at]; mov.f64 %x, 0d3FF0000000000000; red.global.add.f64 [%at], %x; ret; }"""
+    )
     machine = Machine(text)
     place = machine.put(np.zeros(1))
     machine.launch("count", 3, 5, place)

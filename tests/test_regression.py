@@ -501,7 +501,6 @@ def test_terms_that_are_no_square_stay():
     assert simplify.completed(ek.parse(["x1 * x2 + sqr(x1) - sqr(x2)"])[0]) == []
 
 
-
 def test_quotients_of_sums_have_the_values_that_they_had():
     random = ek.generate.random(300, n_tokens=(5, 15), operators=["+", "-", "*", "/"], n_vars=3, n_params=0, seed=7)
     X, before = drawn(30, 3), [random[i] for i in range(len(random))]

@@ -81,6 +81,7 @@ def test_work_is_stopped_by_an_interrupt_between_two_slices():
         slices.each(work, [(k, k + 1) for k in range(1000)])
     assert len(done) < 200
 
+
 @pytest.mark.parametrize("threads", [1, 4])
 def test_turns_are_taken_by_so_many_threads_and_each_once(threads):
     taken = [[] for _ in range(4)]

@@ -146,9 +146,7 @@ def test_of_starts_that_end_the_same_the_smallest_numbers_count(backend, noise):
     true = np.array([1.2, 3.13, 0.2])
     turns = 2 * np.pi * np.array([[0, 10, 0], [0, -20, 2], [0, 0, 3], [0, 0, 0], [0, 30, 0]])  # the same at all t
     for starts in (true + turns, np.array([-true, true])):
-        found = ek.fit(
-            "p1 * sin(p2 * x1 + p3)", t[:, None], y, init=starts[:, None], backend=backend, dtype="float64"
-        )
+        found = ek.fit("p1 * sin(p2 * x1 + p3)", t[:, None], y, init=starts[:, None], backend=backend, dtype="float64")
         assert found.params[0] == pytest.approx(true, rel=0.05)
 
 

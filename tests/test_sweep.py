@@ -109,10 +109,14 @@ def test_a_study_is_blocks_of_fixed_points_and_grid():
         ({"points": [3]}, "block 1 of the study: a run of points must be parameters as in  n_points: 362, not 3"),
         ({"points": [{"n": 5}, {"n": 5.0}]}, "the study has this configuration twice: {'n': 5.0}"),
         ({"fixed": {1: 2}}, "there is no parameter '1'; there are n, name, results_dir"),
-        ({"grid": {name: list(range(300)) for name in "abc"}},
-         "the study has 27,000,000 runs, and 10,000 are the most: make its grid smaller"),
-        ([{"grid": {"n": list(range(6000))}}] * 2,
-         "the study has 12,000 runs, and 10,000 are the most: make its grid smaller"),
+        (
+            {"grid": {name: list(range(300)) for name in "abc"}},
+            "the study has 27,000,000 runs, and 10,000 are the most: make its grid smaller",
+        ),
+        (
+            [{"grid": {"n": list(range(6000))}}] * 2,
+            "the study has 12,000 runs, and 10,000 are the most: make its grid smaller",
+        ),
     ],
 )
 def test_a_wrong_study_is_named_before_anything_runs(small, tmp_path, study, message):

@@ -189,10 +189,16 @@ class Quantity:
 
 def test_numbers_with_units_and_lazy_tables_are_told():
     X, y = [[1.0], [2.0], [3.0]], [1.0, 2, 3]
-    for call in (lambda: ek.fit("p1 * x1", Quantity(X), y), lambda: ek.fit("p1 * x1", X, Quantity(y)),
-                 lambda: ek.fit("p1 * x1", X, y, weights=Quantity(y)), lambda: ek.Evaluator("x1", Quantity(X)),
-                 lambda: ek.fit("p1 * a", {"a": Quantity(y)}, y), lambda: ek.SymbolicRegressor().fit(Quantity(X), y),
-                 lambda: ek.SymbolicRegressor().fit(X, Quantity(y)), lambda: ek.exhaustive_search(X, Quantity(y))):
+    for call in (
+        lambda: ek.fit("p1 * x1", Quantity(X), y),
+        lambda: ek.fit("p1 * x1", X, Quantity(y)),
+        lambda: ek.fit("p1 * x1", X, y, weights=Quantity(y)),
+        lambda: ek.Evaluator("x1", Quantity(X)),
+        lambda: ek.fit("p1 * a", {"a": Quantity(y)}, y),
+        lambda: ek.SymbolicRegressor().fit(Quantity(X), y),
+        lambda: ek.SymbolicRegressor().fit(X, Quantity(y)),
+        lambda: ek.exhaustive_search(X, Quantity(y)),
+    ):
         with pytest.raises(DataError, match=r"has the unit metre: give the numbers, as .to\(…\).magnitude"):
             call()
     assert units.exponents(Quantity(1)) == units.exponents("m/s")

@@ -67,9 +67,7 @@ def _trees():
     leaves = st.sampled_from(ek.variables(3) + ek.parameters(3)) | st.floats().map(constant)
     return st.recursive(
         leaves,
-        lambda trees: st.builds(
-            lambda row, a, b, c: applied(row, *(a, b, c)[: row.arity]), rows, trees, trees, trees
-        ),
+        lambda trees: st.builds(lambda row, a, b, c: applied(row, *(a, b, c)[: row.arity]), rows, trees, trees, trees),
         max_leaves=25,
     )
 
@@ -192,7 +190,9 @@ def test_other_libraries_run_the_text(library):
 
 
 def test_the_python_text_has_a_function_for_each_formula():
-    assert ek.parse("hill(x1, 2) + swish(x2)")[0].to_numpy() == """\
+    assert (
+        ek.parse("hill(x1, 2) + swish(x2)")[0].to_numpy()
+        == """\
 import numpy as np
 
 
@@ -212,6 +212,7 @@ def f(X):
     with np.errstate(all="ignore"):
         return hill(x1, np.float64(2.0)) + swish(x2)
 """
+    )
 
 
 def test_generators_take_what_operator_gave():

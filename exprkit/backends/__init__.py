@@ -12,8 +12,11 @@ from exprkit.backends.contract import Backend
 from exprkit.errors import BackendError, brief, did_you_mean
 
 MODULES = {  # what "auto" takes of them: ``cost_model``
-    "cpu": "cpu.engine", "cuda": "interpreter.engine", "ptx": "transpiler.engine", "numpy": "reference.engine",
-}  # fmt: skip
+    "cpu": "cpu.engine",
+    "cuda": "interpreter.engine",
+    "ptx": "transpiler.engine",
+    "numpy": "reference.engine",
+}
 NAMES = tuple(MODULES)
 OTHER_WORDS = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu"}
 

@@ -178,9 +178,16 @@ class Choice(NamedTuple):
 
 
 def work_of(
-    pop: Population, n_points: int, *, dtype: Any, fast: bool, n_steps: int, threads: int | None, on_device: bool,
+    pop: Population,
+    n_points: int,
+    *,
+    dtype: Any,
+    fast: bool,
+    n_steps: int,
+    threads: int | None,
+    on_device: bool,
     values: bool = False,
-) -> Workload:  # fmt: skip
+) -> Workload:
     """The numbers of a population that the estimates need; its structures are counted later, if at all."""
     return Workload(
         n_exprs=len(pop),

@@ -43,9 +43,16 @@ from __future__ import annotations
 from exprkit.backends import objective
 
 ORDER = (
-    objective.NO_PARAMETERS, objective.NO_DERIVATIVE, objective.NOT_FINITE, objective.FLAT, objective.GTOL,
-    objective.FTOL, objective.MAX_ITER, objective.STUCK, objective.XTOL,
-)  # fmt: skip
+    objective.NO_PARAMETERS,
+    objective.NO_DERIVATIVE,
+    objective.NOT_FINITE,
+    objective.FLAT,
+    objective.GTOL,
+    objective.FTOL,
+    objective.MAX_ITER,
+    objective.STUCK,
+    objective.XTOL,
+)
 RUNNING = 255  # no reason holds
 AT_START, AT_LINEAR_STEP, AT_STEP = range(3)  # what is evaluated
 
@@ -93,15 +100,22 @@ def final_reason(reason: int, finite: bool) -> int:
 def cuda_text() -> str:
     """Reasons, constants and the order of the reasons as CUDA C."""
     names = {getattr(objective, name): name for name in objective.REASON_NAMES}
+    reasons = ", ".join(names[reason] for reason in sorted(names))
     constants = ("FIRST_DAMPING", "LEAST_DAMPING", "MOST_DAMPING", "HARDER", "EASIER", "FADING", "FREE")
-    return "\n".join([
-        f"enum {{ {', '.join(names[reason] for reason in sorted(names))}, RUNNING = {RUNNING} }};  // why a fit ended",
-        "enum { AT_START, AT_LINEAR_STEP, AT_STEP };  // what was evaluated",
-        *(f"constexpr double {name} = {globals()[name]!r};" for name in constants),
-        "// The first of the reasons whose bit is set; decisions.py has the table.",
-        "INLINE int first_reason(unsigned holds)", "{",
-        *(f"    if (holds >> {names[reason]} & 1) return {names[reason]};" for reason in ORDER),
-        "    return RUNNING;", "}",
-        *(f"constexpr unsigned {some} = {' | '.join(f'1u << {names[reason]}' for reason in getattr(objective, some))};"
-          for some in ("CONVERGED", "SPOILED")),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"enum {{ {reasons}, RUNNING = {RUNNING} }};  // why a fit ended",
+            "enum { AT_START, AT_LINEAR_STEP, AT_STEP };  // what was evaluated",
+            *(f"constexpr double {name} = {globals()[name]!r};" for name in constants),
+            "// The first of the reasons whose bit is set; decisions.py has the table.",
+            "INLINE int first_reason(unsigned holds)",
+            "{",
+            *(f"    if (holds >> {names[reason]} & 1) return {names[reason]};" for reason in ORDER),
+            "    return RUNNING;",
+            "}",
+            *(
+                f"constexpr unsigned {group} = {' | '.join(f'1u << {names[k]}' for k in getattr(objective, group))};"
+                for group in ("CONVERGED", "SPOILED")
+            ),
+        ]
+    )

@@ -39,11 +39,14 @@ def rows_in(tokens: Tokens) -> list[ops.Operator]:
 
 
 def written(
-    tokens: Tokens, variables: Sequence[T], number: Callable[[float], T],
-    applied: Callable[[ops.Operator, list[T]], T], whole_powers: bool = False,
+    tokens: Tokens,
+    variables: Sequence[T],
+    number: Callable[[float], T],
+    applied: Callable[[ops.Operator, list[T]], T],
+    whole_powers: bool = False,
     known: Callable[[defined.Definition, list[T]], T | None] = lambda definition, operands: None,
     power: Callable[[ops.Operator, T, float], T | None] = lambda row, base, exponent: None,
-) -> T:  # fmt: skip
+) -> T:
     """What the tokens come to.
 
     Parameters
@@ -111,9 +114,13 @@ class Sums(Generic[T]):
     """
 
     def __init__(
-        self, applied: Callable[[ops.Operator, list[T]], T], fma: Callable[[T, T, T], T],
-        negative: Callable[[T], T], key: Callable[[T], str], log_of_2: T | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        applied: Callable[[ops.Operator, list[T]], T],
+        fma: Callable[[T, T, T], T],
+        negative: Callable[[T], T],
+        key: Callable[[T], str],
+        log_of_2: T | None = None,
+    ) -> None:
         self._applied, self._fma, self._negative, self._key, self._log_of_2 = applied, fma, negative, key, log_of_2
         self._factors: dict[str, tuple[T, T]] = {}  # of products, by their keys
 

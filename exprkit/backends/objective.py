@@ -44,7 +44,12 @@ from exprkit.expressions.population import Population
 
 SQUARES, ABSOLUTE, HUBER, POISSON, SUM = range(5)
 KINDS = {
-    "squares": SQUARES, "gaussian": SQUARES, "mae": ABSOLUTE, "huber": HUBER, "poisson": POISSON, "sum": SUM,
+    "squares": SQUARES,
+    "gaussian": SQUARES,
+    "mae": ABSOLUTE,
+    "huber": HUBER,
+    "poisson": POISSON,
+    "sum": SUM,
 }  # by what a fit's loss is called
 
 FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y: far below what noise does to a median
@@ -122,8 +127,9 @@ class Options(NamedTuple):
 
     def of(self, which: Any, width: int) -> Options:
         """Those of some expressions, which have so many parameters at the most."""
-        lower, upper = (side if side is None else np.ascontiguousarray(side[which, :width])
-                        for side in (self.lower, self.upper))  # fmt: skip
+        lower, upper = (
+            side if side is None else np.ascontiguousarray(side[which, :width]) for side in (self.lower, self.upper)
+        )
         limits = None if self.limits is None else np.ascontiguousarray(self.limits[which])
         return self._replace(lower=lower, upper=upper, limits=limits)
 
@@ -160,9 +166,12 @@ def best_starts(loss: np.ndarray, params: np.ndarray, status: np.ndarray, nothin
 
 
 def with_spoiled_anew(
-    fitted: Fitted, pop: Population, starts: np.ndarray, options: Options,
+    fitted: Fitted,
+    pop: Population,
+    starts: np.ndarray,
+    options: Options,
     fit: Callable[[Population, np.ndarray, Options], Fitted],
-) -> Fitted:  # fmt: skip
+) -> Fitted:
     """Fits of float32, those that are SPOILED made anew by ``fit``, which does it in float64; the better one counts."""
     again = np.flatnonzero(np.isin(fitted.status, SPOILED))
     if not len(again):

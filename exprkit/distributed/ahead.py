@@ -27,9 +27,14 @@ Result = TypeVar("Result")
 
 
 def each(
-    function: Callable[[Item], Result], items: Iterable[Item], most: int, name: str, *, threads: int | None = None,
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    most: int,
+    name: str,
+    *,
+    threads: int | None = None,
     completes: bool = False,
-) -> Generator[Result, None, None]:  # fmt: skip
+) -> Generator[Result, None, None]:
     """Yield ``function(item)`` of every item, in order.
 
     Parameters

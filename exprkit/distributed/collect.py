@@ -54,9 +54,14 @@ Put = Callable[[Cut, Any], Any]
 
 
 def collect(
-    workers: Workers, name: str, cuts: list[Cut], task: Task, done: Callable[[int], Any] = lambda n: None,
-    on_device: bool = False, put: Put | None = None,
-) -> list[tuple[Cut, Any]]:  # fmt: skip
+    workers: Workers,
+    name: str,
+    cuts: list[Cut],
+    task: Task,
+    done: Callable[[int], Any] = lambda n: None,
+    on_device: bool = False,
+    put: Put | None = None,
+) -> list[tuple[Cut, Any]]:
     """The results of all cuts, or of the parts that they were cut into, in order.
 
     ``put`` takes them instead, as they come and once each: in the thread that has made one, if it is of this process.
@@ -187,8 +192,11 @@ class _Threads:
             device = self._places[k].device
             idle = [j for j, place in enumerate(self._places) if j not in at_work and place.device != device]
             if idle:
-                warnings.warn(f"device {device} is late with {_named(cut)}: given to another as well",
-                              RuntimeWarning, stacklevel=2)  # fmt: skip
+                warnings.warn(
+                    f"device {device} is late with {_named(cut)}: given to another as well",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
                 self._give(cut, idle[next(turns) % len(idle)])
         self._begun.update(range(len(self._places)))
         self._call()
@@ -199,7 +207,7 @@ class _Cluster:
 
     def __init__(
         self, workers: Workers, name: str, task: Task, done: Callable[[int], Any], put: Put, on_device: bool
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._workers, self._task, self._done, self._put = workers, task, done, put
         self._on_device = on_device
         self._name, self._number = f"{name}-{new_name()}", itertools.count()
@@ -315,8 +323,11 @@ class _Cluster:
             others = [other for other in self._workers.addresses() if other != address]
             late = [movable.pop(key) for key in keys if key in movable]
             if others and late:
-                warnings.warn(f"worker {address} is late with {number_of(len(late), 'slice')}: given to others as well",
-                              RuntimeWarning, stacklevel=2)  # fmt: skip
+                warnings.warn(
+                    f"worker {address} is late with {number_of(len(late), 'slice')}: given to others as well",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
                 for cut in late:
                     self._hand_out(cut, others)
         for cut in movable.values() if tasks else ():  # nobody has it: all workers that might died at once

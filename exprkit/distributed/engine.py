@@ -55,9 +55,13 @@ def backend_of(workers: Workers, name: str) -> contract.Backend:
     workers.check(name)
     kind = SlicedDerivatives if backend.differentiates else SlicedEngine
     return backend._replace(
-        describe=lambda: str(workers), engine=functools.partial(kind, workers=workers, backend=name),
-        takes_device_populations=False, adopt=contract.no_device, empty=None, empty_on_host=np.empty,
-    )  # fmt: skip
+        describe=lambda: str(workers),
+        engine=functools.partial(kind, workers=workers, backend=name),
+        takes_device_populations=False,
+        adopt=contract.no_device,
+        empty=None,
+        empty_on_host=np.empty,
+    )
 
 
 def cuts_of(ends: np.ndarray, n_slices: int) -> list[Cut]:
@@ -86,9 +90,17 @@ class SlicedEngine(contract.Engine):
     """A population made ready for one data set on workers."""
 
     def __init__(
-        self, pop: Population, X: np.ndarray, *, precision: str | Precision, dtype: np.dtype, workers: Workers,
-        backend: str, threads: int | None = None, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        pop: Population,
+        X: np.ndarray,
+        *,
+        precision: str | Precision,
+        dtype: np.dtype,
+        workers: Workers,
+        backend: str,
+        threads: int | None = None,
+        **options: Any,
+    ) -> None:
         tasks.refuse_functions(pop, workers)
         self.workers, self.X, self.dtype = workers, X, np.dtype(dtype)
         self.on_device = workers.on_gpu(backend)
@@ -156,9 +168,12 @@ class SlicedEngine(contract.Engine):
         cuts, places = self._cuts(edges, cost, seconds), self._places()
         share = max(np.diff(cost[np.searchsorted(edges, cuts)])[:, 0]) / max(float(cost[-1]), 1.0)
         reason = (
-            "more would wait for Python" if len(cuts) < places and self.workers.devices and self.on_device
-            else f"shorter than {self._least:g} s each would not repay it" if len(cuts) < places
-            else "one for each that works" if len(cuts) == places
+            "more would wait for Python"
+            if len(cuts) < places and self.workers.devices and self.on_device
+            else f"shorter than {self._least:g} s each would not repay it"
+            if len(cuts) < places
+            else "one for each that works"
+            if len(cuts) == places
             else f"several for each, of {MOST:g} s at the most, so that nobody waits long"
         )
         where = "where it lies" if self.workers.devices else "to a worker once; losses and parameters come back"
@@ -206,9 +221,16 @@ class SlicedEngine(contract.Engine):
         return [(int(edges[a]), int(edges[b])) for a, b in cuts_of(ends, n_slices)]
 
     def _each(
-        self, method: str, put: Put, params: np.ndarray, y: Any = None, weights: Any = None, *rest: Any,
-        passes: float = 1, by_parameter: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        method: str,
+        put: Put,
+        params: np.ndarray,
+        y: Any = None,
+        weights: Any = None,
+        *rest: Any,
+        passes: float = 1,
+        by_parameter: bool = False,
+    ) -> None:
         """Have ``put`` take what a method of the slices' own engines gives."""
         if not len(self.pop):
             return
@@ -275,7 +297,7 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
 
     def loss_and_grad(
         self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str
-    ) -> tuple[Any, ...]:  # fmt: skip
+    ) -> tuple[Any, ...]:
         """The sum of a loss and its gradient."""
         return self._sums("loss_and_grad", (0, 1), params, y, weights, kind)
 
@@ -284,9 +306,13 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
         return self._fitted("fit", starts, y, weights, options)
 
     def fit_again(
-        self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options,
+        self,
+        starts: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        options: Options,
         again: Callable[[], tuple[Any, Any, Any]],
-    ) -> Fitted:  # fmt: skip
+    ) -> Fitted:
         """The same; what float32 spoils is fitted anew on the worker, before anything comes back."""
         other, *of_other = again()
         points = other.points(*of_other)
@@ -349,8 +375,11 @@ class KeptArrays:
         if self._value is None or place is None or self._workers.devices:
             return self._value
         addresses = self._workers.addresses()
-        ready = {address: future for address, future in self._futures.items()
-                 if address in addresses and future.status in ("pending", "finished")}  # fmt: skip
+        ready = {
+            address: future
+            for address, future in self._futures.items()
+            if address in addresses and future.status in ("pending", "finished")
+        }
         if place not in ready:
             value = next(iter(ready.values()), self._value)  # from worker to worker, where one has them
             ready[place] = self._workers.client.submit(

@@ -144,8 +144,9 @@ def _array(what: str, given: Any) -> Any:
         order = "C" if given.flags.c_contiguous else "F"
         start = given.offset + given.__array_interface__["data"][0] - _base_address(given)
         return MappedArray(os.path.abspath(given.filename), given.dtype.str, start, given.shape, order)
-    raise ArgumentError(f"{what} must be an npy file, a mapped array or one of dask's, as X is one, "
-                        f"not {type(given).__name__}")  # fmt: skip
+    raise ArgumentError(
+        f"{what} must be an npy file, a mapped array or one of dask's, as X is one, not {type(given).__name__}"
+    )
 
 
 def _base_address(mapped: np.memmap) -> int:

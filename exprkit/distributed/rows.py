@@ -76,17 +76,29 @@ class RowEngine:
     """
 
     def __init__(
-        self, source: RowSource, workers: Workers, *, backend: str, precision: Any, dtype: np.dtype,
-        threads: int | None = None, piece: int | None = None, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        source: RowSource,
+        workers: Workers,
+        *,
+        backend: str,
+        precision: Any,
+        dtype: np.dtype,
+        threads: int | None = None,
+        piece: int | None = None,
+        **options: Any,
+    ) -> None:
         self.source, self.workers, self.dtype = source, workers, np.dtype(dtype)
         self.n_pieces = max(1, -(-source.n_rows // (piece or PIECE)))
         self.piece, self.n_groups = piece or PIECE, min(self.n_pieces, GROUPS)
         on_gpu = workers.on_gpu(backend)
         self._setting = EngineSetting(
-            new_name(), backend, precision, self.dtype.name, threads or workers.cores(on_gpu),
+            new_name(),
+            backend,
+            precision,
+            self.dtype.name,
+            threads or workers.cores(on_gpu),
             tuple(sorted(options.items())),
-        )  # fmt: skip
+        )
         self._source = KeptArrays(workers, "source").take(source)
         self._on_gpu = on_gpu
 
@@ -112,8 +124,10 @@ class RowEngine:
         for group in groups:
             for what, n in group[1].items():
                 if n:
-                    raise DataError(f"{what} lacks {n:,} of {number_of(self.source.n_rows, 'value')}, or they are "
-                                    "infinite: leave those rows out")  # fmt: skip
+                    raise DataError(
+                        f"{what} lacks {n:,} of {number_of(self.source.n_rows, 'value')}, or they are "
+                        "infinite: leave those rows out"
+                    )
         return Totals(*(sum(group[0][k] for group in groups) for k in range(3)))
 
     def normal_equations(self, pop: KeptArrays, params: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -199,7 +213,7 @@ _read: dict[str, OrderedDict[tuple[str, int], _Piece]] = defaultdict(OrderedDict
 
 def _normal_equations(
     setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: Any, params: np.ndarray
-) -> Any:  # fmt: skip
+) -> Any:
     """The sums of the pieces of a group, one after the other."""
     pop, sets = population_of(tokens), np.asarray(params, setting.dtype)[None]
 
@@ -224,9 +238,7 @@ def _normal_equations(
             return TooLarge(str(error) or "MemoryError")
 
 
-def _ready(
-    worker: str, setting: EngineSetting, source: RowSource, rows: Cut, name: str, pop: Population
-) -> _Piece:  # fmt: skip
+def _ready(worker: str, setting: EngineSetting, source: RowSource, rows: Cut, name: str, pop: Population) -> _Piece:
     """A piece with the engine of this population; read, unless it has been kept."""
     pieces, key = _read[worker], (setting.data, rows[0])
     piece = pieces.pop(key, None)
@@ -267,7 +279,7 @@ def _bytes_of(piece: _Piece) -> int:
 
 def _totals(
     setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: None, columns: list[int]
-) -> tuple[np.ndarray, dict[str, int]]:  # fmt: skip
+) -> tuple[np.ndarray, dict[str, int]]:
     """Sums of w, w y and w y^2 of the pieces of a group, and how many numbers are missing in what."""
     sums, missing = np.zeros(3), dict.fromkeys(["y", "weights", *(f"column {i + 1} of X" for i in columns)], 0)
     for k in range(*group):

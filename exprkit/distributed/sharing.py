@@ -63,9 +63,15 @@ def gpus() -> Workers | None:
 
 
 def each(
-    function: Callable[..., Any], work: Any, n: int, step: int, *arguments: Any,
-    go_on: Callable[[], None] = lambda: None, seconds: float = 0.0, threads: int | None = None,
-) -> list[Any]:  # fmt: skip
+    function: Callable[..., Any],
+    work: Any,
+    n: int,
+    step: int,
+    *arguments: Any,
+    go_on: Callable[[], None] = lambda: None,
+    seconds: float = 0.0,
+    threads: int | None = None,
+) -> list[Any]:
     """``function(work, *arguments, begin, end)`` of every step of ``n`` rows.
 
     Parameters
@@ -90,7 +96,7 @@ def each(
 
 def _by_workers(
     workers: Workers, kept: KeptArrays, call: tuple[Any, ...], work: Any, go_on: Callable[[], None]
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     function, n, step, _ = call
     cuts = slices.even(-(-n // step), PARTS * len(workers.places(False)), least=1)
     kept.keep(work)

@@ -43,8 +43,10 @@ class Steps:
         self._pop, self._options = pop, options
         linear, differentiable = dependence(pop)
         self._known = pop.n_params, linear if options.linear else np.zeros_like(linear), differentiable
-        self._bounds = [np.full((n, width), end) if side is None else np.ascontiguousarray(side)
-                        for side, end in ((options.lower, -np.inf), (options.upper, np.inf))]  # fmt: skip
+        self._bounds = [
+            np.full((n, width), end) if side is None else np.ascontiguousarray(side)
+            for side, end in ((options.lower, -np.inf), (options.upper, np.inf))
+        ]
         self._limits = np.full(n, np.inf) if options.limits is None else np.asarray(options.limits, np.float64)
         p, trial, jtr, scale, share, d, way = (np.zeros((n, width)) for _ in range(7))
         jtj, A, active = np.zeros((n, width, width)), np.zeros((n, width, width)), np.zeros((n, width), np.int64)
@@ -88,14 +90,20 @@ def _take(which, jtj, jtr, loss, n_params, linear, differentiable, lower, upper,
     for k in range(len(which)):
         i = which[k]
         n = n_params[i] + 0
-        terms = FitTerms(
-            n, lower[i], upper[i], linear[i], differentiable[i], max_iter, limits[i], patience, tol, gtol
-        )  # fmt: skip
+        terms = FitTerms(n, lower[i], upper[i], linear[i], differentiable[i], max_iter, limits[i], patience, tol, gtol)
         state = State(
-            all_states.progress[i : i + 1], all_states.p[i], all_states.trial[i], all_states.jtr[i], all_states.jtj[i],
-            all_states.scale[i], all_states.share[i], all_states.d[i], all_states.way[i], all_states.active[i],
+            all_states.progress[i : i + 1],
+            all_states.p[i],
+            all_states.trial[i],
+            all_states.jtr[i],
+            all_states.jtj[i],
+            all_states.scale[i],
+            all_states.share[i],
+            all_states.d[i],
+            all_states.way[i],
+            all_states.active[i],
             all_states.A[i],
-        )  # fmt: skip
+        )
         place = n
         for j in range(n):
             sums[j] = jtr[k, j]

@@ -110,9 +110,13 @@ class SlicePlace(NamedTuple):
 
 
 def call(
-    setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice | Population, method: str,
+    setting: EngineSetting,
+    X: np.ndarray,
+    which: SlicePlace,
+    tokens: TokenSlice | Population,
+    method: str,
     arguments: list[Any],
-) -> Any:  # fmt: skip
+) -> Any:
     """A method of the engine of a slice."""
     with on_device(load(setting.backend).empty is not None) as worker:
         try:
@@ -128,9 +132,14 @@ def call(
 
 
 def _called(
-    worker: Any, setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: TokenSlice | Population, method: str,
+    worker: Any,
+    setting: EngineSetting,
+    X: np.ndarray,
+    which: SlicePlace,
+    tokens: TokenSlice | Population,
+    method: str,
     arguments: list[Any],
-) -> Any:  # fmt: skip
+) -> Any:
     engines = _kept[worker]
     with _engine(engines, setting, X, which, lambda: population_of(tokens)) as engine:
         if method == "fit_again":
@@ -168,7 +177,7 @@ _choosing = threading.Lock()
 @contextlib.contextmanager
 def _engine(
     engines: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
-) -> Iterator[Engine]:  # fmt: skip
+) -> Iterator[Engine]:
     """The slice's own engine, or one of an earlier population on the same data that takes it, or a new one."""
     engine = _ready(engines, setting, X, which, tokens)
     yield engine
@@ -179,7 +188,7 @@ def _engine(
 
 def _ready(
     engines: deque[Ready], setting: EngineSetting, X: np.ndarray, which: SlicePlace, tokens: Callable[[], Population]
-) -> Engine:  # fmt: skip
+) -> Engine:
     with _choosing:
         same = next((entry for entry in engines if entry[:2] == (setting, which)), None)
         others = (entry for entry in engines if entry[0] == setting and entry[1].population != which.population)

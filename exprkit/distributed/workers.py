@@ -232,8 +232,9 @@ def _numbers(devices: Any) -> tuple[int, ...]:
         if numbers and len(set(numbers)) == len(numbers) and all(number in allowed for number in numbers):
             return tuple(number for number in numbers if number is not None)
     hint = f"this host has {number_of(n_gpus, 'GPU')}" if n_gpus else "without a GPU they are shares of the cores"
-    raise ArgumentError(f'devices must be a number >= 1, a list of different numbers >= 0, or "all", not '
-                        f"{brief(devices)}: {hint}")  # fmt: skip
+    raise ArgumentError(
+        f'devices must be a number >= 1, a list of different numbers >= 0, or "all", not {brief(devices)}: {hint}'
+    )
 
 
 def count_of_gpus() -> int:

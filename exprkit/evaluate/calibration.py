@@ -102,12 +102,17 @@ def costs_of(name: str, published: Costs) -> Costs:
     making = _median(lambda: Evaluator(short, X[:64], name), 1)
     matrix = len(short) * n_points * 4
     return Costs(
-        start=start, token=max(making - start, LEAST) / len(short.kinds), step=_loss_seconds(name, one, X[:64]),
-        nodes=(nodes[0], nodes[1]), double=min(double, 1.0),
+        start=start,
+        token=max(making - start, LEAST) / len(short.kinds),
+        step=_loss_seconds(name, one, X[:64]),
+        nodes=(nodes[0], nodes[1]),
+        double=min(double, 1.0),
         bytes=rate(matrix, _values_seconds(name, short, X)) / cores,
-        code=_code(name, X) if any(published.code) else (0.0, 0.0), on_device=published.on_device,
-        link=_link(name, short, X, matrix) if published.on_device else published.link, own=True,
-    )  # fmt: skip
+        code=_code(name, X) if any(published.code) else (0.0, 0.0),
+        on_device=published.on_device,
+        link=_link(name, short, X, matrix) if published.on_device else published.link,
+        own=True,
+    )
 
 
 def _typical(n_exprs: int) -> Population:

@@ -38,9 +38,14 @@ ARCHITECTURES = tuple(CARDS)
 
 @checks_keywords
 def cases(
-    pop: Any = None, task: str = "square", *, precision: str | Precision = "ieee", dtype: Any = "float32",
-    backend: str = "cuda", X: Any = None,
-) -> Cases:  # fmt: skip
+    pop: Any = None,
+    task: str = "square",
+    *,
+    precision: str | Precision = "ieee",
+    dtype: Any = "float32",
+    backend: str = "cuda",
+    X: Any = None,
+) -> Cases:
     """The case discussion of a kernel: a tree of inequalities in the symbols of the machine and the data.
 
     Parameters
@@ -167,13 +172,18 @@ def _known(lowered: Lowered, X: Any, subject: Discussion) -> dict[str, int]:
     bytecode = accumulate(program)
     ends = np.append(bytecode.first_instruction, len(bytecode.instructions))
     sizes = {
-        "n_exprs": len(pop), "n_columns": len(program.column_code), "n_slots": bytecode.n_slots,
-        "n_params": pop.max_params, "n_instructions": int(np.diff(ends).max(initial=0)),
+        "n_exprs": len(pop),
+        "n_columns": len(program.column_code),
+        "n_slots": bytecode.n_slots,
+        "n_params": pop.max_params,
+        "n_instructions": int(np.diff(ends).max(initial=0)),
         "n_results": 2 * int(np.diff(bytecode.first_step).max(initial=0)),
-        "powers": int(bytecode.code.heavy), "bulky_operators": int(bytecode.code.bulky),
+        "powers": int(bytecode.code.heavy),
+        "bulky_operators": int(bytecode.code.bulky),
         "uncommon_operators": int(any(is_rare(ops.BY_CODE[code]) for code in np.unique(program.code).tolist())),
-        "exprs_per_structure": len(pop) // max(len(structures), 1), "shared_code": int(structures.indirect),
-    }  # fmt: skip
+        "exprs_per_structure": len(pop) // max(len(structures), 1),
+        "shared_code": int(structures.indirect),
+    }
     if X is not None:
         sizes["n_points"] = len(X)
     return {SYMBOLS[name]: int(value) for name, value in sizes.items() if SYMBOLS[name] in subject.symbols}

@@ -109,8 +109,10 @@ def compile_bytecode(
 def _meanings() -> dict[int, tuple[ops.Operator, int]]:
     """(operator, addressing mode) of every opcode."""
     numbers = opcodes.numbers()
-    return {int(numbers[code, mode]): (ops.BY_CODE[int(code)], int(mode))
-            for code, mode in zip(*np.nonzero(numbers >= 0), strict=True)}  # fmt: skip
+    return {
+        int(numbers[code, mode]): (ops.BY_CODE[int(code)], int(mode))
+        for code, mode in zip(*np.nonzero(numbers >= 0), strict=True)
+    }
 
 
 def _described(
@@ -120,10 +122,13 @@ def _described(
     place = f"{'t' if action & FROM_SLOT else 'c'}{places & 0xFFFF}" + (f", t{(places & 0xFFFF) + 1}" * row.packed)
     number = _number(source, bytecode)
     operands = {
-        layout.ALONE: ("acc", ""), layout.MEMORY: ("acc", place), layout.MEMORY_FIRST: (place, "acc"),
-        layout.IMMEDIATE: ("acc", number) if row.arity == 2 else (number, ""), layout.IMMEDIATE_FIRST: (number, "acc"),
+        layout.ALONE: ("acc", ""),
+        layout.MEMORY: ("acc", place),
+        layout.MEMORY_FIRST: (place, "acc"),
+        layout.IMMEDIATE: ("acc", number) if row.arity == 2 else (number, ""),
+        layout.IMMEDIATE_FIRST: (number, "acc"),
         layout.BOTH: (place, number),
-    }[mode]  # fmt: skip
+    }[mode]
     steps = [f"t{action >> 8 & 0xFF} = acc"] if action & SPILL else []
     steps += [f"acc = c{places >> 16}"] if action & LOAD else []
     steps.append(f"acc = {_applied(row, *operands)}")

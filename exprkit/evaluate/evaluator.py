@@ -52,7 +52,7 @@ from exprkit.evaluate.options import (
     check_runs,
     check_slopes,
     for_backend,
-)  # fmt: skip
+)
 from exprkit.evaluate.trace import Trace, parts_of
 from exprkit.evaluate.tune import tune
 from exprkit.expressions.population import Population
@@ -272,9 +272,17 @@ class Evaluator:
 
     @checks_keywords
     def loss(
-        self, params: Any, y: Any, kind: str = "sse", weights: Any = None, count_nonfinite: bool = False,
-        out: Any = None, *, columns: Any = None, link: str | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        params: Any,
+        y: Any,
+        kind: str = "sse",
+        weights: Any = None,
+        count_nonfinite: bool = False,
+        out: Any = None,
+        *,
+        columns: Any = None,
+        link: str | None = None,
+    ) -> Any:
         """The error of every expression against ``y``, without making the matrix.
 
         Parameters
@@ -377,9 +385,15 @@ class Evaluator:
 
     @checks_keywords
     def loss_and_grad(
-        self, params: Any, y: Any, kind: str = "sse", weights: Any = None, *, columns: Any = None,
+        self,
+        params: Any,
+        y: Any,
+        kind: str = "sse",
+        weights: Any = None,
+        *,
+        columns: Any = None,
         link: str | None = None,
-    ) -> tuple[Any, Any]:  # fmt: skip
+    ) -> tuple[Any, Any]:
         """The error of every expression against ``y`` and its gradient by the parameters, without the matrix.
 
         Parameters
@@ -634,9 +648,15 @@ class Evaluator:
 
     def _work(self, n_points: int, on_device: bool, values: bool) -> Any:
         return cost_model.work_of(
-            on_host_population(self.pop).expanded(), n_points, dtype=self.dtype, fast=self.precision == "fast",
-            n_steps=self.n_steps, threads=self.threads, on_device=on_device, values=values,
-        )  # fmt: skip
+            on_host_population(self.pop).expanded(),
+            n_points,
+            dtype=self.dtype,
+            fast=self.precision == "fast",
+            n_steps=self.n_steps,
+            threads=self.threads,
+            on_device=on_device,
+            values=values,
+        )
 
     def __reduce__(self) -> Any:
         raise TypeError("an Evaluator cannot be pickled: send the Population and the data, and make it there")

@@ -32,7 +32,7 @@ from exprkit.text.tokens import PARAMETER, VARIABLE
 
 Adopt = Callable[[Any], Any]
 DTYPES = ("float32", "float64")
-DROP = " (ek.fit(..., missing=\"drop\") leaves them out)"
+DROP = ' (ek.fit(..., missing="drop") leaves them out)'
 MOST_NESTED = 4  # lists; sets of vectors are 3
 SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
 NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
@@ -95,7 +95,7 @@ def weights_vector(
         lost = (array > 0) & (array <= limits.underflow)
         harm = f"down to {float(array[lost].min()):.6g} become 0 in {dtype}" if bool(lost.any()) else harm
     if harm:
-        raise DataError(f"weights {harm}: scale them, or use dtype=\"float64\"")
+        raise DataError(f'weights {harm}: scale them, or use dtype="float64"')
     return _cast(array, dtype, own)
 
 
@@ -219,8 +219,10 @@ def refuse_sizes(y: np.ndarray) -> None:
     """
     size = float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
     if size and not SMALLEST < size < LARGEST:
-        raise DataError(f"y is up to {size:.3g}, and the squares of such numbers can not be added up: search for "
-                        f"y / {10.0 ** np.round(np.log10(size)):.3g}")  # fmt: skip
+        raise DataError(
+            f"y is up to {size:.3g}, and the squares of such numbers can not be added up: search for "
+            f"y / {10.0 ** np.round(np.log10(size)):.3g}"
+        )
 
 
 def _column_name(pop: Population | DevicePopulation, i: int) -> str:
@@ -289,9 +291,14 @@ def _is_ready(params: Any, shape: tuple[int, int], dtype: np.dtype, adopt: Adopt
 
 
 def point_vector(
-    name: str, values: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False,
+    name: str,
+    values: Any,
+    n_points: int,
+    dtype: np.dtype,
+    adopt: Adopt = no_device,
+    own: bool = False,
     checked: bool = False,
-) -> Any:  # fmt: skip
+) -> Any:
     """``y`` as a contiguous (n_points,) array of dtype; with ``own``, in memory that the user has not."""
     array = _vector(name, values, n_points, adopt)
     if not checked and (harm := rounding.harm(array, dtype)):
@@ -448,9 +455,7 @@ def _check_columns(shape: tuple[int, ...], pop: Population | DevicePopulation) -
     raise DataError(f"{there}, but {_describe(host, i)} needs {host.n_vars}{transposed}")
 
 
-def _as_array(
-    name: str, values: Any, adopt: Adopt, gaps: bool = True
-) -> tuple[Any, Callable[[np.ndarray], Any]]:
+def _as_array(name: str, values: Any, adopt: Adopt, gaps: bool = True) -> tuple[Any, Callable[[np.ndarray], Any]]:
     """A real-valued array, of NumPy or the backend's device, and the way back to the caller's kind of array."""
     if type(values) is np.ndarray and values.dtype.kind in "fiub":
         return values, _same

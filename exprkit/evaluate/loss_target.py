@@ -117,9 +117,14 @@ class RepeatedLoss:
     __slots__ = ("_asked", "_finish", "_flag", "_like", "_losses", "_out", "_sums")
 
     def __init__(
-        self, asked: Asked, sums: Callable[..., Any], finish: Callable[[Any], Any], like: tuple[Any, ...],
-        shape: tuple[int, ...], stored: bool,
-    ) -> None:  # fmt: skip
+        self,
+        asked: Asked,
+        sums: Callable[..., Any],
+        finish: Callable[[Any], Any],
+        like: tuple[Any, ...],
+        shape: tuple[int, ...],
+        stored: bool,
+    ) -> None:
         self._asked, self._sums, self._finish, self._out = asked, sums, finish, stored
         self._like, self._losses = like, (like[0], np.dtype(np.float64), shape)
         self._flag = "carray" if issubclass(like[0], np.ndarray) else "c_contiguous"

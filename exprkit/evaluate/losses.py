@@ -462,9 +462,16 @@ def goal_of(ev: Any, made: loss_text.Composition, y: Any, weights: Any) -> tuple
 
 
 def repeated(
-    ev: Any, asked: Asked | None, kind: str, goal: LossTarget, sums: Callable[..., Any] | None, params: Any, sets: Any,
-    shape: tuple[int, ...], stored: bool,
-) -> RepeatedLoss | None:  # fmt: skip
+    ev: Any,
+    asked: Asked | None,
+    kind: str,
+    goal: LossTarget,
+    sums: Callable[..., Any] | None,
+    params: Any,
+    sets: Any,
+    shape: tuple[int, ...],
+    stored: bool,
+) -> RepeatedLoss | None:
     """A loss that was just made, to be made again; None where nothing would be saved.
 
     ``params`` as they were given, ``sets`` as the engine takes them, ``sums`` what makes the sums anew.

@@ -1,9 +1,9 @@
 """Checks of the options and settings of ``Evaluator`` and ``fit``.
 
-    >>> from exprkit.evaluate.options import check_options
-    >>> check_options({"n_jobs": 2}, dict.fromkeys)
-    Traceback (most recent call last):
-    exprkit.errors.ArgumentError: fromkeys has no option 'n_jobs'
+>>> from exprkit.evaluate.options import check_options
+>>> check_options({"n_jobs": 2}, dict.fromkeys)
+Traceback (most recent call last):
+exprkit.errors.ArgumentError: fromkeys has no option 'n_jobs'
 """
 
 from __future__ import annotations

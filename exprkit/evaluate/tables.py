@@ -87,8 +87,10 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
         return table_of(X), X.y
     X = table_of(X)
     if isinstance(X, str):
-        raise DataError(f"X is the text {brief(X)}: expressions come first, then the data, an array, a table "
-                        f"or the path of a file ({', '.join(CSV)})")
+        raise DataError(
+            f"X is the text {brief(X)}: expressions come first, then the data, an array, a table "
+            f"or the path of a file ({', '.join(CSV)})"
+        )
     if not isinstance(y, str) and whole_number(y) is None:
         check_order(labels_of(X), y=y)
         return X, y
@@ -236,8 +238,10 @@ def with_indicators(table: Any, pop: Population) -> Any:
         if unknown := sorted(set(words) - set(known)):
             here = ", ".join(known)
             raise DataError(f"column {column!r} has the category {unknown[0]!r}; the expressions know {here}")
-        own |= {name: np.array([word == category for word in words], float)
-                for name, category in zip(indicators, known, strict=True)}  # fmt: skip
+        own |= {
+            name: np.array([word == category for word in words], float)
+            for name, category in zip(indicators, known, strict=True)
+        }
     if not own:
         return table
     return table.assign(**own) if hasattr(table, "assign") else {**{key: table[key] for key in keys}, **own}
@@ -288,8 +292,10 @@ def _places(names: list[str], pop: Population) -> list[tuple[str, int | None]]:
     """For every variable what its column is called, and which one it is."""
     if pop.variables is not None:
         used = {pop.variables[i] for i in used_columns(pop)}
-        return [(repr(name), _place(names, name) if name in used or names.count(name) == 1 else None)
-                for name in pop.variables]
+        return [
+            (repr(name), _place(names, name) if name in used or names.count(name) == 1 else None)
+            for name in pop.variables
+        ]
     defaults = [f"x{i + 1}" for i in range(pop.n_vars)]
     used = {defaults[i] for i in used_columns(pop)}
     lacking = [name for name in defaults if name in used and name not in names]
@@ -301,8 +307,7 @@ def _places(names: list[str], pop: Population) -> list[tuple[str, int | None]]:
             f"X has a column {astray[0]!r}, but none is called {lacking[0]!r}: name all columns that are used, or none "
             "of them, to be taken in their order"
         )
-    return [(name if column == name else f"{name} ({column!r})", place)
-            for place, (column, name) in enumerate(here)]  # fmt: skip
+    return [(name if column == name else f"{name} ({column!r})", place) for place, (column, name) in enumerate(here)]
 
 
 def _place(names: list[str], name: str) -> int:

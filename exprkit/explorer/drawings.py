@@ -35,8 +35,14 @@ with brought_by("notebooks"):
 
 # Okabe and Ito's colours, which most people can tell apart; blue is lighter than theirs, for dark pages
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
-    "#2B8CC4", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#888888",
-)  # fmt: skip
+    "#2B8CC4",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#56B4E9",
+    "#888888",
+)
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, "#B8A500", GREY)
 DPI = 100
 DRAWN = 2000  # points at the most; of more, evenly many are left out
@@ -148,8 +154,10 @@ class CurvePlot:
         self._left.axhline(0.0, color=GREY, linewidth=1)
         self._left.set_ylim(limits(0.0))
         colours = [SERIES[place % len(SERIES)] for place in range(len(self._groups))]
-        dots = [self._dots(self._top, self._x[group], self._y[group], colour if len(colours) > 1 else GREY)
-                for group, colour in zip(self._groups, colours, strict=True)]  # fmt: skip
+        dots = [
+            self._dots(self._top, self._x[group], self._y[group], colour if len(colours) > 1 else GREY)
+            for group, colour in zip(self._groups, colours, strict=True)
+        ]
         if len(self._groups) > 1:
             self._name_groups(dots, X, along, points.variables)
         if self._as_lines:
@@ -181,9 +189,18 @@ class CurvePlot:
         values = [", ".join(f"{value:.4g}" for value in X[group[0], others]) for group in self._groups]
         handles, words = [self._dots(self._top, [], [], "none"), *dots], ", ".join(variables[k] for k in others)
         legend = self.figure.legend(
-            handles, [f"{words}:", *values], loc="upper center", ncols=len(handles), fontsize=9, frameon=False,
-            labelcolor=GREY, borderpad=0, handletextpad=0, columnspacing=1, markerscale=1.6,
-        )  # fmt: skip
+            handles,
+            [f"{words}:", *values],
+            loc="upper center",
+            ncols=len(handles),
+            fontsize=9,
+            frameon=False,
+            labelcolor=GREY,
+            borderpad=0,
+            handletextpad=0,
+            columnspacing=1,
+            markerscale=1.6,
+        )
         for text in legend.get_texts():
             text.set_parse_math(False)
 
@@ -261,9 +278,10 @@ def _near(axes: Any, values: np.ndarray) -> np.ndarray:
 
 
 def front(
-    cloud: tuple[np.ndarray, np.ndarray], line: tuple[np.ndarray, np.ndarray],
+    cloud: tuple[np.ndarray, np.ndarray],
+    line: tuple[np.ndarray, np.ndarray],
     chosen: tuple[np.ndarray, np.ndarray],
-) -> tuple[bytes, np.ndarray]:  # fmt: skip
+) -> tuple[bytes, np.ndarray]:
     """PNG of (tokens, loss): of many expressions as dots, of the front as a line with marks, of the chosen ones in red.
 
     Also returns where the marks of the front and then the chosen ones are, (n, 2): shares of the width, from the

@@ -34,9 +34,15 @@ ROUGH_PIPE, NIKURADSE, CSV, YOURS = "rough pipe (synthetic)", "Nikuradse (downlo
 
 @checks_keywords
 def explore(
-    expression: str | ek.Expression | None = None, table: Any = None, target: str | None = None, *,
-    population: Any = None, backend: str = "auto", precision: str = "ieee", dtype: str = "float32",
-) -> Explorer:  # fmt: skip
+    expression: str | ek.Expression | None = None,
+    table: Any = None,
+    target: str | None = None,
+    *,
+    population: Any = None,
+    backend: str = "auto",
+    precision: str = "ieee",
+    dtype: str = "float32",
+) -> Explorer:
     """Show the explorer in a notebook: one expression at every stage, its fit, populations and searches.
 
     Parameters
@@ -126,8 +132,9 @@ class Explorer(widgets.VBox):
         self.codes = {name: CodeView() for name in INSPECTORS}
         sides = [widgets.VBox([self.inspectors[name], self.codes[name]]) for name in INSPECTORS]
         panels = self.population_panel, self.search_panel, self.race_panel
-        self.tabs = widgets.Tab([self.fit_panel, *sides, *panels],
-                                titles=(CURVE, *INSPECTORS, POPULATION, SEARCH, RACE))  # fmt: skip
+        self.tabs = widgets.Tab(
+            [self.fit_panel, *sides, *panels], titles=(CURVE, *INSPECTORS, POPULATION, SEARCH, RACE)
+        )
         self._fresh: set[str] = set()  # inspectors that show the expression as it is
         self.tabs.add_class(TABS)
         self.formula, self.error, self.columns = widgets.HTMLMath(), widgets.HTML(), widgets.HTML()
@@ -161,8 +168,13 @@ class Explorer(widgets.VBox):
     # ── widgets ──
 
     def _make_head(self, text: str) -> Any:
-        self.text = widgets.Text(text, continuous_update=True, placeholder="an expression", description="expression",
-                                 layout=widgets.Layout(flex="1 1 auto"))  # fmt: skip
+        self.text = widgets.Text(
+            text,
+            continuous_update=True,
+            placeholder="an expression",
+            description="expression",
+            layout=widgets.Layout(flex="1 1 auto"),
+        )
         self.text.observe(lambda change: self._type(change["new"]), "value")
         self.examples = choice("", [("pick one …", ""), *((text, text) for text in _examples())], "", width="170px")
         self.examples.observe(lambda change: self._example(change["new"]), "value")
@@ -177,9 +189,11 @@ class Explorer(widgets.VBox):
         self.chosen = widgets.Text(placeholder="columns: a, b, … (or all others)", **field)
         self.read_button = button("Read", self._load, "70px", tooltip="read the file anew")
         self.upload = widgets.FileUpload(
-            accept=".csv,.tsv,.txt", description="Upload, up to 10 MB", layout=widgets.Layout(width="225px"),
+            accept=".csv,.tsv,.txt",
+            description="Upload, up to 10 MB",
+            layout=widgets.Layout(width="225px"),
             tooltip="a larger file ends Jupyter's connection: write its path into the field instead",
-        )  # fmt: skip
+        )
         self.upload.observe(lambda _: self._take_file(), "value")
         fields = [self.path, self.target, self.chosen, self.read_button, self.upload]
         self.csv = widgets.HBox(fields, layout=widgets.Layout(display="none", flex_flow="row wrap"))

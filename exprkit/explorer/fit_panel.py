@@ -82,15 +82,21 @@ class FitPanel(widgets.HBox):
         self._drawn: Any = None  # what ``plot`` is of: data, variable, axes
         self._drawn_at: Any = None  # the evaluator at its places, and of what
         self.sliders, self.numbers = widgets.VBox(), widgets.VBox()
-        self.fit_button = widgets.Button(description="Fit", icon="bullseye",
-                                         tooltip="from what is set, from ones and from random starts")  # fmt: skip
+        self.fit_button = widgets.Button(
+            description="Fit", icon="bullseye", tooltip="from what is set, from ones and from random starts"
+        )
         self.fit_button.on_click(lambda _: self._progress_bar.run("fitting", lambda stop, _: self._fit_beside(stop)))
         self.loss = choice("loss", [*LOSSES, OWN], width="220px")
-        self.own_loss = widgets.Text(placeholder="as logcosh(f - y)", description=OWN, tooltip="over f and y",
-                                     layout=widgets.Layout(width="320px", display="none"))  # fmt: skip
+        self.own_loss = widgets.Text(
+            placeholder="as logcosh(f - y)",
+            description=OWN,
+            tooltip="over f and y",
+            layout=widgets.Layout(width="320px", display="none"),
+        )
         self.loss.observe(lambda change: show_if(self.own_loss, change["new"] == OWN), "value")
-        self.restarts = widgets.BoundedIntText(RESTARTS, min=0, max=10_000, description="restarts",
-                                               layout=widgets.Layout(width="220px"))  # fmt: skip
+        self.restarts = widgets.BoundedIntText(
+            RESTARTS, min=0, max=10_000, description="restarts", layout=widgets.Layout(width="220px")
+        )
         self.along, self.axes = choice("along", [""], width="220px"), choice("axes", AXES, width="220px")
         for field in (self.along, self.axes):
             field.observe(lambda _: self.queue.put("curve", lambda stop: self.draw()), "value")
@@ -173,8 +179,9 @@ class FitPanel(widgets.HBox):
         names = subject.expression.parameters or [f"p{i + 1}" for i in range(len(self.params))]
         own, numbers = (list(box.children[: len(self.params)]) for box in (self.sliders, self.numbers))
         for place in range(len(own), min(len(self.params), MOST_SLIDERS)):
-            slider = widgets.FloatSlider(START, min=-RANGE, max=RANGE, step=0.01, readout=False,
-                                         layout=widgets.Layout(width="190px"))  # fmt: skip
+            slider = widgets.FloatSlider(
+                START, min=-RANGE, max=RANGE, step=0.01, readout=False, layout=widgets.Layout(width="190px")
+            )
             slider.observe(lambda change, place=place: self._moved(place, change["owner"]), "value")
             number = widgets.FloatText(START, tooltip="any number", layout=widgets.Layout(width="160px"))
             number.observe(lambda change, place=place: self._typed(place, change["new"]), "value")
@@ -257,11 +264,16 @@ class FitPanel(widgets.HBox):
 
     def _fitted(
         self, subject: Subject, progress: bool | Callable[[int, int], None]
-    ) -> tuple[list[float] | None, ek.FitResult, float]:  # fmt: skip
+    ) -> tuple[list[float] | None, ek.FitResult, float]:
         """The better fit, without a start or from what was set: that start, its result; and a constant's loss."""
         X, y, own = subject.points.dataset.X, subject.points.dataset.y, self.params.tolist()
-        options: dict[str, Any] = {"loss": self.chosen_loss, "backend": subject.backend, "dtype": subject.dtype,
-                                   "precision": subject.precision, "progress": progress}  # fmt: skip
+        options: dict[str, Any] = {
+            "loss": self.chosen_loss,
+            "backend": subject.backend,
+            "dtype": subject.dtype,
+            "precision": subject.precision,
+            "progress": progress,
+        }
         start, result = None, ek.fit(subject.pop, X, y, restarts=int(self.restarts.value), **options)
         if self._is_set or self.result is not None:
             other = ek.fit(subject.pop, X, y, init=[own], **options)

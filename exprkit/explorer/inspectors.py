@@ -55,9 +55,14 @@ class Subject:
     """
 
     def __init__(
-        self, text: str | ek.Expression, points: Points | None = None, *, precision: str = "ieee",
-        dtype: str = "float32", backend: str = "auto",
-    ) -> None:  # fmt: skip
+        self,
+        text: str | ek.Expression,
+        points: Points | None = None,
+        *,
+        precision: str = "ieee",
+        dtype: str = "float32",
+        backend: str = "auto",
+    ) -> None:
         self.points = points or Points(ek.data.rough_pipe())
         self.text = str(text)
         self.pop = ek.parse(self.text, variables=self.points.variables or self.points.dataset.X.shape[1])

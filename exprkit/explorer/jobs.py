@@ -126,8 +126,9 @@ class ProgressBar(widgets.HBox):
     def __init__(self) -> None:
         self.queue = JobQueue(self._failed)
         self.bar = widgets.IntProgress(max=FULL, layout=widgets.Layout(width="240px"))
-        self.button = widgets.Button(description="Stop", disabled=True,
-                                     layout=widgets.Layout(width="80px", flex="0 0 auto"))  # fmt: skip
+        self.button = widgets.Button(
+            description="Stop", disabled=True, layout=widgets.Layout(width="80px", flex="0 0 auto")
+        )
         self.button.on_click(lambda _: self.queue.stop())
         self.text = widgets.HTML()
         self._what = ""

@@ -69,9 +69,7 @@ def formula_page(lines: Iterable[str]) -> str:
     return f'<div style="font-size:125%;overflow-x:auto">{"".join(rows)}</div>'
 
 
-def picture_page(
-    png: bytes, places: Iterable[Sequence[float]] = (), titles: Iterable[str] = (), alt: str = ""
-) -> str:  # fmt: skip
+def picture_page(png: bytes, places: Iterable[Sequence[float]] = (), titles: Iterable[str] = (), alt: str = "") -> str:
     """A picture, in words ``alt``; places in it, shares of its size, say something when the mouse is over them."""
     marks = (
         f'<span title="{html.escape(title)}" style="{MARK};left:{x:.2%};top:{y:.2%}"></span>'

@@ -46,9 +46,11 @@ class PopulationPanel(widgets.VBox):
     """
 
     def __init__(
-        self, opened: Callable[[str, list[float] | None], None], progress_bar: ProgressBar | None = None,
+        self,
+        opened: Callable[[str, list[float] | None], None],
+        progress_bar: ProgressBar | None = None,
         options: dict[str, str] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._opened, self._progress_bar = opened, progress_bar or ProgressBar()
         self._options = {} if options is None else options
         self.table: Table | None = None
@@ -63,14 +65,16 @@ class PopulationPanel(widgets.VBox):
 
     def _make_source(self) -> Any:
         self.source = choice("", [SAMPLE, WRITTEN, FILE, EXHAUSTIVE, RANDOM], width="200px")
-        self.size = widgets.BoundedIntText(1000, min=1, max=10_000_000, description="number",
-                                           layout=widgets.Layout(width="190px"))  # fmt: skip
+        self.size = widgets.BoundedIntText(
+            1000, min=1, max=10_000_000, description="number", layout=widgets.Layout(width="190px")
+        )
         self.path = widgets.Text(placeholder="path of a text file, one expression per line")
         self.written = widgets.Textarea(placeholder="one expression per line", layout=widgets.Layout(width="98%"))
         self.read_button = button("Show", lambda: self.read())
         self.fit_button = button("Fit all", lambda: self._run("fitting", self._fit))
-        self.fold = widgets.Checkbox(False, indent=False, description="the shortest of each loss",
-                                     layout=widgets.Layout(width="200px"))  # fmt: skip
+        self.fold = widgets.Checkbox(
+            False, indent=False, description="the shortest of each loss", layout=widgets.Layout(width="200px")
+        )
         self.fold.observe(lambda _: self._sort(), "value")
         self.source.observe(lambda _: self._offer(), "value")
         self.written.observe(lambda change: setattr(self.source, "value", WRITTEN) if change["new"] else None, "value")

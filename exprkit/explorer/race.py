@@ -1,10 +1,10 @@
 """The race panel: the time of the same work on each backend, measured by ``ek.bench``, and which one "auto" takes.
 
-    >>> import exprkit as ek
-    >>> from exprkit.explorer.race import standings
-    >>> samples = ek.bench.measure(["x1 + p1"], ek.data.rough_pipe(), ["cpu", "numpy"], n_steps=3, n_samples=2)
-    >>> sorted(standings(samples)["backend"])
-    ['cpu', 'numpy']
+>>> import exprkit as ek
+>>> from exprkit.explorer.race import standings
+>>> samples = ek.bench.measure(["x1 + p1"], ek.data.rough_pipe(), ["cpu", "numpy"], n_steps=3, n_samples=2)
+>>> sorted(standings(samples)["backend"])
+['cpu', 'numpy']
 """
 
 from __future__ import annotations
@@ -59,13 +59,25 @@ class RacePanel(widgets.VBox):
         self.button = button("Race", lambda: self._progress_bar.run("race", self.run), "148px", icon="flag-checkered")
         self.standings, self.why, self.path, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML(), CodeView()
         missing = widgets.HTML("".join(f"<div>{html.escape(line)}</div>" for line in absent))
-        super().__init__([
-            widgets.HBox([self.backends, widgets.VBox([self.source, self.n_exprs]),
-                          widgets.VBox([self.n_points, self.n_steps]),
-                          widgets.VBox([self.precision, self.dtype, self.card])],
-                         layout=widgets.Layout(flex_flow="row wrap")),
-            missing, self.button, self.standings, self.why, self.path, self.code,
-        ])  # fmt: skip
+        super().__init__(
+            [
+                widgets.HBox(
+                    [
+                        self.backends,
+                        widgets.VBox([self.source, self.n_exprs]),
+                        widgets.VBox([self.n_points, self.n_steps]),
+                        widgets.VBox([self.precision, self.dtype, self.card]),
+                    ],
+                    layout=widgets.Layout(flex_flow="row wrap"),
+                ),
+                missing,
+                self.button,
+                self.standings,
+                self.why,
+                self.path,
+                self.code,
+            ]
+        )
 
     def run(self, stop: Event, progress: Progress) -> None:
         """Run the race in this thread."""

@@ -52,9 +52,7 @@ class SearchPanel(widgets.VBox):
         That of the last search, once it has ended.
     """
 
-    def __init__(
-        self, opened: Callable[[str, list[float]], None], progress_bar: ProgressBar | None = None
-    ) -> None:
+    def __init__(self, opened: Callable[[str, list[float]], None], progress_bar: ProgressBar | None = None) -> None:
         self._opened, self._progress_bar = opened, progress_bar or ProgressBar()
         self.points = Points(ek.data.rough_pipe())
         self.model: Any = None
@@ -63,10 +61,14 @@ class SearchPanel(widgets.VBox):
         self._sizes, self._losses = NONE
         self.seconds = widgets.BoundedFloatText(SECONDS, min=0.1, max=1e6, description="seconds")
         self.maxsize = widgets.BoundedIntText(MAXSIZE, min=1, max=100, description="most tokens")
-        self.unary = widgets.Text(placeholder="all that are usual", description="functions",
-                                  tooltip="exp, log, … separated by commas")  # fmt: skip
-        self.without = widgets.Text(placeholder="no column", description="leave out",
-                                    tooltip="columns that formulas may not use, separated by commas")  # fmt: skip
+        self.unary = widgets.Text(
+            placeholder="all that are usual", description="functions", tooltip="exp, log, … separated by commas"
+        )
+        self.without = widgets.Text(
+            placeholder="no column",
+            description="leave out",
+            tooltip="columns that formulas may not use, separated by commas",
+        )
         fields = (self.seconds, "180px"), (self.maxsize, "180px"), (self.unary, "280px"), (self.without, "280px")
         for field, width in fields:
             field.layout.width = width
@@ -78,8 +80,9 @@ class SearchPanel(widgets.VBox):
         head = widgets.HTML(f"<pre style='font:13px monospace;margin:0'>{'size':<6}{'loss (rmse)':<12}formula</pre>")
         table = widgets.VBox([head, self.rows], layout=widgets.Layout(overflow="auto"))
         table.add_class(CLASS)
-        head_row = widgets.HBox([*(field for field, _ in fields), self.button],
-                                layout=widgets.Layout(flex_flow="row wrap"))  # fmt: skip
+        head_row = widgets.HBox(
+            [*(field for field, _ in fields), self.button], layout=widgets.Layout(flex_flow="row wrap")
+        )
         super().__init__([widgets.HTML(FONT), head_row, self.summary, table, self.front, self.code])
 
     def start(self) -> None:

@@ -78,8 +78,15 @@ class Table:
         n_params = int(self.pop.n_params[number])
         params = self.params[number, :n_params].tolist() if self.fitted[number] else None
         text = text or f"(not valid) {self.pop.errors.get(number, '').partition(': ')[2].partition(chr(10))[0]}"
-        return Row(number, text, int(self.pop.n_tokens[number]), int(self.structure[number]), n_params,
-                   float(self.loss[number]), params)  # fmt: skip
+        return Row(
+            number,
+            text,
+            int(self.pop.n_tokens[number]),
+            int(self.structure[number]),
+            n_params,
+            float(self.loss[number]),
+            params,
+        )
 
     def shortest(self) -> np.ndarray:
         """Whether an expression is the shortest of those of its loss, bool (n_exprs,); what has no loss stays."""
@@ -141,10 +148,15 @@ class Table:
         with brought_by("notebooks"):
             import pandas as pd
 
-        frame = pd.DataFrame({
-            "expression": self.pop.texts(), "tokens": self.pop.n_tokens, "structure": self.structure,
-            "parameters": self.pop.n_params, "loss": self.loss,
-        })  # fmt: skip
+        frame = pd.DataFrame(
+            {
+                "expression": self.pop.texts(),
+                "tokens": self.pop.n_tokens,
+                "structure": self.structure,
+                "parameters": self.pop.n_params,
+                "loss": self.loss,
+            }
+        )
         for place in range(self.params.shape[1]):
             has_value = self.fitted & (self.pop.n_params > place)
             frame[f"p{place + 1}"] = np.where(has_value, self.params[:, place], np.nan)

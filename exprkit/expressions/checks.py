@@ -46,9 +46,14 @@ class Unchecked(NamedTuple):
 
 
 def unchecked(
-    kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, valid: np.ndarray, arity: np.ndarray,
-    max_variable: int, max_parameter: int,
-) -> Unchecked:  # fmt: skip
+    kinds: np.ndarray,
+    values: np.ndarray,
+    offsets: np.ndarray,
+    valid: np.ndarray,
+    arity: np.ndarray,
+    max_variable: int,
+    max_parameter: int,
+) -> Unchecked:
     """What ``check`` takes; ``arity`` may have PACKS and TAKES_PACKED in it."""
     operands, most = np.zeros(512, np.int32), np.zeros(256, np.uint64)
     operands[256:] = np.where(arity == 0, np.int32(NO_OPERATOR), arity)

@@ -123,9 +123,19 @@ def no_rewriting() -> Rules:
     """Rules that leave every operator as it is."""
     none, empty = np.full(256, NONE, np.uint8), np.empty(0)
     return Rules(
-        ops.ARITY.copy(), np.ones(256, np.uint8), np.full((256, 256), NONE, np.uint8), none, none, none, none,
-        none, empty, np.zeros(257, np.int64), empty, empty.astype(np.uint8),
-    )  # fmt: skip
+        ops.ARITY.copy(),
+        np.ones(256, np.uint8),
+        np.full((256, 256), NONE, np.uint8),
+        none,
+        none,
+        none,
+        none,
+        none,
+        empty,
+        np.zeros(257, np.int64),
+        empty,
+        empty.astype(np.uint8),
+    )
 
 
 def make_graph(pop: TokenArrays, positive: np.ndarray, *, reverse: bool, loose: bool, room: int = 1) -> Graph:
@@ -143,9 +153,16 @@ def make_graph(pop: TokenArrays, positive: np.ndarray, *, reverse: bool, loose: 
     size = 1 << (2 * most).bit_length()
     numbers = np.empty(most + 1)  # one more: where a number stands while it is looked up
     return empty(
-        Graph, n=most, n_slots=size, n_values=n_values, numbers=numbers, values=numbers.view(np.uint64),
-        positive=positive, stamp=np.zeros(size, np.int32), counts=np.array([0, 0, 0, loose, 0, 0], np.int64),
-    )  # fmt: skip
+        Graph,
+        n=most,
+        n_slots=size,
+        n_values=n_values,
+        numbers=numbers,
+        values=numbers.view(np.uint64),
+        positive=positive,
+        stamp=np.zeros(size, np.int32),
+        counts=np.array([0, 0, 0, loose, 0, 0], np.int64),
+    )
 
 
 # ── nodes ────────────────────────────────────────────────────────────────────────────

@@ -27,7 +27,7 @@ from exprkit.expressions.dag import (
     read,
     start_derivatives,
     tangent,
-)  # fmt: skip
+)
 from exprkit.expressions.rewrite import UNIFORM_NODE
 from exprkit.operators import defined, ops
 from exprkit.runtime.bags import empty

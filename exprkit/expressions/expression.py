@@ -247,9 +247,12 @@ class Expression:
 
 
 def _rebuilt(
-    kinds: np.ndarray, values: np.ndarray, variables: Words, parameters: Words,
+    kinds: np.ndarray,
+    values: np.ndarray,
+    variables: Words,
+    parameters: Words,
     definitions: tuple[defined.Saved, ...] = (),
-) -> Expression:  # fmt: skip
+) -> Expression:
     """What was pickled (NumPy forgets that an array was read-only)."""
     if definitions:
         from exprkit.text.define import restored
@@ -299,9 +302,7 @@ def _leaves(kind: int, names: tuple[Any, ...]) -> tuple[Expression, ...]:
     else:
         checked = Names(parameters=words)
         named, count = checked.parameters, checked.max_p
-    return tuple(
-        _leaf(kind, index, **{PLURAL[kind]: named}) for index in range(count if named is None else len(named))
-    )
+    return tuple(_leaf(kind, index, **{PLURAL[kind]: named}) for index in range(count if named is None else len(named)))
 
 
 def _leaf(kind: int, value: int, **names: Words) -> Expression:
@@ -426,8 +427,10 @@ def applied(row: defined.Written, *operands: Expression | float) -> Expression:
         raise PopulationError(f"an operand of {row.name} is an expression that could not be read")
     if n_tokens > MAX_TOKENS:
         raise PopulationError(f"an expression of {n_tokens:,} tokens; the limit is {MAX_TOKENS:,}")
-    named = [common_names(((getattr(part, PLURAL[kind]), kind in part.kinds) for part in parts), kind)
-             for kind in (VARIABLE, PARAMETER)]  # fmt: skip
+    named = [
+        common_names(((getattr(part, PLURAL[kind]), kind in part.kinds) for part in parts), kind)
+        for kind in (VARIABLE, PARAMETER)
+    ]
     checked_names(*named)
     return Expression(
         _frozen(np.concatenate([*(part.kinds for part in parts), [OPERATOR]]), np.uint8),

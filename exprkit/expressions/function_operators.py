@@ -55,10 +55,17 @@ def define(text: str, function: Any, cuda: str, derivative: Any, domain: Any, la
         return _of_three(name, definition, machine_code, cuda, _slopes(name, arity, derivative), intervals, latex)
     return defined.add_row(
         ops.operator(
-            name, arity, "a function of the user's own", numpy=definition, domain=intervals, **machine_code,
-            cuda=_cuda_cell(name, cuda, ("a", "b")[:arity]), derivative=_slopes(name, arity, derivative), latex=latex,
+            name,
+            arity,
+            "a function of the user's own",
+            numpy=definition,
+            domain=intervals,
+            **machine_code,
+            cuda=_cuda_cell(name, cuda, ("a", "b")[:arity]),
+            derivative=_slopes(name, arity, derivative),
+            latex=latex,
         )
-    )  # fmt: skip
+    )
 
 
 def _cuda_cell(name: str, text: str, operands: Sequence[str]) -> ops.Cuda:
@@ -92,26 +99,47 @@ def _check_known(name: str, arity: int) -> None:
 
 
 def _of_three(
-    name: str, definition: Callable[..., np.ndarray], machine_code: dict[str, Any], cuda: str, slopes: tuple[str, ...],
-    intervals: tuple[ops.Interval, ...], latex: str,
-) -> defined.Definition:  # fmt: skip
+    name: str,
+    definition: Callable[..., np.ndarray],
+    machine_code: dict[str, Any],
+    cuda: str,
+    slopes: tuple[str, ...],
+    intervals: tuple[ops.Interval, ...],
+    latex: str,
+) -> defined.Definition:
     """A function of three operands: a row that takes the first two packed, and what packs them."""
     operands, meaning = ("a", "b", "c"), "a function of the user's own"
     parts = latex_parts(name, latex, operands)
     row = defined.add_row(
         ops.operator(
-            name, 2, meaning, numpy=lambda pair, c: definition(pair[0], pair[1], c), packed=True, domain=intervals,
-            cuda=_cuda_cell(name, cuda, ("a", "a_low", "b")), derivative=slopes, latex="", **machine_code,
+            name,
+            2,
+            meaning,
+            numpy=lambda pair, c: definition(pair[0], pair[1], c),
+            packed=True,
+            domain=intervals,
+            cuda=_cuda_cell(name, cuda, ("a", "a_low", "b")),
+            derivative=slopes,
+            latex="",
+            **machine_code,
         )
-    )  # fmt: skip
+    )
     kinds = np.array([OPERAND, OPERAND, OPERATOR, OPERAND, OPERATOR], np.uint8)
     values = np.array([0, 1, ops.PAIR_OF, 2, row.code], np.uint64)
     return defined.add(
         defined.Definition(
-            name=name, operands=operands, formula=meaning, kinds=kinds, values=values, uses=(), domain=intervals,
-            latex=latex, latex_parts=parts, function=True,
+            name=name,
+            operands=operands,
+            formula=meaning,
+            kinds=kinds,
+            values=values,
+            uses=(),
+            domain=intervals,
+            latex=latex,
+            latex_parts=parts,
+            function=True,
         )
-    )  # fmt: skip
+    )
 
 
 def _head(text: Any, function: Any) -> tuple[str, int]:

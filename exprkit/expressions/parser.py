@@ -40,9 +40,13 @@ PIECE = 1 << 22  # bytes of a file that a thread reads, at the least
 
 @checks_keywords
 def parse(
-    source: Any, *, data: Any = None, variables: Given = None, parameters: Given = None,
+    source: Any,
+    *,
+    data: Any = None,
+    variables: Given = None,
+    parameters: Given = None,
     errors: Literal["raise", "mask"] = "raise",
-) -> Population:  # fmt: skip
+) -> Population:
     """Read expressions.
 
     Parameters
@@ -167,9 +171,7 @@ def _names(batch: Batch, data: Any, variables: Given, parameters: Given) -> Name
 # ── what is not text ─────────────────────────────────────────────────────────────────
 
 
-def _parse_objects(
-    batch: Batch, faults: dict[int, Fault]
-) -> dict[int, tuple[np.ndarray, np.ndarray] | None]:
+def _parse_objects(batch: Batch, faults: dict[int, Fault]) -> dict[int, tuple[np.ndarray, np.ndarray] | None]:
     """Tokens of the SymPy objects and Expressions by index; None for the bad ones, which go to ``faults``."""
     tokens: dict[int, tuple[np.ndarray, np.ndarray] | None] = {}
     for index, item in batch.objects.items():

@@ -120,9 +120,14 @@ class Population:
         self._fill(*arrays, variables, parameters, None if valid is None else _own(valid, np.bool_, "valid"))
 
     def _fill(
-        self, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, variables: Iterable[str] | None,
-        parameters: Iterable[str] | None, valid: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        kinds: np.ndarray,
+        values: np.ndarray,
+        offsets: np.ndarray,
+        variables: Iterable[str] | None,
+        parameters: Iterable[str] | None,
+        valid: np.ndarray | None = None,
+    ) -> None:
         self.kinds, self.values, self.offsets = map(_read_only, (kinds, values, offsets))
         self.valid = _read_only(offsets[1:] > offsets[:-1] if valid is None else valid)
         self.variables, self.parameters = names_of("variables", variables), names_of("parameters", parameters)
@@ -131,9 +136,14 @@ class Population:
 
     @classmethod
     def _adopt(
-        cls, kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray,
-        variables: Words = None, parameters: Words = None, faults: dict[int, Fault] | None = None,
-    ) -> Population:  # fmt: skip
+        cls,
+        kinds: np.ndarray,
+        values: np.ndarray,
+        offsets: np.ndarray,
+        variables: Words = None,
+        parameters: Words = None,
+        faults: dict[int, Fault] | None = None,
+    ) -> Population:
         """Arrays of the right kind that nobody else has, taken over without a copy."""
         population = cls.__new__(cls)
         population._fill(kinds, values, offsets, variables, parameters)
@@ -482,6 +492,7 @@ class Population:
             With ``errors="raise"``, where there is no derivative.
         """
         from exprkit.expressions.differentiate import differentiate, first_problem
+
         one_of("errors", errors, ("raise", "mask"))
         kinds, values, offsets, missing = differentiate(self.expanded(), name)
         kinds, values, offsets = defined.unpacked(kinds, values, offsets)

@@ -76,12 +76,23 @@ def table_rules(precision: str) -> Rules:
         other += [code(name) for name in row.rewrite.constant_b.values()]
         start[row.code + 1 :] = len(value)
     return Rules(
-        ops.ARITY.copy(), width, fused, positive_a, whole_b, first, rest, multiple, factor,
-        start, np.array(value, np.float64), np.array(other, np.uint8),
-    )  # fmt: skip
+        ops.ARITY.copy(),
+        width,
+        fused,
+        positive_a,
+        whole_b,
+        first,
+        rest,
+        multiple,
+        factor,
+        start,
+        np.array(value, np.float64),
+        np.array(other, np.uint8),
+    )
 
 
 # ── rules, applied ───────────────────────────────────────────────────────────────────
+
 
 @inline
 def rewrite(code, a, b, rules, graph):

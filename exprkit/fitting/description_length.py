@@ -104,10 +104,13 @@ def description_length(result: Any, progress: Progress = False) -> DescriptionLe
 
 def _joined(some: list[DescriptionLength], pop: Population) -> DescriptionLength:
     """Of expressions one behind the other, as that of all."""
-    params = [np.pad(one.params, ((0, 0), (0, pop.max_params - one.params.shape[1])), constant_values=np.nan)
-              for one in some]  # fmt: skip
-    rest = {name: np.concatenate([getattr(one, name) for one in some])
-            for name in ("total", "residuals", "parameters", "function")}  # fmt: skip
+    params = [
+        np.pad(one.params, ((0, 0), (0, pop.max_params - one.params.shape[1])), constant_values=np.nan) for one in some
+    ]
+    rest = {
+        name: np.concatenate([getattr(one, name) for one in some])
+        for name in ("total", "residuals", "parameters", "function")
+    }
     return DescriptionLength(**rest, params=np.concatenate(params))
 
 

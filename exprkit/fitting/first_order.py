@@ -32,9 +32,7 @@ KINDS = {objective.SQUARES: "sse", objective.ABSOLUTE: "mae", objective.SUM: "su
 RATE, FIRST, SECOND, TINY = 0.05, 0.9, 0.999, 1e-12  # of Adam: step, decay of both moments (its authors'), floor
 
 
-def minimise(
-    ev: Any, method: str, starts: np.ndarray, y: np.ndarray, w: np.ndarray | None, options: Options
-) -> Fitted:
+def minimise(ev: Any, method: str, starts: np.ndarray, y: np.ndarray, w: np.ndarray | None, options: Options) -> Fitted:
     """Minimise the sum of w r^2, w abs r or w r from every start, (n_starts, n_exprs, max_params); the best counts."""
     run = {"lbfgs": _lbfgs, "adam": _adam}[method]
     n, width = starts.shape[1:]
@@ -56,8 +54,9 @@ def minimise(
 
 def _better(best: Fitted, result: Fitted, nothing: float) -> Fitted:
     """The better of two fits of every expression."""
-    loss, params, status = (np.array([getattr(one, name) for one in (best, result)])
-                            for name in ("loss", "params", "status"))  # fmt: skip
+    loss, params, status = (
+        np.array([getattr(one, name) for one in (best, result)]) for name in ("loss", "params", "status")
+    )
     better = objective.best_starts(loss, params, status, nothing) == 1
     params, loss, iterations, status = (
         np.where(better[:, None] if new.ndim == 2 else better, new, old)
@@ -203,7 +202,7 @@ def _direction(gradient: np.ndarray, steps: list[np.ndarray], changes: list[np.n
 
 def _halved(
     problem: _Problem, p: np.ndarray, loss: np.ndarray, gradient: np.ndarray, d: np.ndarray, active: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Steps along ``d``, halved for each expression until its loss falls; (p, loss, gradient, whether it fell)."""
     new_p, new_loss, new_gradient = p.copy(), loss.copy(), gradient.copy()
     waiting, size = active.copy(), np.ones(len(p))

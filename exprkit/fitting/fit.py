@@ -199,8 +199,14 @@ def fit(
     """
     check_options(options, fit)
     if is_source(X):
-        other = {"method": method != "lm", "loss": loss != "squares", "link": link, "columns": columns is not None,
-                 "restarts": restarts, "missing": missing != "raise"}  # fmt: skip
+        other = {
+            "method": method != "lm",
+            "loss": loss != "squares",
+            "link": link,
+            "columns": columns is not None,
+            "restarts": restarts,
+            "missing": missing != "raise",
+        }
         refuse(name for name, is_asked in other.items() if is_asked)
         pop = on_host(inputs.population(pop, columns_of(X, y, weights)))
         workers = workers_of(devices, client) or workers_of(1, None)
@@ -211,9 +217,20 @@ def fit(
         goal = Options(objective.SQUARES, 1.0, steps, float(tol), float(tol), lower, upper)
         starts, backend = starts_of(init, pop, no_device, 0, seed), backend_of_fits(backend, workers)
         return fit_rows(
-            pop, X, y, weights, starts, goal, workers=workers, backend=backend, precision=precision, dtype=dtype,
-            threads=threads, progress=progress, **options,
-        )  # fmt: skip
+            pop,
+            X,
+            y,
+            weights,
+            starts,
+            goal,
+            workers=workers,
+            backend=backend,
+            precision=precision,
+            dtype=dtype,
+            threads=threads,
+            progress=progress,
+            **options,
+        )
     target_name = tables.name_of_target(X, y)
     X, y = tables.target_of(X, y)
     weights = tables.vector_of(X, weights)
@@ -227,10 +244,27 @@ def fit(
         pop = spread(on_host(pop), X, grouped)
         bounds, prior = (bounds_of(one, pop, grouped) for one in (bounds, prior))
     problem = FitProblem(
-        X, y, weights=weights, method=method, loss=loss, link=link, columns=columns, prior=prior, delta=delta,
-        max_iter=max_iter, tol=tol, accuracy=accuracy, bounds=bounds, backend=backend, precision=precision,
-        dtype=dtype, threads=threads, devices=devices, client=client, **options,
-    )  # fmt: skip
+        X,
+        y,
+        weights=weights,
+        method=method,
+        loss=loss,
+        link=link,
+        columns=columns,
+        prior=prior,
+        delta=delta,
+        max_iter=max_iter,
+        tol=tol,
+        accuracy=accuracy,
+        bounds=bounds,
+        backend=backend,
+        precision=precision,
+        dtype=dtype,
+        threads=threads,
+        devices=devices,
+        client=client,
+        **options,
+    )
     problem.target_name = target_name
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
 
@@ -266,12 +300,29 @@ class FitProblem:
     """
 
     def __init__(
-        self, X: Any, y: Any = None, *, weights: Any = None, method: str = "lm", loss: str = "squares",
-        link: str | None = None, columns: Any = None, prior: Any = None, delta: float = 1.0,
-        max_iter: int | None = None, tol: float = 1e-8, accuracy: str = "auto", bounds: Bounds = None,
-        backend: str = "auto", precision: Any = "ieee", dtype: Any = "float32", threads: int | None = None,
-        devices: Any = None, client: Any = None, **options: Any,
-    ) -> None:  # fmt: skip
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        weights: Any = None,
+        method: str = "lm",
+        loss: str = "squares",
+        link: str | None = None,
+        columns: Any = None,
+        prior: Any = None,
+        delta: float = 1.0,
+        max_iter: int | None = None,
+        tol: float = 1e-8,
+        accuracy: str = "auto",
+        bounds: Bounds = None,
+        backend: str = "auto",
+        precision: Any = "ieee",
+        dtype: Any = "float32",
+        threads: int | None = None,
+        devices: Any = None,
+        client: Any = None,
+        **options: Any,
+    ) -> None:
         self.target_name = tables.name_of_target(X, y)
         self._X, self._y = tables.target_of(X, y)
         columns = tables.vectors_of(self._X, columns)
@@ -321,9 +372,7 @@ class FitProblem:
         is_screened = not is_final and self._loss != SUM
         return _result(ev, fitted, target, goal, begin, self.method, is_screened)
 
-    def fitted(
-        self, pop: Population | DevicePopulation, init: Any, *, limits: Any = None, patience: int = 0
-    ) -> Fitted:
+    def fitted(self, pop: Population | DevicePopulation, init: Any, *, limits: Any = None, patience: int = 0) -> Fitted:
         """The fits of a population as arrays alone, which stay where they were made.
 
         Parameters
@@ -430,9 +479,15 @@ class FitProblem:
         return inputs.on_host(ev.loss(params, target, kind, weights=w))
 
     def _fit_own(
-        self, ev: Evaluator, starts: np.ndarray, bounds: tuple[Any, Any], data: tuple[Any, Any], begin: float,
-        progress: Progress, drawing: StartMaker,
-    ) -> FitResult:  # fmt: skip
+        self,
+        ev: Evaluator,
+        starts: np.ndarray,
+        bounds: tuple[Any, Any],
+        data: tuple[Any, Any],
+        begin: float,
+        progress: Progress,
+        drawing: StartMaker,
+    ) -> FitResult:
         """The fit of a loss of the user's own: of one that is known, to expressions that are put into it."""
         assert self._own is not None
         if ev.dtype not in self._inner:
@@ -456,13 +511,21 @@ class FitProblem:
         if by_link and isinstance(made, Penalty):
             link = self._own.link.text if self._own.link else None
             found.r2[:] = ev.loss(np.nan_to_num(found.params), self._y, "r2", self._weights, link=link)
-        r2 = np.where(np.isfinite(loss), found.r2, np.nan) if by_link else _r2(
-            sums_of_squares(ev, found.params, target, w), spread_of(goal.y, goal.w), loss
+        r2 = (
+            np.where(np.isfinite(loss), found.r2, np.nan)
+            if by_link
+            else _r2(sums_of_squares(ev, found.params, target, w), spread_of(goal.y, goal.w), loss)
         )
         return replace(
-            found, pop=ev.pop, loss=loss, r2=r2, goal=goal, _evaluator=ev,
-            seconds=time.perf_counter() - begin, _composed=found,
-        )  # fmt: skip
+            found,
+            pop=ev.pop,
+            loss=loss,
+            r2=r2,
+            goal=goal,
+            _evaluator=ev,
+            seconds=time.perf_counter() - begin,
+            _composed=found,
+        )
 
     def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Composition | Penalty, FitProblem]:
         """What the expressions become, and the problem that they are fitted to then."""
@@ -477,10 +540,20 @@ class FitProblem:
         method = "lbfgs" if loss == "sum" and lm else self.method
         backend, precision, threads, options = self._settings
         problem = FitProblem(
-            X, target, method=method, loss=loss, backend=backend, weights=None if np.all(weights == 1) else weights,
-            delta=(made.delta or 1.0) if own.loss else self._delta, max_iter=self._max_iter, tol=self._tol,
-            precision=precision, dtype=ev.dtype, threads=threads, **options,
-        )  # fmt: skip
+            X,
+            target,
+            method=method,
+            loss=loss,
+            backend=backend,
+            weights=None if np.all(weights == 1) else weights,
+            delta=(made.delta or 1.0) if own.loss else self._delta,
+            max_iter=self._max_iter,
+            tol=self._tol,
+            precision=precision,
+            dtype=ev.dtype,
+            threads=threads,
+            **options,
+        )
         return made if extra is None else extra, problem
 
     def _in_parts(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options, progress: Progress) -> Fitted:
@@ -563,7 +636,7 @@ class _FitTarget(NamedTuple):
 def _check(method: str, loss: str, delta: float, max_iter: Any, tol: float) -> None:
     one_of("method", method, METHODS)
     if callable(loss):
-        raise ArgumentError("loss must be a name or a text over f and y, as \"((f - y) / s)^2 * w\", not a function")
+        raise ArgumentError('loss must be a name or a text over f and y, as "((f - y) / s)^2 * w", not a function')
     if isinstance(loss, str) and loss in NO_SUMS:
         raise ArgumentError(f"loss={loss!r} is no sum over the points, as fits need; Evaluator.loss_and_grad has it")
     one_of("loss", loss, LOSSES if method == "lm" or loss != SUM else (SUM,), other_words=OTHER_WORDS)
@@ -612,7 +685,7 @@ def _check_target(y: Any, w: Any, loss: str) -> None:
 
 def _result(
     ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, begin: float, method: str, is_screened: bool
-) -> FitResult:  # fmt: skip
+) -> FitResult:
     """The result in words and numbers."""
     squares = KINDS[goal.loss] == objective.SQUARES
     sse = fitted.loss if squares else inputs.on_host(sums_of_squares(ev, fitted.params, target.y, target.w))
@@ -620,10 +693,20 @@ def _result(
     with np.errstate(all="ignore"):
         value = _in_terms_of(goal, fitted.loss, target.total)
     return FitResult(
-        on_host(ev.pop), fitted.params, value, fitted.iterations, fitted.status, r2,
-        fitted.evaluations, time.perf_counter() - begin, at_bound(fitted.params, goal, ev.dtype), goal, ev, method,
+        on_host(ev.pop),
+        fitted.params,
+        value,
+        fitted.iterations,
+        fitted.status,
+        r2,
+        fitted.evaluations,
+        time.perf_counter() - begin,
+        at_bound(fitted.params, goal, ev.dtype),
+        goal,
+        ev,
+        method,
         is_screened=is_screened,
-    )  # fmt: skip
+    )
 
 
 def _r2(sse: np.ndarray, spread: float, loss: np.ndarray) -> np.ndarray:

@@ -60,10 +60,11 @@ def fields(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     columns = population_file.of_part(arrays, "columns")
     return found | {
         "pop": pop,
-        "n_evaluations": int(part["n_evaluations"]), "seconds": float(part["seconds"]),
+        "n_evaluations": int(part["n_evaluations"]),
+        "seconds": float(part["seconds"]),
         "columns": {name: shaped(column, "fiub", n) for name, column in columns.items()},
         "goal": _goal(pop, population_file.of_part(arrays, "goal")),
-    }  # fmt: skip
+    }
 
 
 def _goal(pop: Population, held: dict[str, np.ndarray]) -> FitGoal:

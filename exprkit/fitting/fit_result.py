@@ -174,8 +174,11 @@ class FitResult:
             moves = np.sqrt(np.diagonal(J, axis1=1, axis2=2)) * np.maximum(1, np.abs(p))
             idle = moves < IDLE * np.sqrt(np.sum((y if self.goal.w is None else self.goal.w * y) ** 2))
         names = np.array(self._names)
-        return {i: " and ".join(names[: len(own)][~own]) for i, row in zip(flat.tolist(), idle, strict=True)
-                if (own := row[: self.pop.n_params[i]]).any() and not own.all()}  # fmt: skip
+        return {
+            i: " and ".join(names[: len(own)][~own])
+            for i, row in zip(flat.tolist(), idle, strict=True)
+            if (own := row[: self.pop.n_params[i]]).any() and not own.all()
+        }
 
     @property
     def _names(self) -> list[str]:
@@ -224,9 +227,13 @@ class FitResult:
 
         names = self._names
         columns: dict[str, Any] = {
-            "expression": self.pop.texts(), "loss": self.loss, "r2": self.r2, "iterations": self.iterations,
-            "converged": self.converged, "reason": self.reason,
-        }  # fmt: skip
+            "expression": self.pop.texts(),
+            "loss": self.loss,
+            "r2": self.r2,
+            "iterations": self.iterations,
+            "converged": self.converged,
+            "reason": self.reason,
+        }
         columns |= {name: self.params[:, j] for j, name in enumerate(names)}
         columns |= {f"{name}_error": self.standard_errors[:, j] for j, name in enumerate(names)}
         return pd.DataFrame(columns | self.columns, index=self.index)
@@ -253,12 +260,23 @@ class FitResult:
         width = pop.max_params
         lower, upper = (None if side is None else side[order, :width] for side in (self.goal.lower, self.goal.upper))
         part = FitResult(
-            pop, self.params[order, :width], self.loss[order], self.iterations[order], self.ended[order],
-            self.r2[order], self.n_evaluations, self.seconds, self.at_bound[order, :width],
-            self.goal._replace(lower=lower, upper=upper), None, self.method,
-            None if self._composed is None else self._composed[order], self.index[order],
-            {name: column[order] for name, column in self.columns.items()}, self.is_screened,
-        )  # fmt: skip
+            pop,
+            self.params[order, :width],
+            self.loss[order],
+            self.iterations[order],
+            self.ended[order],
+            self.r2[order],
+            self.n_evaluations,
+            self.seconds,
+            self.at_bound[order, :width],
+            self.goal._replace(lower=lower, upper=upper),
+            None,
+            self.method,
+            None if self._composed is None else self._composed[order],
+            self.index[order],
+            {name: column[order] for name, column in self.columns.items()},
+            self.is_screened,
+        )
         if "covariance" in self.__dict__:
             part.__dict__["covariance"] = self.covariance[order, :width, :width]
         if "status" in self.__dict__:
@@ -349,8 +367,13 @@ class FitResult:
         """
         whole("n", n, 1)
         columns = {self.kind: self.loss, "$R^2$": self.r2, **self.columns}
-        rows = [[f"${one.latex(digits, errors)}$" if one.expression.n_tokens else "(unreadable)",
-                 *(f"{column[i]:.4g}" for column in columns.values())] for i, one in enumerate(self[:n])]  # fmt: skip
+        rows = [
+            [
+                f"${one.latex(digits, errors)}$" if one.expression.n_tokens else "(unreadable)",
+                *(f"{column[i]:.4g}" for column in columns.values()),
+            ]
+            for i, one in enumerate(self[:n])
+        ]
         head = ["expression", *(name.replace("_", " ") for name in columns)]
         of_groups = [table for one in self[:n] for table in one.group_tables(digits, errors)]
         return "\n\n".join([booktabs("l" + "r" * len(columns), head, rows), *of_groups])

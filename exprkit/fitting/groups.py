@@ -101,7 +101,7 @@ def _categories(X: Any, column: str) -> list[str]:
     words, missing = tables.words_of(X, column)
     if missing.any():
         lacks = f"lacks {missing.sum():,} of {len(words):,} categories"
-        raise DataError(f"column {column!r} {lacks}: drop or fill those rows, or say missing=\"drop\"")
+        raise DataError(f'column {column!r} {lacks}: drop or fill those rows, or say missing="drop"')
     names = sorted(set(words))
     if len(names) == len(words) > 1 and tables.holds_fractions(X, column):
         raise DataError(f"column {column!r} holds {len(names):,} different numbers at as many points: no categories")
@@ -193,8 +193,10 @@ def tables_of(expression: Expression, numbers: Sequence[str]) -> list[str]:
     groups, made = by_group(expression)[1], list[str]()
     for column in dict.fromkeys(word[word.index("[") + 1 : -1] for word in groups):
         own = {word: group for word, group in groups.items() if word.endswith(f"[{column}]")}
-        rows = [[printer.text_latex(category), *(f"${numbers[group[category]]}$" for group in own.values())]
-                for category in dict.fromkeys(itertools.chain(*own.values()))]  # fmt: skip
+        rows = [
+            [printer.text_latex(category), *(f"${numbers[group[category]]}$" for group in own.values())]
+            for category in dict.fromkeys(itertools.chain(*own.values()))
+        ]
         head = [printer.text_latex(column), *(f"${printer.word_latex(word)}$" for word in own)]
         made.append(printer.booktabs("l" + "r" * len(own), head, rows))
     return made

@@ -254,7 +254,7 @@ def information(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tuple[np.nd
         f, J = ev64.evaluate(p), ev64.jacobian(p)
         n, r = p.shape[1], f - points.y
         with np.errstate(all="ignore"):
-            weights = (1 / f if goal.loss == "poisson" else np.minimum(1.0, goal.delta / np.abs(r)))
+            weights = 1 / f if goal.loss == "poisson" else np.minimum(1.0, goal.delta / np.abs(r))
             q = points.w * np.where((f == 0) & (goal.loss == "poisson"), 0.0, weights)
             A[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, q, J)
             B[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, (q * r) ** 2, J)
@@ -286,15 +286,27 @@ def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarra
     if goal.loss == "huber" or not is_small:
         equations, middle = information(ev, params, goal)
     return inverted(
-        ev.pop, A if is_small else equations, held, FACTORS if is_small else SINGULAR[ev.dtype.name], n_points, sse,
-        middle if goal.loss == "huber" else None, is_small,
-    )  # fmt: skip
+        ev.pop,
+        A if is_small else equations,
+        held,
+        FACTORS if is_small else SINGULAR[ev.dtype.name],
+        n_points,
+        sse,
+        middle if goal.loss == "huber" else None,
+        is_small,
+    )
 
 
 def inverted(
-    pop: Population, A: np.ndarray, held: np.ndarray, singular: float, n_points: int, sse: np.ndarray | None,
-    middle: np.ndarray | None = None, factored: bool = False,
-) -> np.ndarray:  # fmt: skip
+    pop: Population,
+    A: np.ndarray,
+    held: np.ndarray,
+    singular: float,
+    n_points: int,
+    sse: np.ndarray | None,
+    middle: np.ndarray | None = None,
+    factored: bool = False,
+) -> np.ndarray:
     """Covariances by the equations' matrices J'J, (n_exprs, P, P), or, ``factored``, by R of J = QR.
 
     Held parameters are constants to the others.

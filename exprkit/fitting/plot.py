@@ -32,7 +32,7 @@ class Curve(NamedTuple):
 
 def beside_data(
     curves: Sequence[Curve], X: np.ndarray, y: np.ndarray, over: int | None, name: str, target: str = "y"
-) -> Figure:  # fmt: skip
+) -> Figure:
     """Left the data and the predictions, right the residuals, y - f; above, what is what.
 
     What is drawn later is thinner, so that equal functions are all seen.  Over a column of X, as lines where an

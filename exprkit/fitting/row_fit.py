@@ -53,9 +53,7 @@ def fit_rows(
     check_offered(backend, further, known(backend).options)
     compiler = for_backend(settings, backend, known(backend).takes_settings)
     engine, double = (
-        RowEngine(
-            source, workers, backend=backend, precision=compiler, dtype=kind, threads=threads, **further
-        )
+        RowEngine(source, workers, backend=backend, precision=compiler, dtype=kind, threads=threads, **further)
         for kind in (inputs.dtype_of(dtype), np.dtype(np.float64))
     )
     try:
@@ -69,17 +67,30 @@ def fit_rows(
     sse, spread = np.where(np.isfinite(fitted.loss), fitted.loss, np.nan), totals.wyy - totals.wy**2 / totals.w
     with np.errstate(all="ignore"):
         found = FitResult(
-            pop, fitted.params, fitted.loss, fitted.iterations, fitted.status, 1 - sse / spread, fitted.evaluations,
-            time.perf_counter() - begin, at_bound(fitted.params, goal, engine.dtype), goal, None,
-        )  # fmt: skip
+            pop,
+            fitted.params,
+            fitted.loss,
+            fitted.iterations,
+            fitted.status,
+            1 - sse / spread,
+            fitted.evaluations,
+            time.perf_counter() - begin,
+            at_bound(fitted.params, goal, engine.dtype),
+            goal,
+            None,
+        )
         found.__dict__["covariance"] = inverted(pop, jtj, found.at_bound, SINGULAR["float32"], source.n_rows, sse)
     return found
 
 
 def _fitted(
-    pop: Population, starts: np.ndarray, options: Options, engine: RowEngine, double: RowEngine,
+    pop: Population,
+    starts: np.ndarray,
+    options: Options,
+    engine: RowEngine,
+    double: RowEngine,
     done: Callable[[int], Any],
-) -> tuple[Fitted, np.ndarray]:  # fmt: skip
+) -> tuple[Fitted, np.ndarray]:
     """The fits, those that float32 spoils made anew in float64, and the matrices J'WJ where they ended."""
     fitted = engine.fit(pop, starts[0], options, done)
     spoiled = np.flatnonzero(np.isin(fitted.status, SPOILED))

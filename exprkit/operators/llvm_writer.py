@@ -87,7 +87,6 @@ class Code:
     def loop(self, first: str | int, end: str | int, step: int, body: Callable[[str], object]) -> None:
         """for (i = first; i < end; i += step) body(i), where ``end - first`` is whole steps."""
 
-
         def without_totals(i: str, _: list[Vec]) -> list[Vec]:
             body(i)
             return []
@@ -95,9 +94,14 @@ class Code:
         self.folds(first, end, step, without_totals, [])
 
     def folds(
-        self, first: str | int, end: str | int, step: int, body: Callable[[str, list[Vec]], list[Vec]],
-        totals: list[Vec], last: Callable[[list[Vec]], Vec] | None = None,
-    ) -> list[Vec]:  # fmt: skip
+        self,
+        first: str | int,
+        end: str | int,
+        step: int,
+        body: Callable[[str, list[Vec]], list[Vec]],
+        totals: list[Vec],
+        last: Callable[[list[Vec]], Vec] | None = None,
+    ) -> list[Vec]:
         """As ``loop``, with totals = body(i, totals), up to the ``last`` one, of which a lane is set."""
         before, head, done = self.block, self.fresh("loop"), self.fresh("done")
         i, after = self.fresh("%i"), self.fresh("%i")

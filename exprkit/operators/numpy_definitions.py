@@ -1,9 +1,9 @@
 """Definitions of operators that NumPy lacks, on float64 arrays or, for ``elementwise``, on one number.
 
-    >>> import math
-    >>> from exprkit.operators.numpy_definitions import elementwise
-    >>> elementwise(math.erf, math.nan)([0.0, math.inf])
-    array([0., 1.])
+>>> import math
+>>> from exprkit.operators.numpy_definitions import elementwise
+>>> elementwise(math.erf, math.nan)([0.0, math.inf])
+array([0., 1.])
 """
 
 from __future__ import annotations

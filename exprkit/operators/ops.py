@@ -41,12 +41,16 @@ class Cuda:
     formula: str
     fast: str = ""  # under precision="fast", where it differs
     fast_ulp: float | None = None  # its largest float32 error over ``domain``, of max(|y|, 1)'s last place
-    fast_path: str = ""  # shorter, for operands in the usual range; makes ``in_range`` false for others, if there are any
+    fast_path: str = (
+        ""  # shorter, for operands in the usual range; makes ``in_range`` false for others, if there are any
+    )
     inline: bool = False  # few instructions; a kernel holds longer ones once, out of line, and loops over them
     body: str = ""  # of the user's function that the formula calls
     heavy: bool = False  # out of line, it alone decides how many registers a kernel needs
     branches: bool = False  # long code with branches: a kernel of derivatives makes it for one point after the other
-    code_bytes: int = 0  # fast, for 32 points (tests/code_sizes.py), an eighth with a fast path; 0: little, or held once
+    code_bytes: int = (
+        0  # fast, for 32 points (tests/code_sizes.py), an eighth with a fast path; 0: little, or held once
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,8 @@ class Operator:
         return ("a", "a_low", "b") if self.packed else ("a", "b")[: self.arity]
 
 
+# tables whose rows are as long as an operator needs
+# fmt: off
 OPERATORS: list[Operator] = []
 INTERNAL: list[Operator] = []  # made by lowering, never written by a user
 
@@ -586,7 +592,7 @@ COMPOSED: dict[str, tuple[str, str]] = {
     "sech": ("cosh", "inv"), "csch": ("sinh", "inv"), "coth": ("tanh", "inv"),
     "asec": ("inv", "acos"), "acsc": ("inv", "asin"), "acot": ("inv", "atan"),
     "asech": ("inv", "acosh"), "acsch": ("inv", "asinh"), "acoth": ("inv", "atanh"),
-}  # fmt: skip
+}
 INSTEAD = {  # what is written for names that others know, over a, b and c; sinc is NumPy's, of pi * a
     "sinc": "cond(abs(a), sin(pi * a) / (pi * a)) + lessequal(abs(a), 0)", "exp10": "10 ^ a", "silu": "a * logistic(a)",
     "factorial": "gamma(a + 1)", "heaviside": "greater(a, 0)", "step": "greater(a, 0)", "logit": "log(a) - log1p(-a)",
@@ -594,12 +600,12 @@ INSTEAD = {  # what is written for names that others know, over a, b and c; sinc
     "rad2deg": "a * (180 / pi)", "degrees": "a * (180 / pi)", "deg2rad": "a * (pi / 180)", "radians": "a * (pi / 180)",
     "not": "lessequal(a, 0)", "and": "logical_and(a, b)", "or": "logical_or(a, b)", "clip": "max(b, min(a, c))",
     "where": (choice := "cond(a, b) + cond(lessequal(a, 0), c)"), "if": choice, "ifelse": choice, "fmod": "sign(a) * mod(abs(a), abs(b))",
-    "logaddexp": "max(a, b) + log1p(exp(-abs(a - b)))"}  # fmt: skip
+    "logaddexp": "max(a, b) + log1p(exp(-abs(a - b)))"}
 OTHER_NAMES = {  # of the table's operators
     "plus": "add", "minus": "sub", "subtract": "sub", "mult": "mul", "times": "mul", "multiply": "mul", "divide": "div",
     "power": "pow", "negative": "neg", "absolute": "abs", "fabs": "abs", "maximum": "max", "minimum": "min", "sgn": "sign",
     "signum": "sign", "ceiling": "ceil", "rint": "round", "remainder": "mod", "arctan2": "atan2", "expit": "logistic",
-    "reciprocal": "inv", "gammaln": "lgamma"}  # fmt: skip
+    "reciprocal": "inv", "gammaln": "lgamma"}
 
 COPY = BY_NAME["copy"].code  # the operator that leaves its operand as it is
 PAIR_OF = BY_NAME["pair_of"].code
@@ -607,7 +613,7 @@ PAIR_OF = BY_NAME["pair_of"].code
 ADD, SUB, MUL, DIV, POW, NEG, INV = (BY_NAME[name].code for name in ("add", "sub", "mul", "div", "pow", "neg", "inv"))
 # whose families of functions the search knows rules for, and that a loss of the user's own is recognised by
 POWABS, SQR, CUBE, ABS, SQRT, SQRTABS, EXP, LOG, LOG2, LOGABS, COSH = (BY_NAME[name].code for name in (
-    "powabs", "sqr", "cube", "abs", "sqrt", "sqrtabs", "exp", "log", "log2", "logabs", "cosh"))  # fmt: skip
+    "powabs", "sqr", "cube", "abs", "sqrt", "sqrtabs", "exp", "log", "log2", "logabs", "cosh"))
 LARGEST = BY_NAME["max"].name  # also what the largest error is asked for by
 CHOOSE = BY_NAME["cond"].code  # takes an operand or 0
 GREATER, LESS, GREATEREQUAL, LESSEQUAL = (BY_NAME[name].code for name in ("greater", "less", "greaterequal", "lessequal"))
@@ -645,4 +651,4 @@ SETS: dict[str, tuple[str, ...]] = {
 OUTERMOST = "asin", "acos", "atan"  # may stand around a whole formula that is searched for: angles
 INVERSES = (  # of functions of x1 that no operator undoes; of the logarithm and root of a size x1 is its square
     ("x1 ^ 3", "cbrt(x1)"), ("cbrt(x1)", "x1 ^ 3"), ("1 / x1 ^ 3", "cbrt(1 / x1)"), ("0.5 * log(x1)", "exp(2 * x1)"),
-    ("sqrt(sqrt(x1))", "x1 ^ 4"), ("1 / sqrt(sqrt(x1))", "x1 ^ -4"))  # fmt: skip
+    ("sqrt(sqrt(x1))", "x1 ^ 4"), ("1 / sqrt(sqrt(x1))", "x1 ^ -4"))

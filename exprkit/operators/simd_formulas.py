@@ -38,7 +38,7 @@ from exprkit.operators.polynomials import (
     E,
     Numbers,
     logcosh_cells,
-)  # fmt: skip
+)
 from exprkit.operators.simd_values import C_FUNCTIONS, Vec, unless, where
 
 HiLo = tuple[Vec, Vec]  # a double-double: a number as the sum of a high and a low part

@@ -250,10 +250,13 @@ class Vec:
         code, lanes = self.code, 64 // SIZE[self.element]
         kind = code.type(self.element, lanes)
         name = f"llvm.x86.avx512.{instruction}.{'pd' if self.double else 'ps'}.512"
-        return code.join([
-            code.call(kind, name, *pieces, *middle, f"{kind} zeroinitializer", f"i{lanes} -1", *tail)
-            for pieces in zip(*(code.split(a, lanes) for a in operands), strict=True)
-        ], self.element)
+        return code.join(
+            [
+                code.call(kind, name, *pieces, *middle, f"{kind} zeroinitializer", f"i{lanes} -1", *tail)
+                for pieces in zip(*(code.split(a, lanes) for a in operands), strict=True)
+            ],
+            self.element,
+        )
 
     def rsqrt14(self) -> Vec:
         """1 / sqrt(a) to 14 bits, with AVX-512."""
@@ -278,8 +281,11 @@ class Vec:
         places = code.let(f"getelementptr {real}, ptr {table}, {index.typed}")
         name = f"llvm.masked.gather.v{code.lanes}{SUFFIX[real]}.v{code.lanes}p0"
         every = f"{code.type('i1')} splat (i1 true)"
-        return Vec(code, real, code.call(
-            kind, name, f"{code.type('ptr')} {places}", f"i32 {SIZE[real]}", every, f"{kind} poison"))
+        return Vec(
+            code,
+            real,
+            code.call(kind, name, f"{code.type('ptr')} {places}", f"i32 {SIZE[real]}", every, f"{kind} poison"),
+        )
 
     def _permute(self, numbers: Sequence[float], real: str) -> Vec:
         code, lanes = self.code, 64 // SIZE[real]

@@ -50,9 +50,12 @@ class Line(NamedTuple):
         return [one for one in self.operands if isinstance(one, int)]
 
     def applied(
-        self, values: Any, number: Callable[[float], Any], applied: Callable[[ops.Operator, list[Any]], Any],
+        self,
+        values: Any,
+        number: Callable[[float], Any],
+        applied: Callable[[ops.Operator, list[Any]], Any],
         choose: Callable[[Any, Any, Any], Any],
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """What it comes to, by the values at places."""
         given = [values[one] if isinstance(one, int) else number(one) for one in self.operands]
         return choose(*given) if self.code == CHOICE else applied(ops.BY_CODE[self.code], given)
@@ -77,9 +80,12 @@ class TracedFunction(NamedTuple):
         return [f"{name} = {word}" for name, word in zip(names[self.arity :], words, strict=True)]
 
     def run(
-        self, operands: Sequence[Any], number: Callable[[float], Any],
-        applied: Callable[[ops.Operator, list[Any]], Any], choose: Callable[[Any, Any, Any], Any],
-    ) -> Any:  # fmt: skip
+        self,
+        operands: Sequence[Any],
+        number: Callable[[float], Any],
+        applied: Callable[[ops.Operator, list[Any]], Any],
+        choose: Callable[[Any, Any, Any], Any],
+    ) -> Any:
         """What it comes to, where numbers, operators and choices are what these functions make of them."""
         values = list(operands)
         for line in self.lines:
@@ -114,8 +120,10 @@ class TracedFunction(NamedTuple):
     def _hard(self, random: np.random.Generator) -> Iterator[list[np.ndarray]]:
         """Operands of every size, and every choice of special numbers."""
         for largest in (6, 300):
-            yield [random.normal(size=ORDINARY) * 10.0 ** random.uniform(-largest, largest, ORDINARY)
-                   for _ in range(self.arity)]  # fmt: skip
+            yield [
+                random.normal(size=ORDINARY) * 10.0 ** random.uniform(-largest, largest, ORDINARY)
+                for _ in range(self.arity)
+            ]
         own = dict.fromkeys(one for line in self.lines for one in line.operands if isinstance(one, float))
         near = [side for one in list(own)[:MOST_OWN] for side in (one, -one, *np.nextafter(one, (-np.inf, np.inf)))]
         special = [*SPECIAL, *near] if self.arity < 3 else SPECIAL
@@ -292,16 +300,24 @@ def _outer(is_outer: Function) -> Function:
 
 _UFUNCS: dict[Any, Function] = {
     **{row.numpy: _of_row(row) for row in ops.OPERATORS if isinstance(row.numpy, np.ufunc)},
-    np.maximum: _outer(_greater), np.minimum: _outer(_less), np.isnan: _is_nan, np.equal: _equal,
-    np.not_equal: _different, np.greater: _greater, np.less: _less, np.greater_equal: _at_least,
-    np.less_equal: _at_most, np.fabs: _of_row(ops.BY_CODE[ops.ABS]),
-}  # fmt: skip
+    np.maximum: _outer(_greater),
+    np.minimum: _outer(_less),
+    np.isnan: _is_nan,
+    np.equal: _equal,
+    np.not_equal: _different,
+    np.greater: _greater,
+    np.less: _less,
+    np.greater_equal: _at_least,
+    np.less_equal: _at_most,
+    np.fabs: _of_row(ops.BY_CODE[ops.ABS]),
+}
 for _method, _row in ops.BY_METHOD.items():
     setattr(_Symbol, _method, _of_row(_row))
     if _row.arity == 2:
         setattr(_Symbol, f"__r{_method[2:]}", _reflected(_of_row(_row)))
-for _method, _compare in zip(("gt", "lt", "ge", "le", "eq", "ne"),
-                             (_greater, _less, _at_least, _at_most, _equal, _different), strict=True):  # fmt: skip
+for _method, _compare in zip(
+    ("gt", "lt", "ge", "le", "eq", "ne"), (_greater, _less, _at_least, _at_most, _equal, _different), strict=True
+):
     setattr(_Symbol, f"__{_method}__", _compare)
 
 
@@ -335,8 +351,13 @@ def _plain(function: Any, known: dict[int, Any]) -> Any:
     if id(inner) in known:
         return known[id(inner)]
     names = dict(inner.__globals__)
-    made = known[id(inner)] = types.FunctionType(inner.__code__, names, inner.__name__, inner.__defaults__, (
-        tuple(types.CellType(_replaced(cell.cell_contents, known)) for cell in inner.__closure__ or ())))  # fmt: skip
+    made = known[id(inner)] = types.FunctionType(
+        inner.__code__,
+        names,
+        inner.__name__,
+        inner.__defaults__,
+        (tuple(types.CellType(_replaced(cell.cell_contents, known)) for cell in inner.__closure__ or ())),
+    )
     for name, value in inner.__globals__.items():
         names[name] = _replaced(value, known)
     return made

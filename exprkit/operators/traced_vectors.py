@@ -201,8 +201,10 @@ def is_close_in_floats(
         y, known = where_it_is_known(definition, operands)
         size = np.abs(y)
         for k, a in enumerate(operands):
-            ends = [where_it_is_known(definition, [*operands[:k], a * (1 + step), *operands[k + 1 :]])[0]
-                    for step in (STEP, -STEP)]  # fmt: skip
+            ends = [
+                where_it_is_known(definition, [*operands[:k], a * (1 + step), *operands[k + 1 :]])[0]
+                for step in (STEP, -STEP)
+            ]
             size = size + np.abs(ends[0] - ends[1]) / (2 * STEP)
         found, sure = _computed_in_floats(trace, operands, random)
         off = np.abs(found - y)

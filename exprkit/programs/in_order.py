@@ -94,10 +94,15 @@ class WrittenProgram(NamedTuple):
 
 
 def lower_in_order(
-    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64,
-    threads: int | None = None, empty_array: Callable[[int, Any], np.ndarray] = fresh,
+    pop: Population,
+    *,
+    precision: str = "ieee",
+    positive: np.ndarray | None = None,
+    dtype: DTypeLike = np.float64,
+    threads: int | None = None,
+    empty_array: Callable[[int, Any], np.ndarray] = fresh,
     columns: tuple[np.ndarray, np.ndarray] | None = None,
-) -> Program:  # fmt: skip
+) -> Program:
     """Lower a population's values; the arguments are those of ``lower``, constants are of type ``dtype``.
 
     ``empty_array`` gives memory for so many numbers of a type, ``columns`` (operators and variables) are those that
@@ -124,28 +129,42 @@ def lower_in_order(
         places = {name: whole[name][at : at + end - begin + 1] for name in ("offsets", "first_const")}
         of_tokens = {name: whole[name][own] for name in (*dict(WORDS), "constants")}
         out = WrittenProgram(
-            **of_tokens, **places, n_prologue=n_prologue[begin:end],
+            **of_tokens,
+            **places,
+            n_prologue=n_prologue[begin:end],
             **dict(zip(COLUMN_TABLES, map(np.copy, known_columns), strict=True)),
-        )  # fmt: skip
+        )
         _lower_all(tokens, rules, zeros(WaitingOperands, n=longest + 1), out)
         n, n_const, n_columns = int(out.offsets[-1]), int(out.first_const[-1]), int(out.totals[COLUMNS])
         return Part(
-            out.code[:n], out.a[:n], out.b[:n], out.dst[:n], out.constants[:n_const], out.offsets, out.first_const,
-            out.column_code[:n_columns].copy(), out.column_var[:n_columns].copy(), none, out.totals,
-        )  # fmt: skip
+            out.code[:n],
+            out.a[:n],
+            out.b[:n],
+            out.dst[:n],
+            out.constants[:n_const],
+            out.offsets,
+            out.first_const,
+            out.column_code[:n_columns].copy(),
+            out.column_var[:n_columns].copy(),
+            none,
+            out.totals,
+        )
 
     parts = slices.each(lower_part, cuts, threads=threads or machine.cores())
     joint = joined(parts, cuts, rules.width, empty_array)
     fields = {name: getattr(joint, name) for name in Part._fields if name not in ("results", "totals")}
     return Program(
-        **fields, n_prologue=n_prologue, n_params=n_params, n_slots=int(joint.totals[SLOTS]),
-        n_uniforms=int(joint.totals[UNIFORMS]), precision=precision, shared=False,
-    )  # fmt: skip
+        **fields,
+        n_prologue=n_prologue,
+        n_params=n_params,
+        n_slots=int(joint.totals[SLOTS]),
+        n_uniforms=int(joint.totals[UNIFORMS]),
+        precision=precision,
+        shared=False,
+    )
 
 
-def _known_columns(
-    columns: tuple[np.ndarray, np.ndarray] | None, n_vars: int
-) -> tuple[np.ndarray, ...]:
+def _known_columns(columns: tuple[np.ndarray, np.ndarray] | None, n_vars: int) -> tuple[np.ndarray, ...]:
     """What a part begins with: its totals, the columns by variable and operator, and their operators and variables."""
     totals, column_of = np.zeros(slices.APART, np.int64), np.full(256 * n_vars, -1, np.int32)
     code, var = np.zeros(512 * n_vars, np.uint8), np.zeros(512 * n_vars, np.int32)

@@ -58,7 +58,7 @@ from exprkit.expressions.dag import (
     read,
     start_derivatives,
     tangent,
-)  # fmt: skip
+)
 from exprkit.expressions.population import Population
 from exprkit.expressions.rewrite import (
     COLUMN_NODE,
@@ -102,9 +102,13 @@ MOST_OF_A_NODE = 5  # instructions: where parts are shared nine for what packs o
 
 
 def lower(
-    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64,
+    pop: Population,
+    *,
+    precision: str = "ieee",
+    positive: np.ndarray | None = None,
+    dtype: DTypeLike = np.float64,
     threads: int | None = None,
-) -> Program:  # fmt: skip
+) -> Program:
     """Lower a population's values.
 
     ==============  ==============================================================================================
@@ -118,17 +122,25 @@ def lower(
 
 
 def lower_gradients(
-    pop: Population, *, precision: str = "ieee", positive: np.ndarray | None = None, dtype: DTypeLike = np.float64,
+    pop: Population,
+    *,
+    precision: str = "ieee",
+    positive: np.ndarray | None = None,
+    dtype: DTypeLike = np.float64,
     threads: int | None = None,
-) -> GradientProgram:  # fmt: skip
+) -> GradientProgram:
     """Lower a population's values and derivatives; the arguments are those of ``lower``."""
     return GradientProgram(**_programs(pop, derivative_rules(), precision, positive, dtype, threads))
 
 
 def _programs(
-    pop: Population, derivatives: DerivativeRules | None, precision: str, positive: np.ndarray | None,
-    dtype: DTypeLike, threads: int | None,
-) -> dict[str, Any]:  # fmt: skip
+    pop: Population,
+    derivatives: DerivativeRules | None,
+    precision: str,
+    positive: np.ndarray | None,
+    dtype: DTypeLike,
+    threads: int | None,
+) -> dict[str, Any]:
     """The fields of a program, made in parts that threads share."""
     pop = pop.expanded()
     n_vars, rules = max(int(pop.n_vars), 1), table_rules(precision)
@@ -144,15 +156,22 @@ def _programs(
         tokens = Postfix(pop.kinds, pop.values, numbers, pop.offsets[begin : end + 1], n_params[begin:end])
         _round(tokens, dtype)
         output = zeros(
-            Output, totals=np.zeros(slices.APART, np.int64), column_of=np.full(256 * n_vars, -1, np.int32),
-            most_columns=512 * n_vars, n_offsets=end - begin + 1, n_prologue=n_prologue[begin:end],
-            n_value=n_value[begin:end], first_result=first_result[begin:], results=results,
-        )  # fmt: skip
+            Output,
+            totals=np.zeros(slices.APART, np.int64),
+            column_of=np.full(256 * n_vars, -1, np.int32),
+            most_columns=512 * n_vars,
+            n_offsets=end - begin + 1,
+            n_prologue=n_prologue[begin:end],
+            n_value=n_value[begin:end],
+            first_result=first_result[begin:],
+            results=results,
+        )
         code, a, b, dst, constants = _lowered(tokens, rules, derivatives, positive, output, shares)
         column_code, column_var = (x[: output.totals[COLUMNS]].copy() for x in (output.column_code, output.column_var))
         mine = results[first_result[begin] : first_result[end]] if derivatives is not None else results
-        return Part(code, a, b, dst, constants, output.offsets, output.first_const, column_code, column_var, mine,
-                    output.totals)  # fmt: skip
+        return Part(
+            code, a, b, dst, constants, output.offsets, output.first_const, column_code, column_var, mine, output.totals
+        )
 
     least = slices.LEAST if derivatives is None else slices.LEAST // 8
     cuts = slices.short(pop.offsets, threads, max(least, 256 * n_vars))  # each has a table of columns
@@ -161,20 +180,35 @@ def _programs(
         shares = False
         whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
     fields: dict[str, Any] = dict(
-        code=whole.code, a=whole.a, b=whole.b, dst=whole.dst, offsets=whole.offsets, n_prologue=n_prologue,
-        constants=whole.constants, first_const=whole.first_const, n_params=n_params, column_code=whole.column_code,
-        column_var=whole.column_var, n_slots=int(whole.totals[SLOTS]), n_uniforms=int(whole.totals[UNIFORMS]),
-        precision=precision, shared=shares,
-    )  # fmt: skip
+        code=whole.code,
+        a=whole.a,
+        b=whole.b,
+        dst=whole.dst,
+        offsets=whole.offsets,
+        n_prologue=n_prologue,
+        constants=whole.constants,
+        first_const=whole.first_const,
+        n_params=n_params,
+        column_code=whole.column_code,
+        column_var=whole.column_var,
+        n_slots=int(whole.totals[SLOTS]),
+        n_uniforms=int(whole.totals[UNIFORMS]),
+        precision=precision,
+        shared=shares,
+    )
     if derivatives is not None:
         fields |= dict(results=results, first_result=first_result, n_value=n_value)
     return fields
 
 
 def _lowered(
-    tokens: Postfix, rules: Rules, derivatives: DerivativeRules | None, positive: np.ndarray, output: Output,
+    tokens: Postfix,
+    rules: Rules,
+    derivatives: DerivativeRules | None,
+    positive: np.ndarray,
+    output: Output,
     shares: bool,
-) -> list[np.ndarray]:  # fmt: skip
+) -> list[np.ndarray]:
     """The code, a, b, dst and constants of a part; of a value alone as graphs, where they ``share``, else as trees."""
     n_exprs, n_tokens = len(tokens.n_params), int(tokens.offsets[-1] - tokens.offsets[0])
     graph_room, done = 1, 0
@@ -211,9 +245,16 @@ def _tree(tokens: Postfix, positive: np.ndarray) -> Graph:
     """Room for the tree of any expression: a graph without a hash table, its constants those of the tokens."""
     most, unused = max(2 * int(np.diff(tokens.offsets).max(initial=1)), slices.APART), np.empty(0, np.int32)
     return empty(
-        Graph, n=most, n_slots=0, n_values=0, numbers=tokens.numbers, values=tokens.values, positive=positive,
-        stamp=unused, counts=np.zeros(slices.APART, np.int64),
-    )  # fmt: skip
+        Graph,
+        n=most,
+        n_slots=0,
+        n_values=0,
+        numbers=tokens.numbers,
+        values=tokens.values,
+        positive=positive,
+        stamp=unused,
+        counts=np.zeros(slices.APART, np.int64),
+    )
 
 
 # ── the compiled pass ────────────────────────────────────────────────────────────────

@@ -61,10 +61,13 @@ def joined(
     first = parts[0]
     whole = first._replace(
         **{name: empty_array(n_instr, getattr(first, name).dtype) for name in ("code", "a", "b", "dst")},
-        constants=empty_array(n_const, first.constants.dtype), offsets=empty_array(cuts[-1][1] + 1, np.int64),
-        first_const=empty_array(cuts[-1][1] + 1, np.int64), column_code=columns.code[:n_columns].copy(),
-        column_var=columns.var[:n_columns].copy(), totals=np.max([part.totals for part in parts], axis=0),
-    )  # fmt: skip
+        constants=empty_array(n_const, first.constants.dtype),
+        offsets=empty_array(cuts[-1][1] + 1, np.int64),
+        first_const=empty_array(cuts[-1][1] + 1, np.int64),
+        column_code=columns.code[:n_columns].copy(),
+        column_var=columns.var[:n_columns].copy(),
+        totals=np.max([part.totals for part in parts], axis=0),
+    )
     whole.offsets[0] = whole.first_const[0] = 0
     of = {begin: part for (begin, _), part in zip(cuts, parts, strict=True)}
 

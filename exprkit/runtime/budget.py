@@ -86,9 +86,13 @@ class Budget:
     """
 
     def __init__(
-        self, seconds: float | None = None, max_evals: int | None = None, shown: Callable[[], None] | None = None,
-        most_bytes: float | None = None, begin: float | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        seconds: float | None = None,
+        max_evals: int | None = None,
+        shown: Callable[[], None] | None = None,
+        most_bytes: float | None = None,
+        begin: float | None = None,
+    ) -> None:
         self._begin = time.perf_counter() if begin is None else begin
         self._compiled = _COMPILING.seconds
         self._seconds, self._max_evals, self._shown = seconds, max_evals, shown

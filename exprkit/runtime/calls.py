@@ -71,9 +71,11 @@ class Sequence:
     __slots__ = ("_error", "_length", "_stream", "_table", "_where", "calls")
 
     def __init__(
-        self, calls: Iterable[DriverCall], stream: Callable[[], int] = int,
+        self,
+        calls: Iterable[DriverCall],
+        stream: Callable[[], int] = int,
         error: Callable[[int], Exception] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.calls, self._stream, self._error = tuple(calls), stream, error or _error
         numbers: list[int] = []
         for call in self.calls:

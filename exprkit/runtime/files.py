@@ -132,8 +132,12 @@ def read_arrays(
     DamagedFileError
         for one that is damaged or something else than ``what``.
     """
-    with file_errors(path := checked_path(path), "read"), open(path, "rb") as file, damage_errors(path, what), \
-         zipfile.ZipFile(file) as archive:  # fmt: skip
+    with (
+        file_errors(path := checked_path(path), "read"),
+        open(path, "rb") as file,
+        damage_errors(path, what),
+        zipfile.ZipFile(file) as archive,
+    ):
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         read = entries if wanted is None else {name for name in entries if name in wanted or name == CHECKSUMS}
         entries = {name: entry for name, entry in entries.items() if name in read}

@@ -1,10 +1,10 @@
 """Intrinsics that Numba lacks: calls by address, and atomic operations on shared numbers.
 
-    >>> import numpy as np
-    >>> from exprkit.runtime.intrinsics import take
-    >>> counter = np.zeros(1, np.int64)
-    >>> take(counter.ctypes.data), take(counter.ctypes.data)
-    (0, 1)
+>>> import numpy as np
+>>> from exprkit.runtime.intrinsics import take
+>>> counter = np.zeros(1, np.int64)
+>>> take(counter.ctypes.data), take(counter.ctypes.data)
+(0, 1)
 """
 # mypy: disable-error-code="no-untyped-def"
 

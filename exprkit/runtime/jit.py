@@ -186,10 +186,15 @@ class Kept(NullCache):
         code = function.__code__
         self._path, self._loop = code.co_filename, f"{function.__module__}.{function.__qualname__}"
         self._parts = (
-            "loop", numba.__version__, f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}",
+            "loop",
+            numba.__version__,
+            f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}",
             repr((config.OPT, config.BOUNDSCHECK, sorted(options.items()))),
-            function.__module__, function.__qualname__, str(code.co_firstlineno), code.co_code,
-        )  # fmt: skip
+            function.__module__,
+            function.__qualname__,
+            str(code.co_firstlineno),
+            code.co_code,
+        )
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         """The machine code for arguments of these types, or None."""

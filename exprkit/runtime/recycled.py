@@ -34,8 +34,9 @@ class Recycled:
         dtype = np.dtype(dtype)
         n_bytes = n * dtype.itemsize
         free = [k for k in range(len(self._rooms)) if self._is_free(k)]
-        fitting = min((k for k in free if self._rooms[k].nbytes >= n_bytes), key=lambda k: self._rooms[k].nbytes,
-                      default=None)  # fmt: skip
+        fitting = min(
+            (k for k in free if self._rooms[k].nbytes >= n_bytes), key=lambda k: self._rooms[k].nbytes, default=None
+        )
         if fitting is None:
             if free:  # too short now: it makes way for a longer one
                 del self._rooms[max(free, key=lambda k: self._rooms[k].nbytes)]

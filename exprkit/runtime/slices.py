@@ -78,9 +78,11 @@ def even(n: int, threads: int | None = None, least: int | None = None) -> Cuts:
 
 
 def each(
-    function: Callable[[int, int], Found], cuts: Cuts, done: Callable[[int], Any] | None = None,
+    function: Callable[[int, int], Found],
+    cuts: Cuts,
+    done: Callable[[int], Any] | None = None,
     threads: int | None = None,
-) -> list[Found]:  # fmt: skip
+) -> list[Found]:
     """``function(begin, end)`` of every slice, shared by so many threads at the most; this one takes part.
 
     ``done`` is called, by any thread, with the number of expressions of every slice that is finished.

@@ -77,9 +77,14 @@ class BestFits(NamedTuple):
 
 
 def best_fits(
-    problem: FitProblem, pop: Population, names: np.ndarray, restarts: int, seed: int,
-    sizes: np.ndarray = ONE, check: Callable[[], Any] = lambda: None,
-) -> BestFits:  # fmt: skip
+    problem: FitProblem,
+    pop: Population,
+    names: np.ndarray,
+    restarts: int,
+    seed: int,
+    sizes: np.ndarray = ONE,
+    check: Callable[[], Any] = lambda: None,
+) -> BestFits:
     """Fit every expression until two groups of starts found its best loss, at most from 1 + ``restarts`` starts.
 
     Parameters
@@ -147,9 +152,14 @@ def _rounds(n_starts: int, at_once: int, together: int) -> Iterator[tuple[int, i
 
 
 def _scan(
-    problem: FitProblem, pop: Population, names: np.ndarray, init: np.ndarray, single: np.ndarray, seed: int,
+    problem: FitProblem,
+    pop: Population,
+    names: np.ndarray,
+    init: np.ndarray,
+    single: np.ndarray,
+    seed: int,
     sizes: np.ndarray,
-) -> None:  # fmt: skip
+) -> None:
     """Set the starts of expressions of a single parameter, but for the first, to its deepest minima on a grid."""
     for first in range(0, len(single), SCANNED_AT_ONCE):
         rows = single[first : first + SCANNED_AT_ONCE]
@@ -158,9 +168,7 @@ def _scan(
         init[1:, rows, 0] = _at_the_deepest(loss, values, init[1:, rows, 0].T.copy(), problem.threads).T
 
 
-def _at_the_deepest(
-    loss: np.ndarray, values: np.ndarray, usual: np.ndarray, threads: int | None = None
-) -> np.ndarray:
+def _at_the_deepest(loss: np.ndarray, values: np.ndarray, usual: np.ndarray, threads: int | None = None) -> np.ndarray:
     """The values (n_exprs, n_best) at the bottoms of the deepest basins, then what is usual where there are fewer."""
     best = np.full_like(usual, np.inf)
     _each(lambda i, j: _deepest(loss[:, i:j], values[:, i:j], best[i:j], usual[i:j]), len(usual), threads)
@@ -204,9 +212,14 @@ def _note(best: BestFits, which: np.ndarray, result: Any, rows: np.ndarray) -> N
 
 
 def _starts(
-    names: np.ndarray, width: int, starts: range, seed: int, sizes: np.ndarray, threads: int | None = None,
+    names: np.ndarray,
+    width: int,
+    starts: range,
+    seed: int,
+    sizes: np.ndarray,
+    threads: int | None = None,
     groups: int = 1,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Starts of these numbers, float64 (n_starts, n_exprs, max_params).
 
     Of several groups (n_starts of a group, groups * n_exprs, max_params): of each group all expressions, in turn.

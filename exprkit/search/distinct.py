@@ -219,8 +219,9 @@ class Enumeration:
         """The operands of all trees of a size, a chunk at a time."""
         one = Members(np.zeros(1, np.int64), np.ones(1), np.zeros(1, np.int64))
         blocks, members = self.grammar.blocks(size), self._members
-        operands = [[members[size] if size else one for size in (block.left, block.right, block.third)]
-                    for block in blocks]  # fmt: skip
+        operands = [
+            [members[size] if size else one for size in (block.left, block.right, block.third)] for block in blocks
+        ]
         room = min(CHUNK, sum(math.prod(len(part.functions) for part in parts) for parts in operands))
         ruled = all(has_rule(block.operator.code) for block in blocks)
         every = zeros(Blocks, b=len(blocks), most_params=self.grammar.n_params)

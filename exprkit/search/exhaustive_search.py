@@ -152,9 +152,20 @@ def exhaustive_search(
     if timeout is None and max_memory is None:
         basis.refuse_endless(threads or machine.cores())
     goal = SearchGoal.of(
-        data.X, data.y, data.weights, loss=loss, link=link, columns=columns, rank=rank, delta=delta, max_iter=MAX_ITER,
-        backend=backend, precision=precision, dtype=dtype, threads=threads,
-    )  # fmt: skip
+        data.X,
+        data.y,
+        data.weights,
+        loss=loss,
+        link=link,
+        columns=columns,
+        rank=rank,
+        delta=delta,
+        max_iter=MAX_ITER,
+        backend=backend,
+        precision=precision,
+        dtype=dtype,
+        threads=threads,
+    )
     workers = workers_of(devices, client)
     shared = SharedFits(workers, goal.X, goal.y, goal.weights, goal.settings) if workers else None
     plan = SearchPlan(data, basis, goal, int(restarts), int(keep), int(seed), int(chunk), shared)
@@ -168,7 +179,6 @@ def exhaustive_search(
             bar.stopped = str(error) or "it was interrupted"
         state_file.save(search.arrays, now=True)
         return search.result(bar)
-
 
 
 def _most_bytes(max_memory: float | None) -> float | None:

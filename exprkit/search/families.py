@@ -205,8 +205,9 @@ def copy(f, a, g, b):
 @compiled
 def working_slots(n):
     """A bag of n slots."""
-    return Families(np.zeros((n, WIDTH), np.int64), np.zeros((n, ROWS, K)), np.zeros((ROWS, K)),
-                    np.zeros((2, 2), np.uint64))  # fmt: skip
+    return Families(
+        np.zeros((n, WIDTH), np.int64), np.zeros((n, ROWS, K)), np.zeros((ROWS, K)), np.zeros((2, 2), np.uint64)
+    )
 
 
 @compiled

@@ -46,8 +46,14 @@ from exprkit.search.families import (
 
 ADD, SUB, MUL, DIV, NEG, INV = ops.ADD, ops.SUB, ops.MUL, ops.DIV, ops.NEG, ops.INV
 POWABS, SQR, CUBE, ABS, SQRTABS, EXP, LOGABS = (
-    ops.POWABS, ops.SQR, ops.CUBE, ops.ABS, ops.SQRTABS, ops.EXP, ops.LOGABS,
-)  # fmt: skip
+    ops.POWABS,
+    ops.SQR,
+    ops.CUBE,
+    ops.ABS,
+    ops.SQRTABS,
+    ops.EXP,
+    ops.LOGABS,
+)
 NAMES = 3  # under how many names a number is held, one after the other
 FUNCTION_FORM = 2  # a form beside LIN and LOG: a LIN without U
 

@@ -105,8 +105,9 @@ def add_forms(forms, first, blocks, made, begin):
         while a >= 0:
             right = first[made.operands[i, 1]] if blocks.right_size[b] > 0 else -1
             third = first[made.operands[i, 2]] if blocks.third_size[b] > 0 else -1
-            if forms.size[a] == blocks.left_size[b] and not _add_made(forms, first, blocks, b, (a, right, third),
-                                                                       made.functions[i]):  # fmt: skip
+            if forms.size[a] == blocks.left_size[b] and not _add_made(
+                forms, first, blocks, b, (a, right, third), made.functions[i]
+            ):
                 return i
             a = forms.next[a]
     return len(made.functions)

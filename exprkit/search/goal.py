@@ -66,9 +66,17 @@ class SearchGoal:
 
     @classmethod
     def of(
-        cls, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None = None, *, loss: Any = "gaussian",
-        link: Any = None, columns: Any = None, rank: str | None = None, **settings: Any,
-    ) -> SearchGoal:  # fmt: skip
+        cls,
+        X: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray | None = None,
+        *,
+        loss: Any = "gaussian",
+        link: Any = None,
+        columns: Any = None,
+        rank: str | None = None,
+        **settings: Any,
+    ) -> SearchGoal:
         """The goal of a search.
 
         Raises
@@ -100,9 +108,14 @@ class SearchGoal:
 
     @classmethod
     def _of_text(
-        cls, common: tuple[str, str, str], parsed: OwnGoal, points: LossPoints, composition: Composition, X: np.ndarray,
+        cls,
+        common: tuple[str, str, str],
+        parsed: OwnGoal,
+        points: LossPoints,
+        composition: Composition,
+        X: np.ndarray,
         settings: dict[str, Any],
-    ) -> SearchGoal:  # fmt: skip
+    ) -> SearchGoal:
         """Of a loss of the user's own: as what it is recognised to be, or as a sum."""
         ranked = common[-1] == LENGTH
         scale, constant, kind = 1.0, 0.0, BY_KIND[composition.kind]

@@ -86,10 +86,18 @@ class SearchPlan:
         goal, grammar = self.goal, self.grammar
         return {
             **{name: repr(value) for name, value in goal.settings.items() if name not in ("loss", "threads")},
-            "loss": goal.name, "fitted_as": goal.settings["loss"], "link": goal.link, "rank": goal.rank,
-            "variables": self.data.variables, "operators": grammar.operators, "max_nodes": grammar.max_nodes,
-            "n_params": grammar.n_params, "restarts": self.restarts, "keep": self.keep, "seed": self.seed,
-        }  # fmt: skip
+            "loss": goal.name,
+            "fitted_as": goal.settings["loss"],
+            "link": goal.link,
+            "rank": goal.rank,
+            "variables": self.data.variables,
+            "operators": grammar.operators,
+            "max_nodes": grammar.max_nodes,
+            "n_params": grammar.n_params,
+            "restarts": self.restarts,
+            "keep": self.keep,
+            "seed": self.seed,
+        }
 
 
 @dataclass
@@ -111,9 +119,7 @@ class SearchState:
     @classmethod
     def empty(cls, width: int) -> SearchState:
         floats, integers = np.empty(0), np.empty(0, np.int64)
-        return cls(
-            integers, integers, floats, integers, np.empty((0, width)), integers, floats, np.zeros(1, np.int64)
-        )  # fmt: skip
+        return cls(integers, integers, floats, integers, np.empty((0, width)), integers, floats, np.zeros(1, np.int64))
 
 
 class FunctionChunk(NamedTuple):
@@ -269,9 +275,7 @@ class SearchRun:
                 bar.budget.check(self.n_bytes)
                 yield FunctionChunk(size, functions[part], forms[part])
 
-    def _fits(
-        self, chunks: Iterator[FunctionChunk], check: Callable[[], Any]
-    ) -> Generator[FittedChunk, None, None]:  # fmt: skip
+    def _fits(self, chunks: Iterator[FunctionChunk], check: Callable[[], Any]) -> Generator[FittedChunk, None, None]:
         """All chunks with their fits; devices of this process have the next chunk before the last slice of one ends."""
         shared, fit_chunk = self.plan.shared, functools.partial(self.fit_chunk, check)
         if shared is not None and shared.workers.devices:
@@ -286,7 +290,7 @@ class SearchRun:
 
     def _best_fits(
         self, pop: Population, functions: np.ndarray, check: Callable[[], Any] = lambda: None, alone: bool = False
-    ) -> BestFits:  # fmt: skip
+    ) -> BestFits:
         """``alone``: without devices, which may still be busy with calls that were cancelled."""
         arguments = self.plan.restarts, self.plan.seed, self._start_sizes, check
         if self.plan.shared and not alone:
@@ -299,11 +303,14 @@ class SearchRun:
         wide = np.full((len(chunk.functions), state.params.shape[1]), np.nan)
         wide[:, : fits.params.shape[1]] = fits.params
         self.state = dataclasses.replace(
-            self._ranked(fitted), functions=np.concatenate([state.functions, chunk.functions]),
-            forms=np.concatenate([state.forms, chunk.forms]), loss=np.concatenate([state.loss, fits.loss]),
-            times=np.concatenate([state.times, fits.times]), params=np.concatenate([state.params, wide]),
+            self._ranked(fitted),
+            functions=np.concatenate([state.functions, chunk.functions]),
+            forms=np.concatenate([state.forms, chunk.forms]),
+            loss=np.concatenate([state.loss, fits.loss]),
+            times=np.concatenate([state.times, fits.times]),
+            params=np.concatenate([state.params, wide]),
             evaluations=state.evaluations + fits.evaluations,
-        )  # fmt: skip
+        )
         self._show(chunk.size, bar)
         file.save(self.arrays)
 
@@ -359,11 +366,22 @@ class SearchRun:
         columns["forms"] = self.enumeration.stands_for(state.functions[rows])
         order = np.lexsort((rows, pop.n_tokens, _groups(total, goal.tolerance(total))))
         return SearchResult(
-            pop=pop[order], columns={name: column[order] for name, column in columns.items()}, params=params[order],
-            errors=errors[order], on_front=np.isin(rows, on_front)[order], link=goal.link, X=self.plan.data.X,
-            y=self.plan.data.y, seconds=bar.budget.seconds, stopped=bar.stopped, loss_name=goal.name, rank=goal.rank,
-            n_functions=len(state.functions), n_evaluations=int(state.evaluations[0]), counts=self._counts(),
-        )  # fmt: skip
+            pop=pop[order],
+            columns={name: column[order] for name, column in columns.items()},
+            params=params[order],
+            errors=errors[order],
+            on_front=np.isin(rows, on_front)[order],
+            link=goal.link,
+            X=self.plan.data.X,
+            y=self.plan.data.y,
+            seconds=bar.budget.seconds,
+            stopped=bar.stopped,
+            loss_name=goal.name,
+            rank=goal.rank,
+            n_functions=len(state.functions),
+            n_evaluations=int(state.evaluations[0]),
+            counts=self._counts(),
+        )
 
     def _front(self) -> np.ndarray:
         """The rows of the Pareto front: functions such that no smaller one has a loss as low."""
@@ -405,7 +423,7 @@ class SearchRun:
 
     def _refit_beside_zeros(
         self, fits: FitResult, params: np.ndarray, residuals: np.ndarray, parameters: np.ndarray, errors: np.ndarray
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Where parameters were set to 0, fit the others again, and take that where it is shorter; changes arrays."""
         is_zeroed = (params == 0) & (fits.params != 0)
         rows = np.flatnonzero(is_zeroed.any(axis=1))
@@ -440,9 +458,18 @@ def _as_result(pop: Population, fits: BestFits, rows: np.ndarray) -> FitResult:
     n, width = len(pop), pop.max_params
     assert fits.goal is not None
     return FitResult(
-        pop, fits.params[rows][:, :width], fits.loss[rows], np.zeros(n, np.int32), np.zeros(n, np.uint8),
-        np.zeros(n), 0, 0.0, fits.at_bound[rows][:, :width], fits.goal, None,
-    )  # fmt: skip
+        pop,
+        fits.params[rows][:, :width],
+        fits.loss[rows],
+        np.zeros(n, np.int32),
+        np.zeros(n, np.uint8),
+        np.zeros(n),
+        0,
+        0.0,
+        fits.at_bound[rows][:, :width],
+        fits.goal,
+        None,
+    )
 
 
 def _groups(total: np.ndarray, tolerance: np.ndarray) -> np.ndarray:

@@ -238,8 +238,14 @@ class SearchResult:
         """From the arrays of a file."""
         pop, values = Population.from_arrays(arrays), population_file.part(arrays, "found", FORMAT)
         columns, n = population_file.of_part(arrays, "columns"), len(pop)
-        shapes = {"params": (n, None), "errors": (n, None), "on_front": (n,), "X": (None, None), "y": (None,),
-                  "counts": (None, 4)}  # fmt: skip
+        shapes = {
+            "params": (n, None),
+            "errors": (n, None),
+            "on_front": (n,),
+            "X": (None, None),
+            "y": (None,),
+            "counts": (None, 4),
+        }
         fields: dict[str, Any] = {name: shaped(values[name], "fib", *shape) for name, shape in shapes.items()}
         fields |= {name: values[name].item() for name in (*WORDS, *NUMBERS)}
         return cls(pop=pop, columns={name: shaped(columns[name], "fi", n) for name in COLUMNS}, **fields)

@@ -54,9 +54,14 @@ class SharedFits:
         return len(self.workers.devices) or self.places()
 
     def best_fits(
-        self, pop: Population, names: np.ndarray, restarts: int, seed: int, sizes: np.ndarray,
+        self,
+        pop: Population,
+        names: np.ndarray,
+        restarts: int,
+        seed: int,
+        sizes: np.ndarray,
         check: Callable[[], Any] = lambda: None,
-    ) -> BestFits:  # fmt: skip
+    ) -> BestFits:
         """As ``best_fits``, but for the goal; ``check`` is called after every slice."""
         refuse_functions(pop, self.workers)
         cost = (np.diff(pop.offsets) + COST_OF_EXPRESSION) * (1 + pop.n_params)
@@ -87,9 +92,12 @@ _idle: dict[str, list[tuple[str, FitProblem]]] = defaultdict(list)
 
 
 def _best_fits(
-    name: str, data: tuple[Any, ...], settings: dict[str, Any], on_gpu: bool,
+    name: str,
+    data: tuple[Any, ...],
+    settings: dict[str, Any],
+    on_gpu: bool,
     arguments: tuple[Any, ...],
-) -> BestFits | TooLarge:  # fmt: skip
+) -> BestFits | TooLarge:
     """On a worker: the fits of a slice."""
     tokens, names, *rest = arguments
     with on_device(on_gpu) as worker:

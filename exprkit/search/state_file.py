@@ -83,11 +83,14 @@ class StateFile:
             return
         given = json.loads(str(self.arrays["search.settings"]))
         differs = [] if np.array_equal(self.arrays["search.data"], digested) else ["its data is other data"]
-        differs += [f"its {name} is {given.get(name)}, not {text}" for name, text in texts.items()
-                    if given.get(name) != text]  # fmt: skip
+        differs += [
+            f"its {name} is {given.get(name)}, not {text}" for name, text in texts.items() if given.get(name) != text
+        ]
         if differs:
-            raise FileError(f"{str(self.path)!r} is the checkpoint of another search: {'; '.join(differs)}.  Take "
-                            "another file, or remove it")  # fmt: skip
+            raise FileError(
+                f"{str(self.path)!r} is the checkpoint of another search: {'; '.join(differs)}.  Take "
+                "another file, or remove it"
+            )
 
     def save(self, arrays: Callable[[], Mapping[str, Any]], now: bool = False) -> None:
         """Write the arrays, if that was long ago or is to be now."""
@@ -123,8 +126,10 @@ def digest(arrays: Iterable[np.ndarray]) -> np.ndarray:
 def as_texts(settings: Mapping[str, Any]) -> dict[str, str]:
     """Settings as texts; of long ones the beginning and SHA-256."""
     texts = {name: _text(value) for name, value in settings.items()}
-    return {name: text if len(text) <= LONGEST else f"{text[:40]}… {hashlib.sha256(text.encode()).hexdigest()[:20]}"
-            for name, text in texts.items()}  # fmt: skip
+    return {
+        name: text if len(text) <= LONGEST else f"{text[:40]}… {hashlib.sha256(text.encode()).hexdigest()[:20]}"
+        for name, text in texts.items()
+    }
 
 
 def _text(value: Any) -> str:

@@ -66,9 +66,14 @@ class _Watched(definition.Engine):
     """The definition, which notes where it leaves the range of a type and can change its results at random."""
 
     def __init__(
-        self, pop: Population, X: np.ndarray, precision: str, dtype: Any, random: np.random.Generator | None,
+        self,
+        pop: Population,
+        X: np.ndarray,
+        precision: str,
+        dtype: Any,
+        random: np.random.Generator | None,
         approximate: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(pop, X, precision=precision, dtype=np.dtype(dtype))
         self.limits = np.finfo(dtype)
         self.tolerances = "fast_ulp" if precision == "fast" else "ulp"

@@ -144,8 +144,13 @@ class Settings:
     results_dir: str = "results"
 
     def check(self, n_exprs: int) -> None:
-        counts = {"expressions": n_exprs, "backends": len(self.backends), "n_steps": self.n_steps,
-                  "n_samples": self.n_samples, "n_checked": self.n_checked}  # fmt: skip
+        counts = {
+            "expressions": n_exprs,
+            "backends": len(self.backends),
+            "n_steps": self.n_steps,
+            "n_samples": self.n_samples,
+            "n_checked": self.n_checked,
+        }
         for name, count in counts.items():
             if count < 1:
                 raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
@@ -284,21 +289,30 @@ class _Measurement(NamedTuple):
         return Evaluator(pop, X, self.backend, **self.options)
 
 
-def _measured(
-    settings: Settings, texts: Sequence[str], points: data.Dataset, progress: Progress
-) -> pd.DataFrame:
+def _measured(settings: Settings, texts: Sequence[str], points: data.Dataset, progress: Progress) -> pd.DataFrame:
     settings.check(len(texts))
     devices = {name: device_of(name) for name in settings.backends}
     pop, dtype = parse(texts), settings.dtype
     random = np.random.Generator(np.random.PCG64(settings.seed))
-    parameters = [random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)).astype(dtype)
-                  for _ in range(min(settings.n_steps, PARAMETER_SETS))]  # fmt: skip
+    parameters = [
+        random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)).astype(dtype)
+        for _ in range(min(settings.n_steps, PARAMETER_SETS))
+    ]
     facts = {
-        "bench": settings.study, "results": settings.results, "source": settings.expressions, "dataset": points.name,
-        "n_exprs": len(pop), "n_tokens": len(pop.kinds), "n_points": len(points), "n_vars": points.X.shape[1],
-        "n_params": int(pop.n_params.sum()), "n_steps": settings.n_steps, "precision": settings.precision,
-        "dtype": dtype, "threads": settings.threads or machine.cores(),
-    }  # fmt: skip
+        "bench": settings.study,
+        "results": settings.results,
+        "source": settings.expressions,
+        "dataset": points.name,
+        "n_exprs": len(pop),
+        "n_tokens": len(pop.kinds),
+        "n_points": len(points),
+        "n_vars": points.X.shape[1],
+        "n_params": int(pop.n_params.sum()),
+        "n_steps": settings.n_steps,
+        "precision": settings.precision,
+        "dtype": dtype,
+        "threads": settings.threads or machine.cores(),
+    }
     points = replace(points, X=points.X.astype(dtype), y=points.y.astype(dtype))
     rows = []
     with shown(progress, len(settings.backends) * (settings.n_samples + 1), settings.study, " samples") as done:
@@ -379,7 +393,8 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
     row["cpu_s"] = process_time() - begin_cpu
     spent, others = evaluator.engine.seconds, events[1:] or events
     row |= {
-        "steps_s": steps, "step_s": steps / (n_steps - 1) if n_steps > 1 else seconds["first"],
+        "steps_s": steps,
+        "step_s": steps / (n_steps - 1) if n_steps > 1 else seconds["first"],
         "kernel_s": device.seconds(others) / len(others),
         "lower_s": spent["lower"] if "lower" in spent else _lowering(work, pop),
         **{name: sum(spent.get(stage, 0.0) for stage in phases) if spent else np.nan for name, phases in SAID.items()},
@@ -432,8 +447,15 @@ def _check(work: _Measurement, pop: Population, result: Any) -> None:
     elif indirect:
         _check_rounded(work, result[which], values, which)
     approximate = settings.precision == "fast" and isinstance(work.device, Gpu)
-    apart = disagreement(checked, X[points], params, values[:, points], dtype=settings.dtype,
-                         precision=settings.precision, approximate=approximate)  # fmt: skip
+    apart = disagreement(
+        checked,
+        X[points],
+        params,
+        values[:, points],
+        dtype=settings.dtype,
+        precision=settings.precision,
+        approximate=approximate,
+    )
     allowed = ALLOWED_FAST if approximate else ALLOWED if len(checked) >= ENOUGH else ALLOWED_OF_FEW
     _refuse_above(allowed, work, apart, which, "disagrees with the definition in {:.2%} of the results checked")
 
@@ -442,8 +464,10 @@ def _refuse_above(allowed: float, work: _Measurement, apart: np.ndarray, which: 
     """Raise BackendError if more than an allowed share of results lies apart, with the expression that does most."""
     if apart.mean() > allowed:
         worst = int(which[apart.argmax()])
-        raise BackendError(f"backend {work.backend!r} {words.format(apart.mean())}, most in expression {worst}:"
-                           f" {work.texts[worst]}; nothing was timed")  # fmt: skip
+        raise BackendError(
+            f"backend {work.backend!r} {words.format(apart.mean())}, most in expression {worst}:"
+            f" {work.texts[worst]}; nothing was timed"
+        )
 
 
 def _check_losses(work: _Measurement, losses: np.ndarray, values: np.ndarray, which: np.ndarray) -> None:
@@ -478,10 +502,16 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
     keys = [*CONFIGURATION, *(["file"] if "file" in samples else [])]
     groups = samples[~cold].groupby(keys, sort=False, dropna=False)
     total = groups["total_s"]
-    table = pd.DataFrame({
-        "samples": total.size(), "median_s": total.median(), "q25_s": total.quantile(0.25),
-        "q75_s": total.quantile(0.75), "sd_s": total.std(), "least_s": total.min(),
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "samples": total.size(),
+            "median_s": total.median(),
+            "q25_s": total.quantile(0.25),
+            "q75_s": total.quantile(0.75),
+            "sd_s": total.std(),
+            "least_s": total.min(),
+        }
+    )
     others = [*(f"{part}_s" for part in (*PHASES, *PARTS)), "sm_mhz", "busy_threads", *MEMORY]
     table = table.join(groups[others].median())
     if cold.any():
@@ -499,13 +529,13 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
         held, slow = int(rows["throttled"].sum()), int((rows["sm_mhz"] < 0.75 * rows["sm_mhz"].max()).sum())
         complaints = {
             f"only {number_of(len(total), 'sample')}; take 5 or more": len(total) < 5,
-            f"the standard deviation is {total.std() / mean:.0%} of the mean":
-                len(total) >= 5 and total.std() >= 0.1 * mean,
+            f"the standard deviation is {total.std() / mean:.0%} of the mean": len(total) >= 5
+            and total.std() >= 0.1 * mean,
             "a sample lies more than 50% off the mean": np.ptp(total) and (total - mean).abs().max() >= 0.5 * mean,
             "a sample took less than 1 ms; take more steps": total.min() < 1e-3,
             f"power or heat held the clock back after {number_of(held, 'sample')}": held,
             f"the clock was below three quarters of its highest after {number_of(slow, 'sample')}": slow,
-        }  # fmt: skip
+        }
         backend, size = rows["backend"].iloc[0], "{:,} x {:,}".format(*rows[["n_exprs", "n_points"]].iloc[0])
         named = backend if len(groups) == 1 else f"{backend}, {size}"
         sentences += [f"{named}: {sentence}" for sentence, holds in complaints.items() if holds]
@@ -519,9 +549,13 @@ def record_of(samples: pd.DataFrame, parameters: dict[str, Any], made_by: str) -
 
 
 def save(
-    samples: pd.DataFrame, folder: str | Path, parameters: dict[str, Any], *, figure: Any = None,
+    samples: pd.DataFrame,
+    folder: str | Path,
+    parameters: dict[str, Any],
+    *,
+    figure: Any = None,
     made_by: str = "exprkit.bench",
-) -> list[Path]:  # fmt: skip
+) -> list[Path]:
     """Write the samples (parquet), the record of the run (JSON) and the figure (SVG and PNG).
 
     The files are named by the benchmark and a hash of the parameters and the code's

@@ -75,8 +75,9 @@ def draw_regions(discussion: Cases, device: str) -> Figure:
         hues |= dict(zip(own, itertools.cycle(colours), strict=False))
     figure, axis = plt.subplots(figsize=(11, 5.6), layout="constrained")
     cells = ListedColormap([hues[shape.tile // shape.lanes, shape.columns_shared] for shape in chosen])
-    axis.pcolormesh(SHARED, REGISTERS, label, cmap=cells, vmin=0, vmax=len(chosen) - 1, shading="nearest",
-                    rasterized=True)  # fmt: skip
+    axis.pcolormesh(
+        SHARED, REGISTERS, label, cmap=cells, vmin=0, vmax=len(chosen) - 1, shading="nearest", rasterized=True
+    )
     for k, shape in enumerate(chosen):
         axis.contour(SHARED, REGISTERS, label == k, levels=[0.5], colors="white", linewidths=1)
         for part in _parts(label == k):
@@ -86,8 +87,15 @@ def draw_regions(discussion: Cases, device: str) -> Figure:
         at.setdefault(card.limits.shared_per_block // KIB, []).append(name)
     for shared, cards in at.items():
         axis.plot(shared, 64, "ko")
-        axis.annotate("\n".join(cards), (shared, 64), (-5, 5), textcoords="offset points", ha="right", fontsize=9,
-                      fontweight="bold")  # fmt: skip
+        axis.annotate(
+            "\n".join(cards),
+            (shared, 64),
+            (-5, 5),
+            textcoords="offset points",
+            ha="right",
+            fontsize=9,
+            fontweight="bold",
+        )
     for points, is_shared in layouts:
         words = f"{points} points a thread, columns in {'shared' if is_shared else 'global'} memory"
         axis.plot([], [], "s", color=hues[points, is_shared], label=words)
@@ -106,8 +114,15 @@ def _write_block(axis: Axes, part: np.ndarray, block: str) -> None:
         column, row, height = _widest(part.T)
         width = min(width, height // TALL)
     if width >= 1:
-        axis.text(SHARED[column], REGISTERS[row], block, ha="center", va="center", fontsize=6 if upright else 7,
-                  rotation=90 if upright else 0)  # fmt: skip
+        axis.text(
+            SHARED[column],
+            REGISTERS[row],
+            block,
+            ha="center",
+            va="center",
+            fontsize=6 if upright else 7,
+            rotation=90 if upright else 0,
+        )
 
 
 def _parts(inside: np.ndarray) -> Iterator[np.ndarray]:
@@ -153,10 +168,11 @@ def block_table(discussion: Cases, device: str, n_points: int) -> pd.DataFrame:
     def cell(vectors: int, block: int) -> float:
         both = (chosen._replace(vectors=vectors, block=block, columns_shared=shared) for shared in (True, False))
         can = [
-            shape for shape in both
+            shape
+            for shape in both
             if shape.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
             and resident_blocks(shape, fast, limits.registers) > 0
-        ]  # fmt: skip
+        ]
         return min((float(estimated(shape, sizes, limits, fast)) for shape in can), default=np.inf)
 
     rows = sorted({case.shape.vectors for case in discussion.at(device=device).leaves})

@@ -112,9 +112,10 @@ def predicted(work: ClusterWork, devices: Sequence[int] = DEVICES, costs: Cluste
     rows = []
     for n in devices:
         limits = {
-            "link": (work.sent + work.back) / costs.link, "scheduler": PARTS * n * costs.task,
+            "link": (work.sent + work.back) / costs.link,
+            "scheduler": PARTS * n * costs.task,
             "work": _last(work.seconds, n, costs.spread),
-        }  # fmt: skip
+        }
         seconds = costs.latency + max(limits.values())
         rows.append({"devices": n, "seconds": seconds, "limit": max(limits, key=lambda name: limits[name]), **limits})
     alone = costs.latency + max(work.seconds, (work.sent + work.back) / costs.link)

@@ -125,9 +125,11 @@ def benchmark(results: Results) -> Drawing:
     """All evaluators together."""
     rows = measured.benchmarks(results)
     what = "Seconds of a sample (parsing, preparing, 100 parameter steps)."
-    lacks = [f"Ours on a {name} is not measured yet: {way}." for name, way, kinds in
-             (("CPU", MAKE_STUDY, {"cpu"}), ("GPU", MAKE_STUDY_GPU, measured.ON_GPU))
-             if not kinds & set(rows["backend"])]  # fmt: skip
+    lacks = [
+        f"Ours on a {name} is not measured yet: {way}."
+        for name, way, kinds in (("CPU", MAKE_STUDY, {"cpu"}), ("GPU", MAKE_STUDY_GPU, measured.ON_GPU))
+        if not kinds & set(rows["backend"])
+    ]
     return _drawing("benchmark", plots.comparison(rows, results.thesis), results, what, rows, NOTES, *lacks, THESIS)
 
 
@@ -157,8 +159,13 @@ def steps(results: Results) -> Drawing:
     rows = rows[rows["backend"].isin(measured.ON_GPU)]
     if len(rows):
         rows = pd.concat([rows, of(results, "benchmarks", backend="ptx", source=plots.DIFFERENT, **size)])
-    figure, axes = plt.subplots(1, 2 if len(rows) else 1, figsize=(14 if len(rows) else 6, 5 if len(rows) else 3.9),
-                                layout="constrained", squeeze=False)  # fmt: skip
+    figure, axes = plt.subplots(
+        1,
+        2 if len(rows) else 1,
+        figsize=(14 if len(rows) else 6, 5 if len(rows) else 3.9),
+        layout="constrained",
+        squeeze=False,
+    )
     theirs, axis = results.steps, axes[0][0]
     colours = [colour_of(name.replace("_", " ")) for name in theirs["evaluator"]]
     bars = axis.barh(range(len(theirs)), theirs["relative"], color=colours, height=0.7)
@@ -176,14 +183,15 @@ def steps(results: Results) -> Drawing:
         axis.set_yticks(range(len(names)), names)
         axis.invert_yaxis()
         axis.semilogx()
-        axis.set(title="exprkit, benchmark 3", xlabel="seconds of a sample",
-                 xlim=(min(seconds) / 2, max(seconds) * 10))  # fmt: skip
+        axis.set(title="exprkit, benchmark 3", xlabel="seconds of a sample", xlim=(min(seconds) / 2, max(seconds) * 10))
         axis.grid(alpha=0.3)
     what = "What each optimisation step brings, before above after. The thesis's are the gains that its text gives."
     note = (
         "Ours: seconds of 100 steps, where 1 or 10 were measured, scaled; the matrix of every step is copied to the"
-        " host where nothing else is said." if len(rows) else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
-    )  # fmt: skip
+        " host where nothing else is said."
+        if len(rows)
+        else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
+    )
     return _drawing("steps", figure, results, what, rows, note)
 
 
@@ -191,8 +199,14 @@ def block_sizes(results: Results) -> Drawing:
     """128, 160 and 192 as in the thesis, then the whole range."""
     rows = measured.blocks(results)
     theirs = results.thesis[(results.thesis["benchmark"] == 3) & results.thesis["block_size"].notna()]
-    figure, (axes,) = plt.subplots(1, 3 if len(rows) else 2, figsize=(14 if len(rows) else 8, 4), layout="constrained",
-                                   width_ratios=(2, 1, 3)[: 3 if len(rows) else 2], squeeze=False)  # fmt: skip
+    figure, (axes,) = plt.subplots(
+        1,
+        3 if len(rows) else 2,
+        figsize=(14 if len(rows) else 8, 4),
+        layout="constrained",
+        width_ratios=(2, 1, 3)[: 3 if len(rows) else 2],
+        squeeze=False,
+    )
     theirs = theirs.sort_values(["evaluator", "block_size", "sample"])
     names = "thesis " + theirs["evaluator"].str.replace("_", " ") + " " + theirs["block_size"].astype(str)
     plots.spread(axes[:2], pd.DataFrame({"evaluator": names, "results": "every", "seconds": theirs["seconds"]}))
@@ -209,12 +223,22 @@ def block_sizes(results: Results) -> Drawing:
         for (name, times), marker in zip(table.iterrows(), "osD^vP", strict=False):
             thesis = str(name).startswith("thesis")
             measured_times = times.dropna()
-            axis.plot([sizes.index(size) for size in measured_times.index], measured_times, marker=marker, label=name,
-                      color=colour_of(str(name)), linestyle=":" if thesis else "-",
-                      markerfacecolor="white" if thesis else None)  # fmt: skip
+            axis.plot(
+                [sizes.index(size) for size in measured_times.index],
+                measured_times,
+                marker=marker,
+                label=name,
+                color=colour_of(str(name)),
+                linestyle=":" if thesis else "-",
+                markerfacecolor="white" if thesis else None,
+            )
         axis.set_xticks(range(len(sizes)), [str(size) for size in sizes])
-        axis.set(title="relative to the best size of each", xlabel="threads per block",
-                 ylabel="times the shortest", ylim=(0.9, None))  # fmt: skip
+        axis.set(
+            title="relative to the best size of each",
+            xlabel="threads per block",
+            ylabel="times the shortest",
+            ylim=(0.9, None),
+        )
         axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
         axis.grid(alpha=0.3)
     what = (
@@ -311,8 +335,13 @@ def _excess_panel(axis: Axes) -> None:
     names = [name.format(number) for name, number, _ in lines]
     for shift, (n_points, colour) in enumerate(zip((362, 10_860), sns.color_palette("colorblind")[:2], strict=True)):
         shares = [excess(n_points, at_once) for *_, at_once in lines]
-        drawn = axis.barh(np.arange(len(lines)) + 0.38 * (shift - 0.5), shares, height=0.36, color=colour,
-                          label=f"{n_points:,} points")  # fmt: skip
+        drawn = axis.barh(
+            np.arange(len(lines)) + 0.38 * (shift - 0.5),
+            shares,
+            height=0.36,
+            color=colour,
+            label=f"{n_points:,} points",
+        )
         axis.bar_label(drawn, [f"{share:.1%}" for share in shares], padding=2, fontsize=8)
     axis.set_yticks(np.arange(len(lines)), names)
     axis.invert_yaxis()
@@ -352,9 +381,19 @@ def scaling(results: Results) -> Drawing:
             label, growing = "cost over that of the least", [*growing, axis]
         with quiet():
             sns.lineplot(
-                rows, x=column, y="cost", hue="where", style="where", markers=True,
-                hue_order=names, style_order=names, palette=palette, estimator="median", errorbar=("pi", 50), ax=axis,
-            )  # fmt: skip
+                rows,
+                x=column,
+                y="cost",
+                hue="where",
+                style="where",
+                markers=True,
+                hue_order=names,
+                style_order=names,
+                palette=palette,
+                estimator="median",
+                errorbar=("pi", 50),
+                ax=axis,
+            )
         legend |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
         axis.set(xlabel=title, ylabel=label)
         axis.semilogy()
@@ -393,8 +432,15 @@ def crossover(results: Results) -> Drawing:
     if not maps:
         what = "Which backend wins where is not measured yet: that takes the same sizes on two backends of one machine"
         return Drawing("crossover", None, f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")
-    figure, axes = plt.subplots(len(maps), len(CROSSOVER_STEPS), figsize=(13, 0.9 + 2.4 * len(maps)), sharex=True,
-                                sharey="row", layout="constrained", squeeze=False)  # fmt: skip
+    figure, axes = plt.subplots(
+        len(maps),
+        len(CROSSOVER_STEPS),
+        figsize=(13, 0.9 + 2.4 * len(maps)),
+        sharex=True,
+        sharey="row",
+        layout="constrained",
+        squeeze=False,
+    )
     legend: dict[str, Any] = {}
     for line, part in zip(axes, maps, strict=True):
         for axis, n_steps in zip(line, CROSSOVER_STEPS, strict=True):
@@ -424,8 +470,15 @@ def _times_as_fast(axis: Axes, seconds: pd.DataFrame) -> str:
         ratio = (seconds[base] / seconds[name]).groupby(np.asarray(exprs * points)).agg(["median", "min", "max"])
         ratio, colour = ratio.dropna(), colour_of(name.partition(",")[0])
         compiling = name.endswith(plots.CODE["anew"])
-        axis.plot(ratio.index, ratio["median"], "--" if compiling else "-", color=colour, label=name,
-                  marker="s" if compiling else "o", markersize=4)  # fmt: skip
+        axis.plot(
+            ratio.index,
+            ratio["median"],
+            "--" if compiling else "-",
+            color=colour,
+            label=name,
+            marker="s" if compiling else "o",
+            markersize=4,
+        )
         axis.fill_between(ratio.index, ratio["min"], ratio["max"], color=colour, alpha=0.15, linewidth=0)
     axis.loglog()
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -443,8 +496,10 @@ def roofline(results: Results) -> Drawing:
     if rows.empty:
         what = "A roofline is not drawn: no step of 10,000 points or more is measured"
         return Drawing("roofline", None, f"{what}, as `notebooks/scaling.ipynb` and `make study` measure them.")
-    roofs = {file: measured.roofs_of(results.records.get(file, {}), rows_of_file["backend"])
-             for file, rows_of_file in rows.groupby("file", sort=False)}  # fmt: skip
+    roofs = {
+        file: measured.roofs_of(results.records.get(file, {}), rows_of_file["backend"])
+        for file, rows_of_file in rows.groupby("file", sort=False)
+    }
     rows = rows[rows["file"].isin([file for file in roofs if roofs[file]])]
     if rows.empty:
         what = "A roofline is not drawn: no record tells how fast the machine copies"
@@ -463,19 +518,27 @@ def roofline(results: Results) -> Drawing:
 def _roofline(axis: Axes, table: pd.DataFrame, roofs: list[tuple[str, float, float]]) -> None:
     with quiet():
         sns.scatterplot(
-            table, x="nodes_per_byte", y="nodes_per_s", hue="where", style="where", s=60, ax=axis,
+            table,
+            x="nodes_per_byte",
+            y="nodes_per_s",
+            hue="where",
+            style="where",
+            s=60,
+            ax=axis,
             palette={name: colour_of(name.partition(",")[0]) for name in table["where"].unique()},
-        )  # fmt: skip
+        )
     least, most = table["nodes_per_s"].min(), table["nodes_per_s"].max()
     for name, bytes_per_s, nodes_per_s in roofs:
         knee = min(nodes_per_s, 20 * most) / bytes_per_s  # a slope without an end leaves the picture there
         places = [knee, *table["nodes_per_byte"]]
         reach = np.geomspace(min(places), max(places), 200)
-        axis.plot(reach, np.minimum(bytes_per_s * reach, nodes_per_s), "--", color="0.3", linewidth=1.2,
-                  label=f"roof, {name}")  # fmt: skip
+        axis.plot(
+            reach, np.minimum(bytes_per_s * reach, nodes_per_s), "--", color="0.3", linewidth=1.2, label=f"roof, {name}"
+        )
     axis.loglog()
-    axis.set(xlabel="node evaluations a byte moved at least", ylabel="node evaluations a second",
-             ylim=(least / 3, 30 * most))  # fmt: skip
+    axis.set(
+        xlabel="node evaluations a byte moved at least", ylabel="node evaluations a second", ylim=(least / 3, 30 * most)
+    )
     axis.legend(fontsize=8)
     axis.grid(alpha=0.3)
 

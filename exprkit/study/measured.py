@@ -33,8 +33,12 @@ SCRIPTS = "contraction.csv", "contraction_cpu.csv", "contraction_cuda.csv", "spe
 WARNINGS = 3  # so many are shown of a record's
 ON_GPU = {"cuda", "ptx"}
 TEXTS, SIZES = bench.CONFIGURATION[:11], bench.CONFIGURATION[11:]
-NUMBERS = [*(f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total", "cpu")), *bench.MEMORY,
-           *timed_device.KERNEL_FACTS, "most_warps"]  # fmt: skip
+NUMBERS = [
+    *(f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total", "cpu")),
+    *bench.MEMORY,
+    *timed_device.KERNEL_FACTS,
+    "most_warps",
+]
 NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
     dict.fromkeys(TEXTS, "") | dict.fromkeys([*SIZES, *NUMBERS], 0.0) | {"cold": False}, index=[0]
 ).iloc[:0]
@@ -77,9 +81,11 @@ def results_of(
         where += (", " + samples[name]).where(samples[name].ne(usual), "")
     each = {name: samples[f"n_{name}"] / samples["n_exprs"] for name in ("tokens", "params")}
     samples = samples.assign(
-        evaluator=plots.evaluator_of(samples), where=where,
-        tokens_each=each["tokens"].round().astype(int), params_each=each["params"].round().astype(int),
-    )  # fmt: skip
+        evaluator=plots.evaluator_of(samples),
+        where=where,
+        tokens_each=each["tokens"].round().astype(int),
+        params_each=each["params"].round().astype(int),
+    )
     scripts = pd.concat([pd.DataFrame(columns=["what", "value", "note"]), *tables]).drop_duplicates("what", keep="last")
     return Results(samples, data.thesis_samples(), data.thesis_steps(), by_file or {}, scripts.set_index("what"))
 
@@ -189,9 +195,13 @@ def per_expression(results: Results) -> pd.DataFrame:
     more = (plots.THESIS_STEPS - 1) / (rows["n_steps"] - 1)
     each = more.where(rows["results"].ne("last"), 1)  # the last step's matrix is brought back once
     return rows.assign(
-        total_s=seconds_for(rows, plots.THESIS_STEPS), n_steps=plots.THESIS_STEPS, scaled_from=rows["n_steps"],
-        evaluate_s=rows["evaluate_s"] * more, download_s=rows["download_s"] * each, steps_s=rows["steps_s"] * more,
-    )  # fmt: skip
+        total_s=seconds_for(rows, plots.THESIS_STEPS),
+        n_steps=plots.THESIS_STEPS,
+        scaled_from=rows["n_steps"],
+        evaluate_s=rows["evaluate_s"] * more,
+        download_s=rows["download_s"] * each,
+        steps_s=rows["steps_s"] * more,
+    )
 
 
 def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
@@ -202,8 +212,17 @@ def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
 def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
     """From the thesis's way to ours: what it is, and the seconds of a sample of 100 steps."""
     steps = []
-    keys = ["backend", "code", "dispatch", "options", "n_steps", "points_per_thread", "block_size", "precision",
-            "results"]  # fmt: skip
+    keys = [
+        "backend",
+        "code",
+        "dispatch",
+        "options",
+        "n_steps",
+        "points_per_thread",
+        "block_size",
+        "precision",
+        "results",
+    ]
     for (backend, code, dispatch, options, n_steps, points, block, precision, comes_back), part in rows.groupby(
         keys, dropna=False
     ):

@@ -24,8 +24,14 @@ from exprkit.errors import ArgumentError, did_you_mean
 PLAIN = (bool, int, float, str, list, tuple, dict, type(None))  # what papermill can hand over
 CHECKED = "_parameters_checked"
 TAG = "parameters"
-WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a text", list: "a list",
-         dict: "a mapping"}  # fmt: skip
+WORDS = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    list: "a list",
+    dict: "a mapping",
+}
 
 
 def check_parameters(namespace: MutableMapping[str, Any]) -> dict[str, Any]:

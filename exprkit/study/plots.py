@@ -37,8 +37,10 @@ THESIS_STEPS = 100
 THESIS_BEST_BLOCK = {"gpu_interpreter": 128, "gpu_transpiler": 160}
 OTHER = "other"
 PROTOCOLS = {  # what comes back: what it is called, the thesis's own first; and its mark in figures
-    "every": "matrix of every step", "last": "matrix of the last step", "loss": "losses only",
-}  # fmt: skip
+    "every": "matrix of every step",
+    "last": "matrix of the last step",
+    "loss": "losses only",
+}
 BRIEF = {"every": "every step", "last": "last", "loss": "losses"}  # as headings
 MARKS = dict(zip(PROTOCOLS, "o^s", strict=True))
 CODE = {"anew": "compiling", "kept": "from cache"}  # what a sample of the transpiler does about machine code
@@ -47,8 +49,16 @@ FEW = 10  # samples that are shown as points; a violin's shape would be made up
 REPEATED = "247 repeated"
 
 # seaborn's colour-blind palette; the thesis's evaluators have the colour of what exprkit has in their place
-_COLOURS = {"per-expression": 4, "cpu interpreter": 0, "gpu interpreter": 1, "gpu transpiler": 2,
-            "cpu": 0, "cuda": 1, "ptx": 2, "numpy": 7}  # fmt: skip
+_COLOURS = {
+    "per-expression": 4,
+    "cpu interpreter": 0,
+    "gpu interpreter": 1,
+    "gpu transpiler": 2,
+    "cpu": 0,
+    "cuda": 1,
+    "ptx": 2,
+    "numpy": 7,
+}
 _STYLE: Any = {"svg.hashsalt": "exprkit", "font.family": "DejaVu Sans", "pdf.fonttype": 42, "axes.unicode_minus": False}
 
 
@@ -79,9 +89,15 @@ def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None 
     shown = [panel for panel in titles if (table["panel"] == panel).any()]
     counts = [table.loc[table["panel"] == panel, "evaluator"].nunique() for panel in shown]
     figure, axes = plt.subplots(
-        len(shown), 2, figsize=(11, 1 + sum(0.7 + 0.3 * count for count in counts)), layout="constrained",
-        squeeze=False, sharex="col", height_ratios=[count + 1 for count in counts], width_ratios=(3, 1),
-    )  # fmt: skip
+        len(shown),
+        2,
+        figsize=(11, 1 + sum(0.7 + 0.3 * count for count in counts)),
+        layout="constrained",
+        squeeze=False,
+        sharex="col",
+        height_ratios=[count + 1 for count in counts],
+        width_ratios=(3, 1),
+    )
     marked = [name for name in PROTOCOLS if table["results"].eq(name).any()]
     order = places(table["results"])
     first = table[order.eq(order.groupby([table["panel"], table["evaluator"]]).transform("min"))]
@@ -92,8 +108,9 @@ def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None 
         pair[0].set_title(titles[panel], loc="left")
     axes[-1][0].set_xlabel("seconds per sample")
     axes[-1][1].set_xlabel("sample over median")
-    handles = [plt.Line2D([], [], marker=MARKS[name], linestyle="", color="0.4", label=PROTOCOLS[name])
-               for name in marked]  # fmt: skip
+    handles = [
+        plt.Line2D([], [], marker=MARKS[name], linestyle="", color="0.4", label=PROTOCOLS[name]) for name in marked
+    ]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
     return figure
@@ -106,10 +123,14 @@ def thesis_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
     best = samples["evaluator"].map(THESIS_BEST_BLOCK)
     only = ~samples.groupby(["benchmark", "evaluator"])["block_size"].transform("nunique").gt(1)
     rows = samples[only | (samples["block_size"] == best)]
-    return pd.DataFrame({
-        "panel": rows["benchmark"].astype(object), "evaluator": "thesis " + rows["evaluator"].str.replace("_", " "),
-        "results": "every", "seconds": rows["seconds"],
-    })  # fmt: skip
+    return pd.DataFrame(
+        {
+            "panel": rows["benchmark"].astype(object),
+            "evaluator": "thesis " + rows["evaluator"].str.replace("_", " "),
+            "results": "every",
+            "seconds": rows["seconds"],
+        }
+    )
 
 
 def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
@@ -117,10 +138,15 @@ def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
     if samples is None or samples.empty:
         return pd.DataFrame()
     warm = samples[~samples["cold"]]
-    table = pd.DataFrame({
-        "panel": benchmark_of(warm), "evaluator": evaluator_of(warm), "results": warm["results"],
-        "seconds": warm["total_s"], "source": warm["source"],
-    })  # fmt: skip
+    table = pd.DataFrame(
+        {
+            "panel": benchmark_of(warm),
+            "evaluator": evaluator_of(warm),
+            "results": warm["results"],
+            "seconds": warm["total_s"],
+            "source": warm["source"],
+        }
+    )
     other = table["panel"] == OTHER
     odd = warm[other]
     exprs, points = (odd[name].map("{:,}".format).astype(str) for name in ("n_exprs", "n_points"))
@@ -196,8 +222,15 @@ def spread(axes: Sequence[Axes], table: pd.DataFrame, protocols: Sequence[str] =
     shown = table[table["results"].eq(first)]
     each = shown.groupby("evaluator")["seconds"]
     shown = shown.assign(over=shown["seconds"] / each.transform("median"), few=each.transform("size").lt(FEW))
-    drawn: dict[str, Any] = {"x": "over", "y": "evaluator", "hue": "evaluator", "order": names, "legend": False,
-                             "palette": {name: colour_of(name) for name in names}, "ax": beside}  # fmt: skip
+    drawn: dict[str, Any] = {
+        "x": "over",
+        "y": "evaluator",
+        "hue": "evaluator",
+        "order": names,
+        "legend": False,
+        "palette": {name: colour_of(name) for name in names},
+        "ax": beside,
+    }
     with quiet():
         if not shown["few"].all():
             sns.violinplot(shown[~shown["few"]], **drawn, cut=0, inner="quart", density_norm="width", linewidth=1)

@@ -81,8 +81,9 @@ def _table(head: Iterable[str], lines: Iterable[Iterable[Any]], script: str) -> 
 def operators(folder: str | Path = "") -> str:
     """A row per operator; errors in units of the last place."""
     head = ("written", "means", "largest error, float32 / float64", 'with `precision="fast"`')
-    rows = [(_forms(row), row.meaning.replace("|", r"\|"), _pair(row.ulp), _pair(row.fast_ulp))
-            for row in ops.OPERATORS]  # fmt: skip
+    rows = [
+        (_forms(row), row.meaning.replace("|", r"\|"), _pair(row.ulp), _pair(row.fast_ulp)) for row in ops.OPERATORS
+    ]
     two = ", ".join(f"`{name}(a)` as `{outer}({inner}(a))`" for name, (inner, outer) in ops.COMPOSED.items())
     return f"{_table(head, rows, '')}\n\nRead as two operators: {two}."
 
@@ -176,11 +177,21 @@ def fit_peers(folder: Path) -> str:
     rows = _read(folder / "fit_peers.csv")
     if len(rows):
         rows = rows.sort_values(["n_points", "us_per_fit"], kind="stable", na_position="last")
-    return _table(("points", "", "a fit takes", "reaches the best known loss"), [
-        (f"{row.n_points:,}", row.method, known(written, row.us_per_fit * 1e-6),
-         f"{row.reached:,} of {row.expressions:,}" if row.expressions else
-         f"{row.reached_of_sample:,} of {row.of_sample:,}") for row in rows.itertuples()
-    ], "tests/bench_fit_peers.py --csv data/results/fit_peers.csv")  # fmt: skip
+    return _table(
+        ("points", "", "a fit takes", "reaches the best known loss"),
+        [
+            (
+                f"{row.n_points:,}",
+                row.method,
+                known(written, row.us_per_fit * 1e-6),
+                f"{row.reached:,} of {row.expressions:,}"
+                if row.expressions
+                else f"{row.reached_of_sample:,} of {row.of_sample:,}",
+            )
+            for row in rows.itertuples()
+        ],
+        "tests/bench_fit_peers.py --csv data/results/fit_peers.csv",
+    )
 
 
 # ── what scripts measured on a GPU ───────────────────────────────────────────────────
@@ -190,22 +201,43 @@ def accuracy(folder: Path) -> str:
     """The worst error of every unary operator on a GPU."""
     ieee, fast = (_read(folder / f"accuracy_{name}.csv", dtype=str).to_dict("records") for name in ("ieee", "fast"))
     head = ("operator", "ieee, any input", "at", "ieee, over the domain", "fast, over the domain", "domain", "allowed")
-    return _table(head, [
-        (f"`{exact['operator']}`", exact["ulp"], exact["at"], exact["domain_ulp"], approximate["unit_ulp"],
-         f"{float(exact['from']):g} to {float(exact['to']):g}", f"{exact['allowed']} / {approximate['allowed']}")
-        for exact, approximate in zip(ieee, fast, strict=False)
-    ], "tests/gpu_accuracy.py data/results")  # fmt: skip
+    return _table(
+        head,
+        [
+            (
+                f"`{exact['operator']}`",
+                exact["ulp"],
+                exact["at"],
+                exact["domain_ulp"],
+                approximate["unit_ulp"],
+                f"{float(exact['from']):g} to {float(exact['to']):g}",
+                f"{exact['allowed']} / {approximate['allowed']}",
+            )
+            for exact, approximate in zip(ieee, fast, strict=False)
+        ],
+        "tests/gpu_accuracy.py data/results",
+    )
 
 
 def cases(folder: Path) -> str:
     """What the assembler says of the case discussions' kernels: a row for each task, precision and type."""
     rows, keys = _read(folder / "cases_ptxas.csv"), ["task", "precision", "dtype"]
     head = (*keys, "kernels", "most registers", "above their limit", "that spill", "bytes spilled, at most")
-    return _table(head, [
-        (*key, len(part), part["registers"].max(), (part["registers"] > part["limit"]).sum(),
-         (part["spilled"] > 0).sum(), part["spilled"].max())
-        for key, part in (rows.groupby(keys, sort=False) if len(rows) else ())
-    ], "tests/ptxas_cases.py")  # fmt: skip
+    return _table(
+        head,
+        [
+            (
+                *key,
+                len(part),
+                part["registers"].max(),
+                (part["registers"] > part["limit"]).sum(),
+                (part["spilled"] > 0).sum(),
+                part["spilled"].max(),
+            )
+            for key, part in (rows.groupby(keys, sort=False) if len(rows) else ())
+        ],
+        "tests/ptxas_cases.py",
+    )
 
 
 def measurements(folder: Path, name: str, script: str, only: str | None = None) -> str:
@@ -230,6 +262,7 @@ OTHERS: dict[str, Callable[[Path], str]] = {  # name between the marks: the tabl
     "accuracy": accuracy,
     "interpreter": lambda folder: measurements(folder, "h200_interpreter.csv", "tests/gpu_speed.py"),
     "generations": lambda folder: measurements(
-        folder, "h200_generations.csv", "tests/gpu_generations.py --out data/results"),
+        folder, "h200_generations.csv", "tests/gpu_generations.py --out data/results"
+    ),
     "cases": cases,
-}  # fmt: skip
+}

@@ -145,10 +145,12 @@ def _of_many(run: dict[str, Any], made_by: str) -> dict[str, Any]:
     size = run["parameters"]
     named = f"{size.get('study', '')} {size.get('n_exprs', '')} x {size.get('n_points', '')}".strip()
     return {
-        "made_by": [made_by], "machines": [{name: value for name, value in run.items() if name not in OF_A_RUN}],
-        "time": [run["time"]] * 2, "roofs": run["roofs"],
+        "made_by": [made_by],
+        "machines": [{name: value for name, value in run.items() if name not in OF_A_RUN}],
+        "time": [run["time"]] * 2,
+        "roofs": run["roofs"],
         "warnings": [f"{named}: {warning}" for warning in run["warnings"]],
-    }  # fmt: skip
+    }
 
 
 def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -157,8 +159,9 @@ def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     roofs = {name: max(record["roofs"].get(name, 0) for record in (old, new)) for name in old["roofs"] | new["roofs"]}
     return {
         **{name: [item for i, item in enumerate(items) if item not in items[:i]] for name, items in lists.items()},
-        "time": [min(old["time"][0], new["time"][0]), max(old["time"][1], new["time"][1])], "roofs": roofs,
-    }  # fmt: skip
+        "time": [min(old["time"][0], new["time"][0]), max(old["time"][1], new["time"][1])],
+        "roofs": roofs,
+    }
 
 
 def _clock(samples: pd.DataFrame) -> dict[str, Any]:
@@ -167,5 +170,8 @@ def _clock(samples: pd.DataFrame) -> dict[str, Any]:
     if clocks.empty:
         return {}
     held = int(samples.loc[clocks.index, "throttled"].astype(bool).sum())
-    return {"sm_mhz": {"least": float(clocks.min()), "median": float(clocks.median()), "most": float(clocks.max())},
-            "samples_on_gpu": len(clocks), "throttled_samples": held}  # fmt: skip
+    return {
+        "sm_mhz": {"least": float(clocks.min()), "median": float(clocks.median()), "most": float(clocks.max())},
+        "samples_on_gpu": len(clocks),
+        "throttled_samples": held,
+    }

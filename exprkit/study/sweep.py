@@ -206,12 +206,14 @@ def summary(outcomes: Iterable[Outcome]) -> str:
     outcomes = list(outcomes)
     counts = Counter(outcome.state for outcome in outcomes)
     reasons = Counter(outcome.detail for outcome in outcomes if outcome.state == "skipped")
-    return "\n".join([
-        ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]),
-        *(f"skipped, {number_of(count, 'run')}: {reason}" for reason, count in reasons.items()),
-        *(f"failed: {outcome.detail}" for outcome in outcomes if outcome.state == "failed"),
-        *["the time was up: start the same command again for the rest"][: counts["not started"]],
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]),
+            *(f"skipped, {number_of(count, 'run')}: {reason}" for reason, count in reasons.items()),
+            *(f"failed: {outcome.detail}" for outcome in outcomes if outcome.state == "failed"),
+            *["the time was up: start the same command again for the rest"][: counts["not started"]],
+        ]
+    )
 
 
 def listing(jobs: list[PlannedRun], into: str | Path | None = None) -> str:
@@ -220,14 +222,20 @@ def listing(jobs: list[PlannedRun], into: str | Path | None = None) -> str:
     table = table.drop(columns="results_dir", errors="ignore")
     shared = [f"{name}={table[name].iloc[0]}" for name in table if table[name].nunique() == 1]
     table = table.loc[:, table.nunique() > 1]
-    lines = [" ".join([folder, *map("{}={}".format, table.columns, row)])
-             for folder, row in zip(table.index, table.to_numpy(), strict=True)]  # fmt: skip
+    lines = [
+        " ".join([folder, *map("{}={}".format, table.columns, row)])
+        for folder, row in zip(table.index, table.to_numpy(), strict=True)
+    ]
     waiting, others = waiting_of(jobs, into)
-    return "\n".join([
-        f"all with {' '.join(shared)}", *lines,
-        f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
-        + _limit(waiting), *(summary(others).splitlines() if others else ()),
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"all with {' '.join(shared)}",
+            *lines,
+            f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
+            + _limit(waiting),
+            *(summary(others).splitlines() if others else ()),
+        ]
+    )
 
 
 def _limit(jobs: list[PlannedRun]) -> str:
@@ -253,9 +261,12 @@ def configurations(study: Study) -> list[dict[str, Any]]:
     count = sum(len(points) * math.prod(map(len, grid.values())) for _, points, grid in checked)
     if count > MOST:
         raise ArgumentError(f"the study has {count:,} runs, and {MOST:,} are the most: make its grid smaller")
-    return [{**fixed, **point, **dict(zip(grid, values, strict=True))}
-            for fixed, points, grid in checked for point in points
-            for values in itertools.product(*grid.values())]  # fmt: skip
+    return [
+        {**fixed, **point, **dict(zip(grid, values, strict=True))}
+        for fixed, points, grid in checked
+        for point in points
+        for values in itertools.product(*grid.values())
+    ]
 
 
 def _read(path: str | Path) -> Any:
@@ -347,8 +358,10 @@ def _run_all(jobs: list[PlannedRun], workers: int, plain: Callable[..., Any] | N
     for device in range(_device_count() if on_gpu else 0):
         devices.put(device)
     with ThreadPoolExecutor(workers) as on_host, ThreadPoolExecutor(max(1, devices.qsize())) as on_devices:
-        runs = [on_devices.submit(_run_on_a_device, job, end, devices) if job in on_gpu else
-                on_host.submit(_run, job, end) for job in jobs]  # fmt: skip
+        runs = [
+            on_devices.submit(_run_on_a_device, job, end, devices) if job in on_gpu else on_host.submit(_run, job, end)
+            for job in jobs
+        ]
         try:
             yield from (run.result() for run in as_completed(runs))
         finally:  # a user who stops it waits for what is running only

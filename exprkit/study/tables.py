@@ -89,8 +89,10 @@ def _beside_the_thesis(results: Results, medians: pd.DataFrame) -> pd.DataFrame:
     front = pd.DataFrame(index=medians.index)
     front["benchmark"] = ["{}: {:,} x {:,}".format(number, *BENCHMARKS[number]) for number in numbers]
     front["copied to the host"] = [PROTOCOLS[name] for name in protocols]
-    for head, who in (("thesis, CPU", theirs["cpu_interpreter"]),
-                      ("thesis, best GPU", theirs.drop(columns="cpu_interpreter").min(axis=1))):  # fmt: skip
+    for head, who in (
+        ("thesis, CPU", theirs["cpu_interpreter"]),
+        ("thesis, best GPU", theirs.drop(columns="cpu_interpreter").min(axis=1)),
+    ):
         front[head] = [written(who[number]) if name == "every" else "" for name, number in medians.index]
     return front.join(medians.apply(bold_least, axis=1).rename(columns="`{}`".format))
 
@@ -114,12 +116,16 @@ def samples(results: Results) -> pd.DataFrame:
     if rows.empty:
         return NOTHING
     rows = rows.assign(scaled_from=rows.get("scaled_from", np.nan))
-    medians = pd.concat([bench.medians(part).assign(scaled_from=steps)
-                         for steps, part in rows.groupby("scaled_from", dropna=False)], ignore_index=True)  # fmt: skip
+    medians = pd.concat(
+        [bench.medians(part).assign(scaled_from=steps) for steps, part in rows.groupby("scaled_from", dropna=False)],
+        ignore_index=True,
+    )
     theirs = measured.thesis_medians(results)
     medians = medians.assign(
-        benchmark=plots.benchmark_of(medians), order=places(medians["results"]), source=medians["source"].map(SOURCES),
-    )  # fmt: skip
+        benchmark=plots.benchmark_of(medians),
+        order=places(medians["results"]),
+        source=medians["source"].map(SOURCES),
+    )
     medians["thesis_cpu"] = medians["benchmark"].map(theirs["cpu_interpreter"])
     medians["thesis_gpu"] = medians["benchmark"].map(theirs.drop(columns="cpu_interpreter").min(axis=1))
     return table_of(medians.sort_values(["benchmark", "order", "source", "median_s"]), SAMPLES)
@@ -169,13 +175,16 @@ def boundary(results: Results) -> pd.DataFrame:
             if len(lead) == 0:
                 continue
             lost, best = lead.index[lead < 1], seconds.loc[lead.index[lead >= 1], gpus].idxmin(axis=1)
-            lines.append({
-                "copied to the host": PROTOCOLS[name], "steps": f"{n_steps:,}",
-                f"won by {', '.join(f'`{cpu}`' for cpu in cpus)}": f"{len(lost)} of {len(lead)}",
-                "these sizes (expressions x points)": _sizes(lost),
-                **{f"won by `{gpu}`": str(int(best.eq(gpu).sum())) for gpu in gpus},
-                "the GPU's largest lead": f"{times(lead.max())} at {_sizes([lead.idxmax()])}",
-            })  # fmt: skip
+            lines.append(
+                {
+                    "copied to the host": PROTOCOLS[name],
+                    "steps": f"{n_steps:,}",
+                    f"won by {', '.join(f'`{cpu}`' for cpu in cpus)}": f"{len(lost)} of {len(lead)}",
+                    "these sizes (expressions x points)": _sizes(lost),
+                    **{f"won by `{gpu}`": str(int(best.eq(gpu).sum())) for gpu in gpus},
+                    "the GPU's largest lead": f"{times(lead.max())} at {_sizes([lead.idxmax()])}",
+                }
+            )
     return pd.DataFrame(lines).fillna("")
 
 
@@ -229,16 +238,23 @@ def pairs(results: Results) -> pd.DataFrame:
     rows = of(results, "benchmarks", "results", "map", dispatch="", options="")
     rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(ON_GPU) & rows["results"].isin(STEP_RESULTS)]
     rows = rows.assign(
-        kind=rows["code"].mask(rows["backend"].eq("cuda"), "cuda"), gives=rows["results"].map(STEP_RESULTS),
-        once=rows["total_s"] - rows["steps_s"], alone=rows["device_s"].fillna(rows["kernel_s"]).fillna(rows["step_s"]),
-    )  # fmt: skip
+        kind=rows["code"].mask(rows["backend"].eq("cuda"), "cuda"),
+        gives=rows["results"].map(STEP_RESULTS),
+        once=rows["total_s"] - rows["steps_s"],
+        alone=rows["device_s"].fillna(rows["kernel_s"]).fillna(rows["step_s"]),
+    )
     keys = ["gives", "n_exprs", "n_points", "source", "file", "results", "dtype", "precision", "n_steps"]
     each = rows.groupby([*keys, "kind"])[["once", "step_s", "alone"]].median().unstack("kind")
     columns = pd.MultiIndex.from_product([("once", "step_s", "alone"), ("cuda", "anew", "kept")])
     once, step, alone = (each.reindex(columns=columns)[name] for name in ("once", "step_s", "alone"))
     gain = step["cuda"] - step["kept"].fillna(step["anew"])
-    work = pd.DataFrame({"interpreter": alone["cuda"], "transpiler": alone["kept"].fillna(alone["anew"]),
-                         "compiling": once["anew"] - once["cuda"]})  # fmt: skip
+    work = pd.DataFrame(
+        {
+            "interpreter": alone["cuda"],
+            "transpiler": alone["kept"].fillna(alone["anew"]),
+            "compiling": once["anew"] - once["cuda"],
+        }
+    )
     for code in plots.CODE:
         pays = 1 + ((once[code] - once["cuda"]) / gain).clip(lower=0)
         work[code] = pays.mask(gain.le(0) & once[code].notna(), np.inf)
@@ -259,14 +275,13 @@ def _bold_if(text: str, bold: bool) -> str:
 
 PAIRS: Cells = {
     "result of a step": lambda row: row.gives + ("" if row.precision == "fast" else f", {row.precision}"),
-    "expressions x points":
-        lambda row: f"{row.n_exprs:,} ({SOURCES.get(row.source, row.source)}) x {row.n_points:,}",
+    "expressions x points": lambda row: f"{row.n_exprs:,} ({SOURCES.get(row.source, row.source)}) x {row.n_points:,}",
     "interpreter, device": lambda row: _bold_if(written(row.interpreter), row.interpreter <= row.transpiler),
     "transpiler, device": lambda row: _bold_if(written(row.transpiler), row.transpiler <= row.interpreter),
     "compiling adds": lambda row: known(written, row.compiling),
     "recovered after steps, compiled anew": lambda row: steps(row.anew),
     "from cache": lambda row: steps(row.kept),
-}  # fmt: skip
+}
 
 
 # ── growth, blocks, launches ─────────────────────────────────────────────────────────
@@ -310,10 +325,16 @@ def once_and_step(results: Results) -> pd.DataFrame:
     rows = rows[rows["n_steps"].eq(rows.groupby("where")["n_steps"].transform("max"))]
     keys = ["where", "n_exprs", "n_points", "tokens_each"]
     each = rows.assign(once=rows["total_s"] - rows["steps_s"]).groupby(keys)[["once", "step_s"]].median().reset_index()
-    return table_of(each, {
-        "": _where, "expressions x points": _size, "tokens": lambda row: str(row.tokens_each),
-        "once": lambda row: written(row.once), "each step": lambda row: written(row.step_s),
-    })  # fmt: skip
+    return table_of(
+        each,
+        {
+            "": _where,
+            "expressions x points": _size,
+            "tokens": lambda row: str(row.tokens_each),
+            "once": lambda row: written(row.once),
+            "each step": lambda row: written(row.step_s),
+        },
+    )
 
 
 def block_sizes(results: Results) -> pd.DataFrame:
@@ -328,11 +349,15 @@ def baseline(results: Results) -> pd.DataFrame:
     rows = of(results, "baseline")
     rows = rows.assign(seconds=measured.seconds_for(rows, plots.THESIS_STEPS))
     each = rows.groupby(["block_size", "options"])["seconds"].agg(["median", "std"]).reset_index()
-    return table_of(each, {
-        "block": lambda row: str(row.block_size), "stack": lambda row: row.options.partition("=")[2],
-        f"{plots.THESIS_STEPS} launches of every expression": lambda row: written(row.median),
-        "standard deviation": lambda row: known(written, row.std),
-    })  # fmt: skip
+    return table_of(
+        each,
+        {
+            "block": lambda row: str(row.block_size),
+            "stack": lambda row: row.options.partition("=")[2],
+            f"{plots.THESIS_STEPS} launches of every expression": lambda row: written(row.median),
+            "standard deviation": lambda row: known(written, row.std),
+        },
+    )
 
 
 def launches(results: Results) -> pd.DataFrame:
@@ -342,10 +367,17 @@ def launches(results: Results) -> pd.DataFrame:
     keys = ["benchmark", "results", "where", "source", "n_exprs", "n_points"]
     each = rows.groupby([*keys, "apart"])["total_s"].median().unstack().reindex(columns=[True, False])
     each = each.set_axis(["apart", "whole"], axis=1).dropna().reset_index()
-    return table_of(each, {"benchmark": lambda row: str(row.benchmark)} | WORK | {
-        "": _where, "a launch per expression": lambda row: written(row.apart),
-        "one launch": lambda row: f"**{written(row.whole)}**", "ratio": lambda row: times(row.apart / row.whole),
-    })  # fmt: skip
+    return table_of(
+        each,
+        {"benchmark": lambda row: str(row.benchmark)}
+        | WORK
+        | {
+            "": _where,
+            "a launch per expression": lambda row: written(row.apart),
+            "one launch": lambda row: f"**{written(row.whole)}**",
+            "ratio": lambda row: times(row.apart / row.whole),
+        },
+    )
 
 
 def busy(results: Results) -> pd.DataFrame:
@@ -354,12 +386,18 @@ def busy(results: Results) -> pd.DataFrame:
     rows = with_code(rows[rows["device_s"].notna()], both=False)
     rows = rows.assign(gives=rows["results"].map(STEP_RESULTS))
     keys, seconds = ["gives", "n_exprs", "n_points", "where"], ["step_s", "device_s", "device_cold_s"]
-    return table_of(rows.groupby(keys)[seconds].median().reset_index(), {
-        "result of a step": lambda row: row.gives, "expressions x points": _size, "": _where,
-        "step of a sample": lambda row: written(row.step_s), "on the device alone": lambda row: written(row.device_s),
-        "share": lambda row: f"{min(row.device_s / row.step_s, 1):.0%}",
-        "with a cold L2": lambda row: known(written, row.device_cold_s),
-    })  # fmt: skip
+    return table_of(
+        rows.groupby(keys)[seconds].median().reset_index(),
+        {
+            "result of a step": lambda row: row.gives,
+            "expressions x points": _size,
+            "": _where,
+            "step of a sample": lambda row: written(row.step_s),
+            "on the device alone": lambda row: written(row.device_s),
+            "share": lambda row: f"{min(row.device_s / row.step_s, 1):.0%}",
+            "with a cold L2": lambda row: known(written, row.device_cold_s),
+        },
+    )
 
 
 # ── stages, sizes, whole searches ────────────────────────────────────────────────────
@@ -389,12 +427,16 @@ def search(results: Results) -> pd.DataFrame:
     total = rows.groupby(keys, sort=False)["total_s"]
     seconds = total.apply(lambda each: each.iloc[:GENERATIONS].sum())
     each = seconds[total.size() >= GENERATIONS].rename("seconds").reset_index()
-    return table_of(each.assign(count=each["n_exprs"] * each["n_points"] * each["n_steps"] * GENERATIONS), {
-        "copied to the host": lambda row: PROTOCOLS[row.results], "": _where,
-        "evaluations": lambda row: f"{row.count:.2g}",
-        f"{GENERATIONS} generations": lambda row: f"**{written(row.seconds)}**",
-        "evaluations per second": lambda row: f"{row.count / row.seconds:.2g}",
-    })  # fmt: skip
+    return table_of(
+        each.assign(count=each["n_exprs"] * each["n_points"] * each["n_steps"] * GENERATIONS),
+        {
+            "copied to the host": lambda row: PROTOCOLS[row.results],
+            "": _where,
+            "evaluations": lambda row: f"{row.count:.2g}",
+            f"{GENERATIONS} generations": lambda row: f"**{written(row.seconds)}**",
+            "evaluations per second": lambda row: f"{row.count / row.seconds:.2g}",
+        },
+    )
 
 
 def sizes(results: Results, study: str) -> pd.DataFrame:
@@ -427,15 +469,20 @@ SIZES: Cells = WORK | {
 def contraction(results: Results) -> pd.DataFrame:
     """What fused multiplication and addition saves in instructions, and in time at most."""
     value, note = results.scripts["value"], results.scripts["note"]
-    ratios = {"cpu without the products": "cpu, products left out", "cuda without the products":
-              "cuda, products left out", "ptx": "fused beside apart"}  # fmt: skip
+    ratios = {
+        "cpu without the products": "cpu, products left out",
+        "cuda without the products": "cuda, products left out",
+        "ptx": "fused beside apart",
+    }
     lines = []
     for name, saved in value.filter(regex=", instructions saved$").items():
         name = str(name).rpartition(",")[0]
         errors = re.findall(r"error ([^,]*),", " ".join(str(note.get(f"{name}, {how}")) for how in ("apart", "fused")))
-        lines.append({"expressions": name, "instructions saved": f"{saved:.1f}%"} | {
-            head: known("{:.2f}".format, value.get(f"{name}, {what}", np.nan)) for head, what in ratios.items()
-        } | {"errors of ptx": " / ".join(errors)})  # fmt: skip
+        lines.append(
+            {"expressions": name, "instructions saved": f"{saved:.1f}%"}
+            | {head: known("{:.2f}".format, value.get(f"{name}, {what}", np.nan)) for head, what in ratios.items()}
+            | {"errors of ptx": " / ".join(errors)}
+        )
     frame = pd.DataFrame(lines)
     return frame.loc[:, frame.ne("").any()]
 
@@ -450,8 +497,15 @@ def specialised(results: Results) -> pd.DataFrame:
         registers = [note[f"{size}, first losses {kind}"].partition(" ")[0] for kind in kinds]
         seconds = [written(1e-6 * value[f"{size}, {task} {kind}"]) for kind in kinds]
         lines.append((task, size, *registers, *seconds, f"{ratio:.2f}"))
-    head = ("result of a step", "precision, points", "registers, all operators", "registers without powers",
-            "time, all operators", "time without powers", "ratio")  # fmt: skip
+    head = (
+        "result of a step",
+        "precision, points",
+        "registers, all operators",
+        "registers without powers",
+        "time, all operators",
+        "time without powers",
+        "ratio",
+    )
     return pd.DataFrame(lines, columns=head)
 
 

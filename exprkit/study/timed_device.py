@@ -38,9 +38,13 @@ READY = 2  # calls until an engine has everything ready for the next one
 CLEAR = Path("/proc/self/clear_refs")  # "5" written there makes the peak of resident memory the present one
 FOLDER = "EXPRKIT_CACHE_DIR"
 KERNEL_FACTS = {  # column: what the engine calls it
-    "registers": "registers", "local_bytes": "local_bytes", "shared_bytes": "shared_bytes",
-    "block_used": "block_size", "points_used": "points_per_thread", "resident_blocks": "resident_blocks",
-}  # fmt: skip
+    "registers": "registers",
+    "local_bytes": "local_bytes",
+    "shared_bytes": "shared_bytes",
+    "block_used": "block_size",
+    "points_used": "points_per_thread",
+    "resident_blocks": "resident_blocks",
+}
 
 
 # Results of 32-bit arithmetic a clock and multiprocessor, where they are not 128, by compute capability (CUDA C++
@@ -64,8 +68,13 @@ class Host:
     def facts(self, evaluator: Any) -> dict[str, Any]:
         """What an evaluator ran on; an engine that shares nothing out has the caller's thread alone."""
         threads = evaluator.engine.threads
-        return {"device": f"{machine.cpu_model()}, {number_of(threads, 'thread')}", "threads": threads,
-                "sm_mhz": np.nan, "throttled": False, "most_warps": np.nan}  # fmt: skip
+        return {
+            "device": f"{machine.cpu_model()}, {number_of(threads, 'thread')}",
+            "threads": threads,
+            "sm_mhz": np.nan,
+            "throttled": False,
+            "most_warps": np.nan,
+        }
 
     def put(self, array: np.ndarray) -> Any:
         """A fresh copy where the backend runs, complete."""
@@ -205,8 +214,10 @@ class Gpu(Host):
 def kernel_facts(evaluator: Any) -> dict[str, Any]:
     """Registers, memory and occupancy, the most of all kernels that ran; nan where the engine does not tell."""
     launched = evaluator.engine.kernels()
-    return {column: max((kernel.get(name, np.nan) for kernel in launched), default=np.nan)
-            for column, name in KERNEL_FACTS.items()}  # fmt: skip
+    return {
+        column: max((kernel.get(name, np.nan) for kernel in launched), default=np.nan)
+        for column, name in KERNEL_FACTS.items()
+    }
 
 
 @functools.cache

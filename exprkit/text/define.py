@@ -42,10 +42,17 @@ def define(text: Any, domain: Any = None, latex: str = "") -> Definition:
     intervals, parts = intervals_of(name, domain, len(operands)), latex_parts(name, latex, operands)
     return defined.add(
         Definition(
-            name=name, operands=operands, formula=formula, kinds=kinds, values=values, uses=uses, domain=intervals,
-            latex=latex, latex_parts=parts,
+            name=name,
+            operands=operands,
+            formula=formula,
+            kinds=kinds,
+            values=values,
+            uses=uses,
+            domain=intervals,
+            latex=latex,
+            latex_parts=parts,
         )
-    )  # fmt: skip
+    )
 
 
 def of_table(text: str) -> ops.Operator | None:

@@ -61,9 +61,7 @@ def user_formulas(last: Formula | None = None) -> Formulas:
     return Formulas(kinds, values, np.cumsum(start), arity)
 
 
-def expanded(
-    kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, formulas: Formulas
-) -> Expanded:
+def expanded(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, formulas: Formulas) -> Expanded:
     """Tokens with formulas for operators."""
     n_exprs, longest = len(offsets) - 1, int(np.diff(offsets).max(initial=0))
     lengths, cuts = np.zeros(n_exprs + 1, np.int64), slices.cut(offsets)

@@ -25,10 +25,15 @@ from exprkit.operators import defined, ops
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIABLE, Words
 
 CONSTANTS: dict[str, float] = {
-    "inf": math.inf, "Inf": math.inf, "Inf32": math.inf,
-    "nan": math.nan, "NaN": math.nan, "NaN32": math.nan,
-    "pi": math.pi, "π": math.pi,
-}  # fmt: skip
+    "inf": math.inf,
+    "Inf": math.inf,
+    "Inf32": math.inf,
+    "nan": math.nan,
+    "NaN": math.nan,
+    "NaN32": math.nan,
+    "pi": math.pi,
+    "π": math.pi,
+}
 
 Given = int | str | Iterable[str] | None
 NUMBERED = {VARIABLE: "x", PARAMETER: "p"}
@@ -131,8 +136,11 @@ class Names:
 
     def words(self, *kinds: int) -> list[str]:
         """All words of these kinds, a few of the numbered ones included (for suggestions)."""
-        listed = [in_text(word[1:-1]) if word[0] == QUOTE else word
-                  for word, (kind, _) in self._meanings.items() if kind in kinds]  # fmt: skip
+        listed = [
+            in_text(word[1:-1]) if word[0] == QUOTE else word
+            for word, (kind, _) in self._meanings.items()
+            if kind in kinds
+        ]
         listed = list(dict.fromkeys(listed))
         for kind, limit in ((VARIABLE, self.max_x), (PARAMETER, self.max_p)):
             if kind in kinds:

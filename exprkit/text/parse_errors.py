@@ -31,8 +31,12 @@ LOOKALIKES = {"×": "*", "·": "*", "⋅": "*", "∗": "*", "−": "-", "–": "
               "∞": "inf", "\u00a0": "a blank", "|": f"{ops.BY_METHOD['__abs__'].name}(…)",
               "%": f"{ops.BY_METHOD['__mod__'].name}(…, …)", "≥": ">=", "≤": "<=", "≠": "1 - (a <= b) * (a >= b)",
               "==": "(a <= b) * (a >= b)", "!=": "1 - (a <= b) * (a >= b)"}  # fmt: skip
-LOOKALIKES |= {sign: f"{row.name}(…, …)" for sign, word in {"&": "And", "||": "Or"}.items()
-               for row in ops.OPERATORS if word in row.sympy_class}  # fmt: skip
+LOOKALIKES |= {
+    sign: f"{row.name}(…, …)"
+    for sign, word in {"&": "And", "||": "Or"}.items()
+    for row in ops.OPERATORS
+    if word in row.sympy_class
+}
 ASSIGNED = re.compile(r"\s*([^=<>!~]*[^=<>!~\s])\s*(=|~)(?![=>])")
 
 
@@ -97,7 +101,7 @@ class Faults(Mapping[int, str]):
         head = f"{len(self):,} of {n:,} expression{'s' * (n != 1)} could not be read (numbered from 0)"
         parts = [head, *(self[index] for index in shown)]
         if len(self) > SHOWN:
-            parts.append(f"… and {len(self) - SHOWN:,} more; errors=\"mask\" keeps the good ones")
+            parts.append(f'… and {len(self) - SHOWN:,} more; errors="mask" keeps the good ones')
         return ParseError("\n\n".join(parts), tuple(self))
 
 
@@ -133,8 +137,11 @@ def _reason(fault: Fault) -> tuple[str, int, int]:
 def _name_around(fault: Fault) -> tuple[str, int] | None:
     """The longest name that is no word and stands around the place, and where it begins."""
     text, column = fault.text, fault.column
-    names = [word for word in (*(fault.names.variables or ()), *(fault.names.parameters or ()))
-             if word in text and not word.isidentifier()]  # fmt: skip
+    names = [
+        word
+        for word in (*(fault.names.variables or ()), *(fault.names.parameters or ()))
+        if word in text and not word.isidentifier()
+    ]
     for name in sorted(names, key=len, reverse=True):
         start = text.find(name, max(0, column - len(name) + 1), column + len(name))
         if start >= 0:
@@ -348,8 +355,8 @@ REASONS: dict[int, str | Callable[[Fault], str]] = {
     shunting_yard.STRAY_COMMA: "a comma outside of a function's arguments (decimals are written with a point: 1.5)",
     shunting_yard.ARGUMENTS: lambda fault: _takes(fault.here(), fault.count),
     shunting_yard.RATIONAL: "'//' makes a fraction of two whole numbers, like 1//3; to divide, write /",
-    shunting_yard.RATIONAL_POWER:
-        "a fraction next to a power can be read in two ways; put parentheses around the one that is meant first",
+    shunting_yard.RATIONAL_POWER: "a fraction next to a power can be read in two ways; put parentheses around the one"
+    " that is meant first",
     shunting_yard.RATIONAL_ZERO: "0//0 has no value; write nan if that is meant",
     shunting_yard.INDEX: _index,
     shunting_yard.COMPARED: "a comparison of a comparison, which is 0 or 1: write (a < b) * (b < c) for a < b < c",

@@ -216,9 +216,13 @@ def _written(pop: NamedTokens, leaves: list[list[str]], tables: Tables) -> list[
     kinds, values, offsets = defined.unpacked(pop.kinds, pop.values, pop.offsets)
     encoded = [piece.encode() for piece in (*pieces, *leaves[0], *leaves[1], *leaves[2])]
     notation = infix.Notation(
-        np.frombuffer(b"".join(encoded) or b" ", np.uint8), np.cumsum([0, *map(len, encoded)]), need, strength,
-        _prefixes(), defined.arity(),
-    )  # fmt: skip
+        np.frombuffer(b"".join(encoded) or b" ", np.uint8),
+        np.cumsum([0, *map(len, encoded)]),
+        need,
+        strength,
+        _prefixes(),
+        defined.arity(),
+    )
     piece, form = _leaf_pieces(kinds, values, leaves[0], len(leaves[1]))
     longest = int(np.diff(offsets).max(initial=0))
     n_bytes = infix.longest(kinds, piece, notation.start) + len(offsets)

@@ -108,10 +108,14 @@ def function(expression: Tokens, library: ArrayLibrary, params: Sequence[float] 
     value = value if VARIABLE in expression.kinds else library.spread.format(value=value)
     body = [*formula.lines, f"return {value}"]
     if not library.quiet:
-        body = ["with np.errstate(all=\"ignore\"):", *(f"    {line}" for line in body)]
+        body = ['with np.errstate(all="ignore"):', *(f"    {line}" for line in body)]
     head = _signature(names[PARAMETER], params)
-    before = [f"# {_harmless(_title(expression))}", library.data if names[VARIABLE] else "",
-              *_columns(names[VARIABLE], expression.variables), _unpacked(names[PARAMETER], library)]  # fmt: skip
+    before = [
+        f"# {_harmless(_title(expression))}",
+        library.data if names[VARIABLE] else "",
+        *_columns(names[VARIABLE], expression.variables),
+        _unpacked(names[PARAMETER], library),
+    ]
     lines = [head, *(f"    {line}" for line in (*filter(None, before), *body))]
     return "\n".join([*formula.imports, "", "", *formula.functions.values(), *lines, ""])
 
@@ -158,7 +162,7 @@ def _signature(parameters: dict[int, str], params: Sequence[float] | None) -> st
         return "def f(X):"
     if params is None:
         return "def f(X, params):"
-    numbers = ", ".join(_literal(float(params[index]), "float(\"{}\")") for index in range(max(parameters) + 1))
+    numbers = ", ".join(_literal(float(params[index]), 'float("{}")') for index in range(max(parameters) + 1))
     return f"def f(X, params=({numbers}{',' if max(parameters) == 0 else ''})):"
 
 

@@ -119,9 +119,7 @@ def _separated(data: bytes) -> Batch:
     return Batch(data, starts, ends)
 
 
-def tokens_of(
-    batch: Batch, threads: int | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
+def tokens_of(batch: Batch, threads: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
     """(kinds, values, offsets, faults by index) of all texts, read by slices over threads."""
     n = len(batch.starts)
     cuts = [(0, n)]

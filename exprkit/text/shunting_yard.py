@@ -95,8 +95,11 @@ def _rules(n_defined: int) -> np.ndarray:
             table[BYTE_CLASS, byte] = LETTER
     for row in defined.table():
         table[[PRECEDENCE, POPS, ARITY, CHAIN], row.code] = (
-            row.precedence + 1, row.precedence + 1 + (row.right or not row.precedence), row.arity, row.chain,
-        )  # fmt: skip
+            row.precedence + 1,
+            row.precedence + 1 + (row.right or not row.precedence),
+            row.arity,
+            row.chain,
+        )
         for symbol in (row.infix, *row.aliases):
             if symbol and not symbol.isidentifier():
                 kind = PREFIX if row.arity == 1 else INFIX if len(symbol) == 1 else DOUBLED

@@ -47,10 +47,16 @@ Item = Any  # a SymPy object that waits to be read, or a Token
 BY_CLASS = {name: row for row in ops.OPERATORS for name in (row.name, *row.aliases, *row.sympy_class)}
 
 REWRITTEN = {
-    sympy.sinc: sympy.sin, sympy.Heaviside: sympy.Piecewise, sympy.factorial: sympy.gamma, sympy.beta: sympy.gamma,
-    sympy.binomial: sympy.gamma, sympy.RisingFactorial: sympy.gamma, sympy.FallingFactorial: sympy.gamma,
-    sympy.frac: sympy.floor, sympy.SingularityFunction: sympy.Piecewise,
-}  # fmt: skip
+    sympy.sinc: sympy.sin,
+    sympy.Heaviside: sympy.Piecewise,
+    sympy.factorial: sympy.gamma,
+    sympy.beta: sympy.gamma,
+    sympy.binomial: sympy.gamma,
+    sympy.RisingFactorial: sympy.gamma,
+    sympy.FallingFactorial: sympy.gamma,
+    sympy.frac: sympy.floor,
+    sympy.SingularityFunction: sympy.Piecewise,
+}
 COMPLEX = sympy.re, sympy.im, sympy.conjugate, sympy.arg, sympy.Derivative  # are something else of real symbols
 
 WHOLE = 2**53  # whole numbers up to here are written as Integer
@@ -130,7 +136,7 @@ def _items(obj: Any, names: Names) -> list[Item]:
 def _symbol(name: str, names: Names) -> Token:
     meaning = names.named(name)
     if meaning is None or meaning[0] not in (VARIABLE, PARAMETER):
-        hint = closest(name, names.words(VARIABLE, PARAMETER)) 
+        hint = closest(name, names.words(VARIABLE, PARAMETER))
         hint = hint or ("; name the variables by variables=[...]" if names.variables is None else "")
         raise ParseError(f"unknown symbol {quoted(name)}{hint}")
     return meaning

@@ -51,9 +51,11 @@ class CodeShape(NamedTuple):
     def changed(self, points: int | None = None, block: int | None = None, structures: int | None = None) -> CodeShape:
         """The shape with what the user wants; registers are saved for blocks of the usual size only."""
         return CodeShape(
-            points or self.points, block or self.block, structures or self.structures,
+            points or self.points,
+            block or self.block,
+            structures or self.structures,
             None if block else self.resident,
-        )  # fmt: skip
+        )
 
 
 class BundleCode(NamedTuple):
@@ -94,18 +96,17 @@ def counters(task: str) -> tuple[Counter, ...]:
         Counter("points", lambda code: at_most("N", FEW - 1, code.few), ("more points a thread",)),
         Counter("length", lambda code: at_most("i", SMALL, code.small and not code.few), ("more threads a block",)),
         Counter(
-            "rows", lambda code: at_most("g", ROWS - 1, not code.by_row and (results or not code.few)),
+            "rows",
+            lambda code: at_most("g", ROWS - 1, not code.by_row and (results or not code.few)),
             ("row by row",),
         ),
         Counter("columns", lambda code: at_most("d", 0, not code.indirect), ("columns as data",)),
         Counter(
             "many",
-            lambda code: at_most(
-                "N", MANY - 1, results and code.small and not (code.few or code.by_row or code.many)
-            ),
+            lambda code: at_most("N", MANY - 1, results and code.small and not (code.few or code.by_row or code.many)),
             ("fewer structures",),
         ),
-    )  # fmt: skip
+    )
 
 
 @functools.cache
@@ -169,6 +170,12 @@ def subject(task: str, itemsize: int, text: Callable[[CodeShape], Any] | None = 
         )
 
     return Discussion(
-        f"transpiler, {task}, {'float' if itemsize == 4 else 'double'}", BundleCode(), counters(task), strategies(),
-        ("N", "i", "g", "d"), words, None if text is None else lambda code: text(shape_at(code)), shape_at,
-    )  # fmt: skip
+        f"transpiler, {task}, {'float' if itemsize == 4 else 'double'}",
+        BundleCode(),
+        counters(task),
+        strategies(),
+        ("N", "i", "g", "d"),
+        words,
+        None if text is None else lambda code: text(shape_at(code)),
+        shape_at,
+    )

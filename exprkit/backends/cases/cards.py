@@ -39,9 +39,11 @@ CARDS = {
 def symbols_of(limits: DeviceLimits) -> dict[str, int]:
     """Limits by the symbols that stand for them."""
     return {
-        "Z_B": limits.shared_per_block, "Z_M": limits.shared_per_multiprocessor, "S": limits.multiprocessors,
+        "Z_B": limits.shared_per_block,
+        "Z_M": limits.shared_per_multiprocessor,
+        "S": limits.multiprocessors,
         "R_M": limits.registers,
-    }  # fmt: skip
+    }
 
 
 def limits_of(device: Any) -> DeviceLimits:

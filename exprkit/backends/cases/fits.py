@@ -207,7 +207,7 @@ def fit_times(fixed: FitVariants, tangents: int, n_points: Any, rare: bool) -> n
 @functools.lru_cache(maxsize=256)
 def shape_of(
     n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool, rare: bool, few: bool = False
-) -> FitShape:  # fmt: skip
+) -> FitShape:
     """The variant for so many points: the tree as a plain decision; ``rare``: of uncommon operators."""
     fixed = FitVariants(itemsize, fast, lanes, few)
     return fit_shapes(fixed, n_tangents)[int(fit_times(fixed, n_tangents, n_points, rare)[:, 0].argmin())]
@@ -326,17 +326,24 @@ def _case(fixed: FitVariants, code: FitCode) -> str:
 
 
 def subject(
-    fixed: FitVariants, arena_of: Callable[..., dict[str, Any]], kernel: Callable[[FitShape, FitCode], KernelText],
+    fixed: FitVariants,
+    arena_of: Callable[..., dict[str, Any]],
+    kernel: Callable[[FitShape, FitCode], KernelText],
     settings: Precision,
-) -> Discussion:  # fmt: skip
+) -> Discussion:
     """The discussion of a fit; ``kernel``: the text of a shape with what else a code says."""
 
     def shape(code: FitCode) -> FitShape:
         return fit_shapes(fixed, code.tangents)[code.place]
 
     return Discussion(
-        f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}", FitCode(),
-        counters(fixed, arena_of), strategies(fixed), ("Z_B", "R_M", "N", "m", "i", "r", "s", "u"),
-        functools.partial(_case, fixed), lambda code: kernel(shape(code), code), shape,
+        f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}",
+        FitCode(),
+        counters(fixed, arena_of),
+        strategies(fixed),
+        ("Z_B", "R_M", "N", "m", "i", "r", "s", "u"),
+        functools.partial(_case, fixed),
+        lambda code: kernel(shape(code), code),
+        shape,
         ("time: (rounds of tiles x a round + step) x (the longest fit + fits of a multiprocessor / those resident)",),
-    )  # fmt: skip
+    )

@@ -137,8 +137,9 @@ def shapes(fixed: VariantSet) -> list[LaunchShape]:
     """All variants, in the order of the discussion."""
     return [
         LaunchShape(layout.vectors, block, layout.columns_shared, fixed.lanes, fixed.itemsize, fixed.wide)
-        for layout in layouts(fixed) for block in layout.blocks
-    ]  # fmt: skip
+        for layout in layouts(fixed)
+        for block in layout.blocks
+    ]
 
 
 @functools.lru_cache(maxsize=64)
@@ -316,14 +317,16 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
             return None
         layout, stop = listed[code.place], (competing[-1], len(listed[competing[-1]].blocks))
         here = Quantity(
-            f"time of {layout.words}", best(code, (code.place, 0), (code.place, len(layout.blocks))),
+            f"time of {layout.words}",
+            best(code, (code.place, 0), (code.place, len(layout.blocks))),
             f"t_{{{layout.vectors},{int(layout.columns_shared)}}}",
-        )  # fmt: skip
+        )
         name = ", ".join(f"t_{{{listed[p].vectors},{int(listed[p].columns_shared)}}}" for p in later)
         rest = Quantity(
-            "time of the best layout after it", best(code, (later[0], 0), stop),
+            "time of the best layout after it",
+            best(code, (later[0], 0), stop),
             rf"\min\{{{name}\}}" if len(later) > 1 else name,
-        )  # fmt: skip
+        )
         return Inequality(here, rest)
 
     def block_fits(code: LayoutCode) -> Inequality | None:
@@ -345,14 +348,15 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
         name = f"t_{{{layout.vectors},{int(layout.columns_shared)},%d}}"
         here = Quantity(
             f"time of {layout.blocks[code.block]} threads",
-            best(code, code[:2], (code.place, code.block + 1)), name % layout.blocks[code.block],
-        )  # fmt: skip
+            best(code, code[:2], (code.place, code.block + 1)),
+            name % layout.blocks[code.block],
+        )
         later = layout.blocks[code.block + 1 :]
         rest = Quantity(
             f"time of the best block after it ({', '.join(map(str, later))})",
             best(code, (code.place, code.block + 1), (code.place, len(layout.blocks))),
             rf"\min\{{{', '.join(name % block for block in later)}\}}" if len(later) > 1 else name % later[0],
-        )  # fmt: skip
+        )
         return Inequality(here, rest)
 
     def layout(code: LayoutCode) -> Constraint | None:
@@ -416,10 +420,15 @@ def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
     def text(code: LayoutCode) -> KernelText:
         shape = shape_at(code)
         chosen = {
-            "TASK": task.upper(), "REAL": real, "LANES": shape.lanes, "VECTORS": shape.vectors, "BLOCK": shape.block,
-            "COLUMNS_SHARED": int(shape.columns_shared), "WIDE": int(shape.wide),
+            "TASK": task.upper(),
+            "REAL": real,
+            "LANES": shape.lanes,
+            "VECTORS": shape.vectors,
+            "BLOCK": shape.block,
+            "COLUMNS_SHARED": int(shape.columns_shared),
+            "WIDE": int(shape.wide),
             "POWERS": int(of_operators(fixed, code).powers),
-        }  # fmt: skip
+        }
         return KernelText(opcodes.source(settings.operators), settings, chosen)
 
     def words(code: LayoutCode) -> str:
@@ -429,6 +438,13 @@ def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
         return f"{points} points a thread, {shape.block} threads a block, columns in {where} memory{used}"
 
     return Discussion(
-        f"interpreter, {task}, {settings.operators}, {real}", START, counters(fixed), strategies(fixed),
-        ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s", *fixed.operator_symbols), words, text, shape_at, NOTES,
-    )  # fmt: skip
+        f"interpreter, {task}, {settings.operators}, {real}",
+        START,
+        counters(fixed),
+        strategies(fixed),
+        ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s", *fixed.operator_symbols),
+        words,
+        text,
+        shape_at,
+        NOTES,
+    )

@@ -302,10 +302,14 @@ class Cases:
             x, y = 12 + 7 * (len(text) - len(text.lstrip())), 22 + 18 * row
             colour = "#0b6e4f" if isinstance(place, Leaf) else "#333333"
             rows.append(f'<text x="{x}" y="{y}" fill="{colour}">{escape(text.strip())}</text>')
-        return "\n".join([
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{22 + 18 * len(lines)}" '
-            'font-family="monospace" font-size="12">', *rows, "</svg>",
-        ])  # fmt: skip
+        return "\n".join(
+            [
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{22 + 18 * len(lines)}" '
+                'font-family="monospace" font-size="12">',
+                *rows,
+                "</svg>",
+            ]
+        )
 
 
 def _written(one: Constraint, known: Mapping[str, Any]) -> str:

@@ -63,8 +63,9 @@ def _called(row, steps, lanes, dtype, between):
         size = n * lanes if lanes else 1
         out = np.frombuffer((real * size).from_address(y), dtype)
         try:
-            operands = [numbers(place, size if step else 1)
-                        for place, step in zip((a, b)[: row.arity], steps, strict=False)]  # fmt: skip
+            operands = [
+                numbers(place, size if step else 1) for place, step in zip((a, b)[: row.arity], steps, strict=False)
+            ]
             if row.packed:
                 operands.insert(1, numbers(a + between, size if steps[0] else 1))
             wide = np.broadcast_arrays(*operands)

@@ -190,12 +190,25 @@ class Engine(contract.Differentiable):
             traits = fits_of(self.pop, self.threads)
             self._fit_work = TaskLoop(functools.partial(drive_fits, traits), functools.partial(serve_fits, traits))
         self.gradients.run(
-            self._fit_work, params, self.gradients.plan_of_fits(n_rows), (y, weights, fits, lower, upper, limits),
-            **self._loss(weights, options.kind, options.delta), **_target(y, weights), pairs=1, fits=fits.ctypes.data,
-            lower=lower.ctypes.data, upper=upper.ctypes.data, n_bounds=n_bounds, linear=options.linear,
-            max_iter=options.max_iter, limits=limits.ctypes.data, n_limits=len(limits), patience=options.patience,
-            tol=options.tol, gtol=options.gtol,
-        )  # fmt: skip
+            self._fit_work,
+            params,
+            self.gradients.plan_of_fits(n_rows),
+            (y, weights, fits, lower, upper, limits),
+            **self._loss(weights, options.kind, options.delta),
+            **_target(y, weights),
+            pairs=1,
+            fits=fits.ctypes.data,
+            lower=lower.ctypes.data,
+            upper=upper.ctypes.data,
+            n_bounds=n_bounds,
+            linear=options.linear,
+            max_iter=options.max_iter,
+            limits=limits.ctypes.data,
+            n_limits=len(limits),
+            patience=options.patience,
+            tol=options.tol,
+            gtol=options.gtol,
+        )
         return best_of(self.pop, params, fits, options.nothing)
 
     @property
@@ -216,30 +229,43 @@ class Engine(contract.Differentiable):
     def _how(self) -> dict[str, Any]:
         """How populations are lowered."""
         return {
-            "precision": self.precision, "positive": self._positive, "dtype": self.dtype, "threads": self.threads,
-        }  # fmt: skip
+            "precision": self.precision,
+            "positive": self._positive,
+            "dtype": self.dtype,
+            "threads": self.threads,
+        }
 
     def _runner(self, program: Program, row_cost: int, last: Runner | None = None) -> Runner:
         return Runner(program, self.X, self._kernels, self.threads, row_cost, last)
 
-    def _loss(
-        self, weights: np.ndarray | None, kind: int = objective.SQUARES, delta: float = 1.0
-    ) -> dict[str, Any]:
+    def _loss(self, weights: np.ndarray | None, kind: int = objective.SQUARES, delta: float = 1.0) -> dict[str, Any]:
         """The arguments of a call with derivatives that say what is minimised."""
         loss = reductions.functions(self._kernels)[f"loss_{kind}"]
         return {"loss": loss, "weighted": weights is not None or kind not in reductions.UNWEIGHTED, "delta": delta}
 
     def _sums(
-        self, runner: Runner, work: TaskLoop, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None,
-        n_sums: int, **arguments: Any,
-    ) -> np.ndarray:  # fmt: skip
+        self,
+        runner: Runner,
+        work: TaskLoop,
+        params: np.ndarray,
+        y: np.ndarray,
+        weights: np.ndarray | None,
+        n_sums: int,
+        **arguments: Any,
+    ) -> np.ndarray:
         """What a call sums over the points, float64 (n_sets, n_exprs, n_sums)."""
         plan, n_rows = runner.plan(len(params)), params.shape[0] * params.shape[1]
         sums = np.zeros((len(plan.ranges) - 1, n_rows, n_sums))
         runner.run(
-            work, params, plan, (y, weights, sums), sums=sums.ctypes.data, n_sums=n_sums, **_target(y, weights),
+            work,
+            params,
+            plan,
+            (y, weights, sums),
+            sums=sums.ctypes.data,
+            n_sums=n_sums,
+            **_target(y, weights),
             **arguments,
-        )  # fmt: skip
+        )
         total = sums[0]
         for more in sums[1:]:
             total = total + more
@@ -299,9 +325,14 @@ class Runner:
     """The programs of a population on one data set, and the threads that run them."""
 
     def __init__(
-        self, program: Program, X: np.ndarray, library: kernels.Kernels, threads: int, row_cost: int,
+        self,
+        program: Program,
+        X: np.ndarray,
+        library: kernels.Kernels,
+        threads: int,
+        row_cost: int,
         last: Runner | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.program, self.n_points, self.threads, self.row_cost = program, len(X), threads, row_cost
         self.dtype = X.dtype
         self.columns = program.column_code, program.column_var

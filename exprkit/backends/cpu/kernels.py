@@ -108,10 +108,17 @@ def name_of(operator: int, form: int) -> str:
 
 def kernels_text(target: Target, dtype: str, precision: str, requests: Iterable[Request]) -> str:
     """The LLVM text of the kernels asked for, to look at and to compile."""
-    return module_text([
-        (_kernel(target, REAL[dtype], precision, *request), name_of(*request), "ptr %y, ptr %a, ptr %b, i64 %n", "void")
-        for request in requests
-    ])
+    return module_text(
+        [
+            (
+                _kernel(target, REAL[dtype], precision, *request),
+                name_of(*request),
+                "ptr %y, ptr %a, ptr %b, i64 %n",
+                "void",
+            )
+            for request in requests
+        ]
+    )
 
 
 def module_text(functions: list[tuple[Code, str, str, str]]) -> str:
@@ -168,9 +175,12 @@ def _is_long(code: Code, row: ops.Operator) -> bool:
 
 
 def _in_stages(
-    code: Code, plan: traced_vectors.Stages, operands: Callable[[str], list[Operand]],
-    span: tuple[str | int, str, int], write: Callable[[Vec, str], None],
-) -> None:  # fmt: skip
+    code: Code,
+    plan: traced_vectors.Stages,
+    operands: Callable[[str], list[Operand]],
+    span: tuple[str | int, str, int],
+    write: Callable[[Vec, str], None],
+) -> None:
     """Loops one after the other, with what later ones need of a tile in memory."""
     rooms: dict[int, str] = {}
     for stage in plan.stages:
@@ -232,9 +242,12 @@ def _nontemporal(target: Target) -> str:
 def results_text(target: Target, dtype: str) -> str:
     """The LLVM text of the functions that take a tile's results further."""
     real = REAL[dtype]
-    return module_text([
-        (_copy(target, real), "copy_points", "ptr %y, ptr %a, i64 %n", "void"), (_fence(target), "fence", "", "void"),
-    ])  # fmt: skip
+    return module_text(
+        [
+            (_copy(target, real), "copy_points", "ptr %y, ptr %a, i64 %n", "void"),
+            (_fence(target), "fence", "", "void"),
+        ]
+    )
 
 
 def _copy(target: Target, real: str) -> Code:
@@ -310,9 +323,7 @@ class Kernels:
         """The address of a function of ``RESULTS``, by name."""
         return self.functions(RESULTS, results_text)[name]
 
-    def functions(
-        self, names: Sequence[str], write: Callable[[Target, str], str], made_of: str = ""
-    ) -> dict[str, int]:
+    def functions(self, names: Sequence[str], write: Callable[[Target, str], str], made_of: str = "") -> dict[str, int]:
         """The addresses of the functions in the text ``write(target, dtype)``, by name.
 
         ``made_of``: the source of ``write``, where it is not in this file.
@@ -379,7 +390,8 @@ def _c_functions() -> Iterator[tuple[str, int]]:
 def _machine(target: Target) -> Any:
     llvm = _llvm()
     return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=2, jit=True)
+        cpu=target.cpu, features=target.features, opt=2, jit=True
+    )
 
 
 def llvm_version() -> str:
@@ -391,7 +403,16 @@ def llvm_version() -> str:
 @cache
 def _source() -> str:
     """The text of everything that writes code: kernels on disk are used while it is unchanged."""
-    files = (module.__file__ for module in (
-        simd_values, llvm_writer, polynomials, simd_formulas, ops, traced, traced_vectors,
-    ))  # fmt: skip
+    files = (
+        module.__file__
+        for module in (
+            simd_values,
+            llvm_writer,
+            polynomials,
+            simd_formulas,
+            ops,
+            traced,
+            traced_vectors,
+        )
+    )
     return "".join(Path(file or "").read_text("utf-8") for file in (*files, __file__))

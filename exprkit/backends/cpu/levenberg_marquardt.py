@@ -118,11 +118,18 @@ def state_of(memory, n):
     """The state that lies in ``memory``, of ``state_size(n)`` numbers."""
     at, square = memory.ctypes.data + 8 * STATE_HEADER, 8 * n * n
     return State(
-        carray(pointer(memory.ctypes.data), 1, PROGRESS), _vector(at, n, 0), _vector(at, n, 1), _vector(at, n, 2),
-        carray(pointer(at + 64 * n), (n, n), np.float64), _vector(at, n, 3), _vector(at, n, 4), _vector(at, n, 5),
-        _vector(at, n, 6), carray(pointer(at + 56 * n), n, np.int64),
+        carray(pointer(memory.ctypes.data), 1, PROGRESS),
+        _vector(at, n, 0),
+        _vector(at, n, 1),
+        _vector(at, n, 2),
+        carray(pointer(at + 64 * n), (n, n), np.float64),
+        _vector(at, n, 3),
+        _vector(at, n, 4),
+        _vector(at, n, 5),
+        _vector(at, n, 6),
+        carray(pointer(at + 56 * n), n, np.int64),
         carray(pointer(at + 64 * n + square), (n, n), np.float64),
-    )  # fmt: skip
+    )
 
 
 @inline
@@ -161,9 +168,17 @@ def drive_fits(fits, programs, scratch, now, queue, most):
             bound = expr if at.n_bounds > 1 else 0
             linear = fits.linear[expr] if at.linear else np.uint64(0)
             terms = FitTerms(
-                programs.n_params[expr] + 0, lower[bound], upper[bound], linear, fits.differentiable[expr],
-                at.max_iter, limits[expr if at.n_limits > 1 else 0], at.patience, at.tol, at.gtol,
-            )  # fmt: skip
+                programs.n_params[expr] + 0,
+                lower[bound],
+                upper[bound],
+                linear,
+                fits.differentiable[expr],
+                at.max_iter,
+                limits[expr if at.n_limits > 1 else 0],
+                at.patience,
+                at.tol,
+                at.gtol,
+            )
             most = _fit_row(programs, job, scratch, terms, state, fit, most)
             if stands.status == RUNNING:
                 break

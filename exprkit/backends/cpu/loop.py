@@ -132,26 +132,44 @@ class ResultPlaces(NamedTuple):
 GradientPrograms = namedtuple("GradientPrograms", (*TiledPrograms._fields, *ResultPlaces._fields))  # type: ignore[misc]
 
 
-def programs_of(
-    program: Program, tiles: np.ndarray, n_points: int, library: kernels.Kernels, threads: int
-) -> Any:
+def programs_of(program: Program, tiles: np.ndarray, n_points: int, library: kernels.Kernels, threads: int) -> Any:
     """Programs and data, ready to run: ``TiledPrograms``, with derivatives ``GradientPrograms``."""
     dtype, table = tiles.dtype, library.table(requests_of(program, threads)).reshape(-1)
     constants = program.constants if program.constants.dtype == dtype else cast(program.constants, dtype)
     programs = TiledPrograms(
-        program.code, program.a, program.b, program.dst, table, program.offsets, program.n_prologue,
-        constants, program.first_const, program.n_params, tiles.ctypes.data, len(tiles),
-        tiles.strides[0], step_of(dtype), n_points, library.lanes, dtype.itemsize, library.result("copy_points"),
+        program.code,
+        program.a,
+        program.b,
+        program.dst,
+        table,
+        program.offsets,
+        program.n_prologue,
+        constants,
+        program.first_const,
+        program.n_params,
+        tiles.ctypes.data,
+        len(tiles),
+        tiles.strides[0],
+        step_of(dtype),
+        n_points,
+        library.lanes,
+        dtype.itemsize,
+        library.result("copy_points"),
         library.result("fence"),
-    )  # fmt: skip
+    )
     if not isinstance(program, GradientProgram):
         return programs
     functions = reductions.functions(library)
     equations = np.array([0, *(functions[f"equations_{m}"] for m in range(1, reductions.COLUMNS + 1))])
     return GradientPrograms(  # type: ignore[call-arg]
-        *programs, program.results, program.first_result, program.n_value, equations, functions["product"],
+        *programs,
+        program.results,
+        program.first_result,
+        program.n_value,
+        equations,
+        functions["product"],
         functions["slope"],
-    )  # fmt: skip
+    )
 
 
 class Scratch(NamedTuple):
@@ -216,17 +234,24 @@ class CallArrays(NamedTuple):
     delta: int  # address
 
 
-
 @inline
 def job_of(now, params_like):
     """The arguments of the call ``now``; they stay while a task of it is at work."""
     at = now[0]
     return CallArrays(
         carray(pointer(at.params), (at.n_rows, at.width), params_like.dtype),
-        carray(pointer(at.chunks), at.n_chunks, np.int64), carray(pointer(at.ranges), at.n_ranges, np.int64),
+        carray(pointer(at.chunks), at.n_chunks, np.int64),
+        carray(pointer(at.ranges), at.n_ranges, np.int64),
         carray(pointer(at.sums), (at.n_ranges - 1, at.n_rows, at.n_sums), np.float64),
-        at.out, at.past, at.loss, at.y, at.w, at.weighted, at.pairs, now.ctypes.data + _DELTA,
-    )  # fmt: skip
+        at.out,
+        at.past,
+        at.loss,
+        at.y,
+        at.w,
+        at.weighted,
+        at.pairs,
+        now.ctypes.data + _DELTA,
+    )
 
 
 @inline

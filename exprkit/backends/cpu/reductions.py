@@ -76,12 +76,14 @@ def text(target: Target, dtype: str) -> str:
     real = REAL[dtype]
     loss = "ptr %f, ptr %y, ptr %w, ptr %q, ptr %v, ptr %delta, i64 %n"
     equations = "ptr %sums, ptr %J, ptr %q, ptr %v, i64 %n"
-    return module_text([
-        *((_loss(target, real, kind), f"loss_{kind}", loss, "double") for kind in KINDS),
-        *((_equations(target, real, m), f"equations_{m}", equations, "void") for m in range(1, COLUMNS + 1)),
-        (_product(target, real, scaled=True), "product", "ptr %a, ptr %b, ptr %q, i64 %n", "double"),
-        (_product(target, real, scaled=False), "slope", "ptr %a, ptr %b, ptr %q, i64 %n", "double"),
-    ])
+    return module_text(
+        [
+            *((_loss(target, real, kind), f"loss_{kind}", loss, "double") for kind in KINDS),
+            *((_equations(target, real, m), f"equations_{m}", equations, "void") for m in range(1, COLUMNS + 1)),
+            (_product(target, real, scaled=True), "product", "ptr %a, ptr %b, ptr %q, i64 %n", "double"),
+            (_product(target, real, scaled=False), "slope", "ptr %a, ptr %b, ptr %q, i64 %n", "double"),
+        ]
+    )
 
 
 def _either_way(code: Code, pointer: str, write: Callable[[bool], None]) -> None:
@@ -117,9 +119,11 @@ def _times_plus(a: Vec, b: Vec, c: Vec) -> Vec:
 
 
 def in_whole_vectors(
-    code: Code, body: Callable[[str, list[Vec], Vec | None], list[Vec]], totals: list[Vec],
+    code: Code,
+    body: Callable[[str, list[Vec], Vec | None], list[Vec]],
+    totals: list[Vec],
     last: Callable[[list[Vec]], Vec] | None = None,
-) -> list[Vec]:  # fmt: skip
+) -> list[Vec]:
     """totals = body(i, totals, mask) over n points; the mask is None but for the last points.
 
     ``last(totals)``: where a lane of it is set, no more whole vectors follow.

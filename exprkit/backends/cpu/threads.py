@@ -55,10 +55,14 @@ SPIN_SECONDS = 3e-4  # that a worker polls for the next call: some three times w
 CALLER_SPINS = 2000  # until the caller, whose tasks are done, lets other programs go ahead: about 50 us
 
 COUNTER, WORKING, PRESENT, N_TASKS = 0, 64, 128, 192  # bytes from the queue's address: a cache line each
-HEADER = np.dtype({
-    "names": ["counter", "working", "present", "n_tasks"], "formats": [np.int64] * 4,
-    "offsets": [COUNTER, WORKING, PRESENT, N_TASKS], "itemsize": 256,
-})  # fmt: skip
+HEADER = np.dtype(
+    {
+        "names": ["counter", "working", "present", "n_tasks"],
+        "formats": [np.int64] * 4,
+        "offsets": [COUNTER, WORKING, PRESENT, N_TASKS],
+        "itemsize": 256,
+    }
+)
 
 
 class WorkQueue:

@@ -24,7 +24,7 @@ from exprkit.backends.device_programs.lowering import (
     SCRATCH_BYTES,
     THREADS,
     DeviceTokens,
-)  # fmt: skip
+)
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import layout
@@ -81,10 +81,18 @@ class DependenceAnalysis:
             scratch = device.xp.empty(n_bytes, np.uint8)
             self._scratch = scratch if n_bytes <= KEPT_BYTES else self._scratch
         block = Allocation(device, FOUND, (n_exprs, n_exprs))
-        put(self._arguments, {
-            **tokens.addresses, **block.addresses, "scratch": device.pointer(scratch), "n_exprs": n_exprs,
-            "n_chunks": n_chunks, "longest": longest, "threads": blocks * threads,
-        })  # fmt: skip
+        put(
+            self._arguments,
+            {
+                **tokens.addresses,
+                **block.addresses,
+                "scratch": device.pointer(scratch),
+                "n_exprs": n_exprs,
+                "n_chunks": n_chunks,
+                "longest": longest,
+                "threads": blocks * threads,
+            },
+        )
         if blocks not in self._starts:
             if len(self._starts) >= MOST_SIZES:
                 self._starts.clear()

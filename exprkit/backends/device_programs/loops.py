@@ -39,8 +39,15 @@ from exprkit.runtime import slices
 THREADS = 128  # of a block
 MOST_BLOCKS = 1 << 16
 LEAST = 64  # items of a slice
-_ELEMENTS = {"uint8": "unsigned char", "uint64": "Bits", "int64": "Long", "int32": "int", "float64": "double",
-             "float32": "float", "bool": "bool"}  # fmt: skip
+_ELEMENTS = {
+    "uint8": "unsigned char",
+    "uint64": "Bits",
+    "int64": "Long",
+    "int32": "int",
+    "float64": "double",
+    "float32": "float",
+    "bool": "bool",
+}
 _NUMBERS = {np.uint64: ("Bits", ctypes.c_uint64), float: ("double", ctypes.c_double), int: ("Long", ctypes.c_int64)}
 
 Bag = TypeVar("Bag", bound=tuple[Any, ...])

@@ -41,7 +41,7 @@ from exprkit.backends.gpu.layout import (
     STEPS,
     SUMMARY,
     TRAITS,
-)  # fmt: skip
+)
 from exprkit.backends.gpu.opcodes import traits_of
 from exprkit.backends.precision import Precision, precision
 from exprkit.errors import BackendError
@@ -84,9 +84,7 @@ class DeviceTokens(NamedTuple):
 class Behind(Protocol):
     """What else is to be found out of programs, on the device as soon as they are there."""
 
-    def begun(
-        self, tokens: DeviceTokens, addresses: dict[str, int], summary: Any, most_words: int
-    ) -> Sequence | None:
+    def begun(self, tokens: DeviceTokens, addresses: dict[str, int], summary: Any, most_words: int) -> Sequence | None:
         """What starts it, of programs at these addresses, if they have no more words; None: not of such ones."""
 
     def meanwhile(self) -> None:
@@ -151,19 +149,31 @@ class Lowering:
         self._tables, self._threads = _tables(device, settings.operators), 1 if device.lanes == 1 else THREADS
         n_keys, self._most_columns = 256 * self.n_vars, min(2 * 256 * self.n_vars, MAX_COLUMNS)
         self._own = {
-            "positive": xp.asarray(np.append(positive, False)), "summary": xp.zeros(SUMMARY, np.int64),
-            "wanted": xp.zeros(n_keys, np.uint8), "column_of": xp.empty(n_keys, np.int32),
-        }  # fmt: skip
+            "positive": xp.asarray(np.append(positive, False)),
+            "summary": xp.zeros(SUMMARY, np.int64),
+            "wanted": xp.zeros(n_keys, np.uint8),
+            "column_of": xp.empty(n_keys, np.int32),
+        }
         self._memory: dict[str, Any] = {}
         self._arguments = layout.LoweringArguments()
         self._own_columns = Columns(*xp.empty((3, self._most_columns), np.int32))
         code, var, low = self._own_columns
         self._told = device.locked((SUMMARY + 1,), np.int64)
         self._told[SUMMARY] = 0
-        fill(self._arguments, {
-            **self._tables, **self._own, "column_code": code, "column_var": var, "column_low": low, "told": self._told,
-            "n_vars": self.n_vars, "most_columns": self._most_columns,
-        }, device)  # fmt: skip
+        fill(
+            self._arguments,
+            {
+                **self._tables,
+                **self._own,
+                "column_code": code,
+                "column_var": var,
+                "column_low": low,
+                "told": self._told,
+                "n_vars": self.n_vars,
+                "most_columns": self._most_columns,
+            },
+            device,
+        )
         self._own_views: dict[int, Columns] = {}
         self._sequences: dict[tuple[int, str, Sequence | None], tuple[Sequence, Sequence]] = {}
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
@@ -222,12 +232,19 @@ class Lowering:
         n_exprs = tokens.n_exprs
         n_chunks, most = -(-n_exprs // self._threads), -(-2 * max(tokens.longest, 1) // 8) * 8
         scratch, blocks = self._scratch(BYTES_OF_A_NODE * most * self._threads, n_chunks)
-        put(self._arguments, {
-            **tokens.addresses, "scratch": self.device.pointer(scratch), "n_exprs": n_exprs, "n_chunks": n_chunks,
-            "counts": self.device.pointer(self._room("counts", COUNTS * n_exprs, np.int32)), "most_nodes": most,
-            "totals": self.device.pointer(self._room("totals", COUNTS * n_chunks, np.int64)),
-            "threads": blocks * self._threads,
-        })  # fmt: skip
+        put(
+            self._arguments,
+            {
+                **tokens.addresses,
+                "scratch": self.device.pointer(scratch),
+                "n_exprs": n_exprs,
+                "n_chunks": n_chunks,
+                "counts": self.device.pointer(self._room("counts", COUNTS * n_exprs, np.int32)),
+                "most_nodes": most,
+                "totals": self.device.pointer(self._room("totals", COUNTS * n_chunks, np.int64)),
+                "threads": blocks * self._threads,
+            },
+        )
         supposed = tokens.n_tokens + n_exprs  # words: nearly always enough
         block = self._take_supposed(supposed, n_exprs)
         more = behind.begun(tokens, block.addresses, self._own["summary"], supposed) if behind and block else None

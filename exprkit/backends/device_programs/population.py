@@ -22,9 +22,11 @@ from exprkit.runtime.device_memory import Allocation, ArraySpec
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR
 
 PARTS = {
-    "kinds": ArraySpec(np.uint8), "values": ArraySpec(np.uint64), "offsets": ArraySpec(np.int64),
+    "kinds": ArraySpec(np.uint8),
+    "values": ArraySpec(np.uint64),
+    "offsets": ArraySpec(np.int64),
     "n_params": ArraySpec(np.int32),
-}  # fmt: skip
+}
 THREADS = 128  # of a block
 MOST_SIZES = 64  # of populations whose launches are kept
 
@@ -167,10 +169,18 @@ class DevicePopulation:
         own, pointer = self._block.addresses, device.pointer
         most = [MAX_INDEX if names is None else len(names) for names in (self.variables, self.parameters)]
         bad, n_vars, self.max_params, self.longest, n_unreadable, n_wide = _checked(
-            device, most, n_exprs=self._n_exprs, n_tokens=self._n_tokens, kinds=pointer(kinds), values=pointer(values),
-            offsets=pointer(offsets), own_kinds=own["kinds"], own_values=own["values"], own_offsets=own["offsets"],
+            device,
+            most,
+            n_exprs=self._n_exprs,
+            n_tokens=self._n_tokens,
+            kinds=pointer(kinds),
+            values=pointer(values),
+            offsets=pointer(offsets),
+            own_kinds=own["kinds"],
+            own_values=own["values"],
+            own_offsets=own["offsets"],
             n_params=own["n_params"],
-        )  # fmt: skip
+        )
         if bad:
             self._complain(kinds, values, offsets)
         self.n_vars = n_vars if self.variables is None else len(self.variables)

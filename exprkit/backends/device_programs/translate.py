@@ -47,9 +47,14 @@ _BINARY = {
 _COMPARE = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _UNARY = {ast.Not: "!", ast.USub: "-", ast.Invert: "~"}
 _FUNCTIONS = {
-    abs: "absolute", max: "larger", min: "smaller", int: "Long", np.int64: "Long", np.uint64: "Bits",
+    abs: "absolute",
+    max: "larger",
+    min: "smaller",
+    int: "Long",
+    np.int64: "Long",
+    np.uint64: "Bits",
     np.float64: "double",
-}  # fmt: skip
+}
 _RESULTS = {"float": "double", "np.uint64": "Bits"}  # by annotation
 _VIEWS = {"float64": "number_of", "uint64": "bits_of"}
 _RESERVED = {"const", "char", "auto", "default", "switch", "case", "register", "this", "template", "struct", "union",
@@ -65,9 +70,12 @@ def cuda_text(functions: Iterable[Callable[..., Any]], instead: Mapping[str, str
 
 
 def text_of(
-    file: str | Path, functions: Iterable[Callable[..., Any]], instead: Mapping[str, str] | None = None,
-    cases: Mapping[str, str] | None = None, head: tuple[str, ...] = ("gpu/common.cu",),
-) -> str:  # fmt: skip
+    file: str | Path,
+    functions: Iterable[Callable[..., Any]],
+    instead: Mapping[str, str] | None = None,
+    cases: Mapping[str, str] | None = None,
+    head: tuple[str, ...] = ("gpu/common.cu",),
+) -> str:
     """The CUDA C of a file, one of this folder if it is only a name, with functions in place of ``//{translated}``."""
     parts = {"arrays": arrays_text(), "translated": cuda_text(functions, instead or {}), **(cases or {})}
     return opcodes.joined((*head, str(Path(__file__).parent / file)), parts)
@@ -170,8 +178,11 @@ class _Writer:
             self.n_several += 1
             several = f"several_{self.n_several}"
             values = ", ".join(f"Long({self._value(one)})" for one in node.iter.elts)
-            return [f"const Long {several}[] = {{{values}}};", f"for (Long one_{several} : {several}) {{",
-                    f"    {name} = one_{several};"]  # fmt: skip
+            return [
+                f"const Long {several}[] = {{{values}}};",
+                f"for (Long one_{several} : {several}) {{",
+                f"    {name} = one_{several};",
+            ]
         if not (isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range"):
             raise self._error(node)
         bounds = [self._value(one) for one in node.iter.args]
@@ -179,8 +190,10 @@ class _Writer:
         self.n_several += 1
         stop, order = f"end_{self.n_several}", ">" if "-" in step else "<"
         turn = f"{name}_{self.n_several}"  # as in Python, the loop goes on whatever becomes of its variable
-        return [f"for (Long {turn} = {begin}, {stop} = {end}; {turn} {order} {stop}; {turn} += {step}) {{",
-                f"    {name} = {turn};"]  # fmt: skip
+        return [
+            f"for (Long {turn} = {begin}, {stop} = {end}; {turn} {order} {stop}; {turn} += {step}) {{",
+            f"    {name} = {turn};",
+        ]
 
     def _assign(self, targets: list[ast.expr], value: ast.expr) -> list[str]:
         """Lines that set one target or several to one value, or each of several to its own."""

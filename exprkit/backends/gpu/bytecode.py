@@ -45,7 +45,7 @@ from exprkit.backends.gpu.layout import (
     RESULT,
     SPILL,
     SPILL_SHIFT,
-)  # fmt: skip
+)
 from exprkit.backends.gpu.opcodes import UNKNOWN_CODE, CodeTraits, operator_traits, traits_of
 from exprkit.errors import BackendError
 from exprkit.operators import ops

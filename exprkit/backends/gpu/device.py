@@ -97,9 +97,14 @@ class Kernel:
         return _sequence(self.call(blocks, threads, shared, arguments, overlaps))
 
     def call(
-        self, blocks: tuple[int, int], threads: int, shared: int, arguments: Any, overlaps: bool = False,
+        self,
+        blocks: tuple[int, int],
+        threads: int,
+        shared: int,
+        arguments: Any,
+        overlaps: bool = False,
         stream: Any = STREAM,
-    ) -> DriverCall:  # fmt: skip
+    ) -> DriverCall:
         """The same as a call, for a sequence; perhaps on a stream of its own, by its address."""
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         place, driver = ctypes.addressof(addresses), _driver()
@@ -305,10 +310,11 @@ class CudaDevice:
         for k, row in enumerate(rows):
             side, done = self.side_stream(k), _side_event(self, k)
             calls += [
-                DriverCall(driver["cuStreamWaitEvent"], (side, ready.ptr, 0)), *row,
+                DriverCall(driver["cuStreamWaitEvent"], (side, ready.ptr, 0)),
+                *row,
                 DriverCall(driver["cuEventRecord"], (done.ptr, side), keep=done),
                 DriverCall(driver["cuStreamWaitEvent"], (STREAM, done.ptr, 0)),
-            ]  # fmt: skip
+            ]
         return _sequence(*calls, *behind)
 
     def adopt(self, array: Any) -> Any | None:

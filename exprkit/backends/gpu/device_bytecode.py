@@ -34,9 +34,15 @@ class DeviceBytecode:
     """The programs of a population on a device; for its attributes see ``Bytecode``."""
 
     def __init__(
-        self, block: Allocation, dtype: np.dtype, n_exprs: int, counts: tuple[int, int, int], n_slots: int,
-        n_results: int, code: CodeTraits,
-    ) -> None:  # fmt: skip
+        self,
+        block: Allocation,
+        dtype: np.dtype,
+        n_exprs: int,
+        counts: tuple[int, int, int],
+        n_slots: int,
+        n_results: int,
+        code: CodeTraits,
+    ) -> None:
         self._block, self.dtype, self.n_exprs = block, dtype, n_exprs
         self.n_instructions, self.n_steps, self._n_constants = counts
         self.n_slots, self.n_results, self.code = n_slots, n_results, code

@@ -43,10 +43,17 @@ def describe() -> str:
 def backend(engine: type[DeviceEngine], options: tuple[str, ...], device_populations: bool = False) -> contract.Backend:
     """A GPU backend as data."""
     return contract.Backend(
-        unavailable, describe, engine, options, takes_settings=True, lowers=True,
-        takes_device_populations=device_populations, adopt=gpu.adopt, empty=gpu.empty,
+        unavailable,
+        describe,
+        engine,
+        options,
+        takes_settings=True,
+        lowers=True,
+        takes_device_populations=device_populations,
+        adopt=gpu.adopt,
+        empty=gpu.empty,
         empty_on_host=gpu.empty_on_host,
-    )  # fmt: skip
+    )
 
 
 class DeviceEngine(contract.Engine):

@@ -167,9 +167,12 @@ class Launcher:
         self.pitch = -(-(len(data) + self._margin) // end) * end  # whole tiles, however many vectors they have
         self.n_points, self._data = len(data), data
         self._of_data = {
-            "data": device.pointer(data), "n_points": self.n_points, "pitch": self.pitch,
-            "stride_point": data.strides[0] // dtype.itemsize, "stride_variable": data.strides[1] // dtype.itemsize,
-        }  # fmt: skip
+            "data": device.pointer(data),
+            "n_points": self.n_points,
+            "pitch": self.pitch,
+            "stride_point": data.strides[0] // dtype.itemsize,
+            "stride_variable": data.strides[1] // dtype.itemsize,
+        }
         self._columns = device.xp.empty(0, dtype)
         self._arguments: dict[Any, tuple[ctypes.Structure, list[str]]] = {}  # and which fields are known
         self._stale = set[Any]()  # kinds of arguments that are not yet of the present programs
@@ -190,11 +193,15 @@ class Launcher:
         self.bytes_of_a_set = 2 * self.dtype.itemsize * (self.n_instructions + programs.n_results)
         start = self.device.pointer(memory) + self._margin * self.dtype.itemsize  # a tile may begin a little early
         self.fields = {  # numbers and addresses
-            **self._of_data, **addressed(arrays, self.device),
+            **self._of_data,
+            **addressed(arrays, self.device),
             "columns": start,
-            "n_exprs": self.n_exprs, "n_instructions": self.n_instructions, "n_columns": n_columns,
-            "n_slots": programs.n_slots, "n_results": programs.n_results + 1,
-        }  # fmt: skip
+            "n_exprs": self.n_exprs,
+            "n_instructions": self.n_instructions,
+            "n_columns": n_columns,
+            "n_slots": programs.n_slots,
+            "n_results": programs.n_results + 1,
+        }
         self.generation += 1
         self._stale.update(self._arguments)
         self._make_columns(columns)
@@ -221,9 +228,16 @@ class Launcher:
         return self._columns[self._margin : stop].reshape(-1, self.pitch)
 
     def launch(
-        self, kernel: Any, blocks: tuple[int, int], threads: int, shared: int = 0, *,
-        overlaps: bool = False, kind: Any = layout.Arguments, **fields: Any,
-    ) -> Launch:  # fmt: skip
+        self,
+        kernel: Any,
+        blocks: tuple[int, int],
+        threads: int,
+        shared: int = 0,
+        *,
+        overlaps: bool = False,
+        kind: Any = layout.Arguments,
+        **fields: Any,
+    ) -> Launch:
         """A launch with arguments of a ``kind``; one that ``overlaps`` waits for the one before."""
         return Launch(self, kind, functools.partial(kernel.prepare, blocks, threads, shared), overlaps, fields)
 
@@ -242,9 +256,16 @@ class Launcher:
     def interpreter(self, shape: LaunchShape, **macros: Any) -> Any:
         """The variant of the interpreter for these macros."""
         return self.device.kernel(
-            "interpret", self.settings, REAL=REAL[self.dtype.itemsize], LANES=shape.lanes, VECTORS=shape.vectors,
-            BLOCK=shape.block, COLUMNS_SHARED=int(shape.columns_shared), WIDE=int(shape.wide), **macros,
-        )  # fmt: skip
+            "interpret",
+            self.settings,
+            REAL=REAL[self.dtype.itemsize],
+            LANES=shape.lanes,
+            VECTORS=shape.vectors,
+            BLOCK=shape.block,
+            COLUMNS_SHARED=int(shape.columns_shared),
+            WIDE=int(shape.wide),
+            **macros,
+        )
 
     def support(self, name: str, **macros: Any) -> Any:
         """One of the kernels before and after the interpreter."""
@@ -256,16 +277,28 @@ class Launcher:
         adders = 1 if self.device.lanes == 1 else next(n for n, most in ADDERS.items() if n_segments <= most)
         threads = THREADS_BESIDE["add_segments"]
         return self.launch(
-            self.support("add_segments", ADDERS=adders), (-(-n_items * adders // threads), 1), threads, overlaps=True,
-            n_items=n_items, partials=partials, n_segments=n_segments, add_to_sums=int(add),
-        )  # fmt: skip
+            self.support("add_segments", ADDERS=adders),
+            (-(-n_items * adders // threads), 1),
+            threads,
+            overlaps=True,
+            n_items=n_items,
+            partials=partials,
+            n_segments=n_segments,
+            add_to_sums=int(add),
+        )
 
     def handing_over(self, n_items: int, sums: Any, place: int, told: int) -> Launch:
         """The launch that takes whole sums to a place of the host's, and then its ticket to another one."""
         return self.launch(
-            self.support("hand_over"), (1, 1), MOST_THREADS if self.device.lanes > 1 else 1, overlaps=True,
-            n_items=n_items, partials=sums, sums=place, told=told,
-        )  # fmt: skip
+            self.support("hand_over"),
+            (1, 1),
+            MOST_THREADS if self.device.lanes > 1 else 1,
+            overlaps=True,
+            n_items=n_items,
+            partials=sums,
+            sums=place,
+            told=told,
+        )
 
     def grouping(self, n_together: int, pitch: int) -> Launch:
         """The launch that puts ``target`` to ``out``: so many points together, so many numbers on the next ones."""
@@ -313,10 +346,18 @@ class Launcher:
         threads = THREADS if self.device.lanes > 1 else 1
         cut = self.launch(
             self.device.kernel("cut_chunks", self.settings, _schedule_text(), LANES=self.device.lanes),
-            (-(-n_partitions * self.device.lanes // threads), 1), threads, kind=layout.ScheduleArguments,
-            place=shares.place, rank=shares.rank, chunks=chunks, first=items.start,
-            stop=items.stop, n_partitions=n_partitions, n_chunks=n_chunks, cost_of_result=cost_of_result,
-        )  # fmt: skip
+            (-(-n_partitions * self.device.lanes // threads), 1),
+            threads,
+            kind=layout.ScheduleArguments,
+            place=shares.place,
+            rank=shares.rank,
+            chunks=chunks,
+            first=items.start,
+            stop=items.stop,
+            n_partitions=n_partitions,
+            n_chunks=n_chunks,
+            cost_of_result=cost_of_result,
+        )
         return cut, chunks
 
 
@@ -357,9 +398,14 @@ class Immediates:
             n_sets, n_exprs, max_params = shape
             threads = THREADS_BESIDE["make_immediates"]
             self._launches[shape] = self.launcher.launch(
-                self.launcher.support("make_immediates"), (-(-n_sets * n_exprs // threads), 1), threads,
-                overlaps=True, n_sets=n_sets, max_params=max_params, **self.arrays,
-            )  # fmt: skip
+                self.launcher.support("make_immediates"),
+                (-(-n_sets * n_exprs // threads), 1),
+                threads,
+                overlaps=True,
+                n_sets=n_sets,
+                max_params=max_params,
+                **self.arrays,
+            )
         return self._launches[shape]
 
     def made(self, shape: tuple[int, ...]) -> None:

@@ -73,10 +73,12 @@ ENUMS = {
     "sources": _enum("NO_IMMEDIATE PARAMETER CONSTANT RESULT SOURCE_SHIFT SOURCE_KIND"),
     "modes": _enum("FIRST IMMEDIATE ALONE PAIR_IMMEDIATE PAIR_AND_IMMEDIATE"),
     "counts": _enum("ACTION PLACES COPY INSTRUCTIONS STEPS RESULTS CONSTANTS COST COUNTS")
-    + "\n" + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR TRAITS TRAITS_SO_FAR SUMMARY"),
+    + "\n"
+    + _enum("N_COLUMNS N_SLOTS N_SLOTS_SO_FAR TRAITS TRAITS_SO_FAR SUMMARY"),
     "checked": _enum("BAD VARIABLES PARAMETERS LONGEST UNREADABLE WIDE_CONSTANTS CHECKED"),
     "batches": _enum("INSTRUCTIONS STEPS CONSTANTS PARAMETER_GROUPS N_GROUPS N_SIZES MEMBERS IS_RARE NEEDS")
-    + "\n" + _enum("NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS"),
+    + "\n"
+    + _enum("NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS"),
     "verdicts": f"enum {{ RUNNING = {RUNNING}, NO_PARAMETERS = {objective.NO_PARAMETERS}, "
     f"INVALID = {objective.INVALID}, NO_DERIVATIVE = {objective.NO_DERIVATIVE} }};",
     "VECTOR_BYTES": f"constexpr unsigned VECTOR_BYTES = {VECTOR_BYTES};",
@@ -295,8 +297,13 @@ _TRIPLES_ARGUMENTS: Rows = (
     ("Long", "n n_h", "threads at work"),
 )
 
-_C_TYPES = {"Long": ctypes.c_int64, "int": ctypes.c_int32, "unsigned": ctypes.c_uint32, "double": ctypes.c_double,
-            "unsigned long long": ctypes.c_uint64}  # fmt: skip
+_C_TYPES = {
+    "Long": ctypes.c_int64,
+    "int": ctypes.c_int32,
+    "unsigned": ctypes.c_uint32,
+    "double": ctypes.c_double,
+    "unsigned long long": ctypes.c_uint64,
+}
 
 
 def _class(name: str, rows: Rows) -> type[ctypes.Structure]:

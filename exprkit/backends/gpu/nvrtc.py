@@ -125,8 +125,11 @@ def compile_together(architecture: str, wanted: Iterable[Wanted]) -> None:
     if untold:
         kept = f"they are kept in {disk_cache.folder()}" if disk_cache.folder() else "they are not kept"
         several = f"{untold} kernel{'s' * (untold > 1)}"
-        print(f"exprkit compiles {several} for this GPU ({architecture}): some seconds, once; {kept}",
-              file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"exprkit compiles {several} for this GPU ({architecture}): some seconds, once; {kept}",
+            file=sys.stderr,
+            flush=True,
+        )
     with ThreadPoolExecutor(min(len(missing), machine.cores()), "exprkit-nvrtc") as pool:
         codes = pool.map(functools.partial(_code_of, architecture), missing.values())
         _ahead.update(zip(missing, codes, strict=True))

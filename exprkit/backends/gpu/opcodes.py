@@ -193,12 +193,15 @@ def source(operators: str, loss: str = "") -> str:
         The function of a loss that is a text (``loss_code``), which TASK = TEXT adds up.
     """
     scalars = (f"    case {row.code}: return {formula(row, operators)};  // {row.name}" for row in all_rows())
-    return joined(PARTS, {
-        "common cases": cases(rows(common=True), operators, VALUES),
-        "other cases": cases(rows(common=False), operators, VALUES),
-        "scalar cases": "\n".join(scalars),
-        "loss": loss and f"#define HAS_LOSS\n{loss}",
-    })  # fmt: skip
+    return joined(
+        PARTS,
+        {
+            "common cases": cases(rows(common=True), operators, VALUES),
+            "other cases": cases(rows(common=False), operators, VALUES),
+            "scalar cases": "\n".join(scalars),
+            "loss": loss and f"#define HAS_LOSS\n{loss}",
+        },
+    )
 
 
 class Dialect(NamedTuple):

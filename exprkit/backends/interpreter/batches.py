@@ -38,7 +38,7 @@ from exprkit.backends.cases.fits import (
     needs_of,
     shape_of,
     why,
-)  # fmt: skip
+)
 from exprkit.backends.cases.fits import subject as subject_of
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.device_programs.dependence import DependenceAnalysis, Foreknown, foreknown
@@ -57,7 +57,7 @@ from exprkit.backends.gpu.layout import (
     NEEDS,
     PARAMETER_GROUPS,
     VECTOR_BYTES,
-)  # fmt: skip
+)
 from exprkit.backends.gpu.schedule import REGISTERS
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.precision import Precision, precision
@@ -134,9 +134,16 @@ class ArenaShape(NamedTuple):
         row = (shape.tile + VECTOR_BYTES // shape.itemsize) * shape.itemsize
         progress = ctypes.sizeof(layout.Progress)
         return cls(
-            shape.tangents, shape.warps, int(many), shape.entry_bytes, shape.result_bytes, progress, slot,
-            4 * shape.lanes, row,
-        )  # fmt: skip
+            shape.tangents,
+            shape.warps,
+            int(many),
+            shape.entry_bytes,
+            shape.result_bytes,
+            progress,
+            slot,
+            4 * shape.lanes,
+            row,
+        )
 
 
 def aligned(size: int) -> int:
@@ -200,8 +207,9 @@ def groups_of(n_points: int, itemsize: int, lanes: int, fast: bool, rows: bool, 
     sizes: dict[str, Any] = {"itemsize": itemsize, "lanes": lanes, "fast": fast, "few": few}
     return [
         Group(shape_of(n_points, min(n, MOST_TANGENTS), rare=rare, **sizes), rows and n > MOST_TANGENTS, rare)
-        for rare in (True, False) for n in range(1, PARAMETER_GROUPS + 1)
-    ]  # fmt: skip
+        for rare in (True, False)
+        for n in range(1, PARAMETER_GROUPS + 1)
+    ]
 
 
 def group_of(n_params: int, rare: bool) -> int:
@@ -233,10 +241,19 @@ class Batcher:
         self._order: Any = None
         self._key: Any = None
         self._starts: dict[int, Sequence] = {}
-        fill(self._arguments, {
-            "rare_opcodes": rare_opcodes, "rare_steps": rare_steps, "arenas": arenas, "needs": self._needs,
-            "told": self._told, "small_arena": SMALL_ARENA, "shared_per_block": device.shared_per_block,
-        }, device)  # fmt: skip
+        fill(
+            self._arguments,
+            {
+                "rare_opcodes": rare_opcodes,
+                "rare_steps": rare_steps,
+                "arenas": arenas,
+                "needs": self._needs,
+                "told": self._told,
+                "small_arena": SMALL_ARENA,
+                "shared_per_block": device.shared_per_block,
+            },
+            device,
+        )
 
     def of(self, n_exprs: int, known: Foreknown, programs: dict[str, int], **given: int) -> Sequence:
         """What starts it, of programs at these addresses; ``given``: how many instructions, or by whom told."""
@@ -244,11 +261,19 @@ class Batcher:
         self._key = xp.empty(n_exprs, np.uint32)
         self._order = xp.empty(n_exprs, np.int32) if is_small else None
         others = {name: programs[name] for name in ("instructions", "first_instruction", "first_step", "steps")}
-        put(self._arguments, {
-            "summary": 0, **others, "n_params": known.addresses["n_params"], "verdicts": known.addresses["verdicts"],
-            "key": self._device.pointer(self._key), "order": address(self._order, self._device), "n_exprs": n_exprs,
-            **given,
-        })  # fmt: skip
+        put(
+            self._arguments,
+            {
+                "summary": 0,
+                **others,
+                "n_params": known.addresses["n_params"],
+                "verdicts": known.addresses["verdicts"],
+                "key": self._device.pointer(self._key),
+                "order": address(self._order, self._device),
+                "n_exprs": n_exprs,
+                **given,
+            },
+        )
         threads, of_order = self._sizes
         blocks = -(-max(n_exprs, 1) // threads)
         if blocks not in self._starts:
@@ -409,13 +434,24 @@ def macros_of(shape: FitShape, settings: Precision, fits: int = 1, **chosen: Any
     """What the kernels' text expects to be defined: the shape's with so many fits a block, the chosen, the usual."""
     points = shape.vectors * VECTOR_BYTES // shape.itemsize
     return {
-        "TASK": "NORMAL", "KIND": objective.SQUARES, "WEIGHTED": 0, "MANY": 0, "GLOBAL_ARENA": 0,
+        "TASK": "NORMAL",
+        "KIND": objective.SQUARES,
+        "WEIGHTED": 0,
+        "MANY": 0,
+        "GLOBAL_ARENA": 0,
         "BOUNDED": 0,
-        "REAL": REAL[shape.itemsize], "LANES": shape.lanes, "VECTORS": shape.vectors, "TANGENTS": shape.tangents,
-        "BLOCK": shape.warps * shape.lanes, "ENTRY_BYTES": shape.entry_bytes, "RESULT_BYTES": shape.result_bytes,
-        "FOLD": max(1, FOLD_POINTS // points), "FITS": fits,
-        "MIN_BLOCKS": min_blocks(shape, settings.operators == "fast", bool(chosen.get("RARE")), fits), **chosen,
-    }  # fmt: skip
+        "REAL": REAL[shape.itemsize],
+        "LANES": shape.lanes,
+        "VECTORS": shape.vectors,
+        "TANGENTS": shape.tangents,
+        "BLOCK": shape.warps * shape.lanes,
+        "ENTRY_BYTES": shape.entry_bytes,
+        "RESULT_BYTES": shape.result_bytes,
+        "FOLD": max(1, FOLD_POINTS // points),
+        "FITS": fits,
+        "MIN_BLOCKS": min_blocks(shape, settings.operators == "fast", bool(chosen.get("RARE")), fits),
+        **chosen,
+    }
 
 
 def subject(settings: Precision, itemsize: int) -> Discussion:

@@ -38,9 +38,12 @@ from exprkit.runtime.device_memory import Allocation, ArraySpec, LockedRoom
 WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, at a time
 KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE, "sum": objective.SUM}
 PARTS = {
-    "params": ArraySpec(np.float64), "loss": ArraySpec(np.float64), "iterations": ArraySpec(np.int32),
-    "status": ArraySpec(np.uint8), "evaluations": ArraySpec(np.int32),
-}  # fmt: skip
+    "params": ArraySpec(np.float64),
+    "loss": ArraySpec(np.float64),
+    "iterations": ArraySpec(np.int32),
+    "status": ArraySpec(np.uint8),
+    "evaluations": ArraySpec(np.int32),
+}
 MANY = 1 << 20  # sets of starts, with which a block makes as many fits as it can
 MOST_KEPT = 8 << 20  # bytes of results that new ones are copied from
 MOST_SIZES = 8  # of such
@@ -66,9 +69,13 @@ class Derivatives:
     """
 
     def __init__(
-        self, pop: Population | DevicePopulation, launcher: Launcher, tokens_of: Callable[[Any], DeviceTokens],
-        preparation: Preparation, like: Derivatives | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        pop: Population | DevicePopulation,
+        launcher: Launcher,
+        tokens_of: Callable[[Any], DeviceTokens],
+        preparation: Preparation,
+        like: Derivatives | None = None,
+    ) -> None:
         self.launcher, self.device = launcher, launcher.device
         self.dtype, self.n_points = launcher.dtype, launcher.n_points
         self._text = dual_opcodes.source(launcher.settings.operators)
@@ -191,16 +198,27 @@ class Derivatives:
         return {
             "linear": self.known.addresses["linear"] if options.linear else None,
             "verdicts": self.known.addresses["verdicts"],
-            "tol": float(tol), "gtol": float(options.gtol), "delta": float(options.delta),
-            "max_iter": int(options.max_iter), "limits": self._bounds(options.limits),
-            "patience": int(options.patience), "nothing": float(options.nothing), "lower": self._bounds(options.lower),
-            "upper": self._bounds(options.upper), **self._goal(y, weights),
-        }  # fmt: skip
+            "tol": float(tol),
+            "gtol": float(options.gtol),
+            "delta": float(options.delta),
+            "max_iter": int(options.max_iter),
+            "limits": self._bounds(options.limits),
+            "patience": int(options.patience),
+            "nothing": float(options.nothing),
+            "lower": self._bounds(options.lower),
+            "upper": self._bounds(options.upper),
+            **self._goal(y, weights),
+        }
 
     def _fit_some(
-        self, starts: Any, terms: dict[str, Any], kind: int, results: FitResults, first: int,
+        self,
+        starts: Any,
+        terms: dict[str, Any],
+        kind: int,
+        results: FitResults,
+        first: int,
         beside: Callable[[], list[FitLaunch]] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Fits from some starts into rows from ``first`` on, and the best of all rows up to there into row 0."""
         choice = self._choosing(first + len(starts), terms["nothing"], results.places(0))
         self._launch_all("FIT", starts, terms, True, kind, beside, choice, **results.places(first))
@@ -239,9 +257,16 @@ class Derivatives:
     # ── launches ─────────────────────────────────────────────────────────────────────
 
     def _launch_all(
-        self, task: str, starts: Any, terms: dict[str, Any], rows: bool, kind: int = objective.SQUARES,
-        beside: Callable[[], list[FitLaunch]] | None = None, behind: Iterable[DriverCall] = (), **results: Any,
-    ) -> None:  # fmt: skip
+        self,
+        task: str,
+        starts: Any,
+        terms: dict[str, Any],
+        rows: bool,
+        kind: int = objective.SQUARES,
+        beside: Callable[[], list[FitLaunch]] | None = None,
+        behind: Iterable[DriverCall] = (),
+        **results: Any,
+    ) -> None:
         """Run ``task`` on every valid expression with every set of ``starts``; the rest are kernel arguments.
 
         Where kernels have to be compiled, those of ``beside`` are compiled at the same time.  ``behind``: calls that
@@ -271,10 +296,13 @@ class Derivatives:
         blocks = min(-(-n_items // fits), resident * self.device.multiprocessors if fits > 1 else at_once)
         arena = self.device.xp.empty(blocks * arena_bytes, np.uint8) if in_global else None
         own = {
-            **batch.arena, "order": batch.order.address, "n_here": len(batch.order),
-            "max_instructions": batch.sizes["i"], "arena": address(arena, self.device),
+            **batch.arena,
+            "order": batch.order.address,
+            "n_here": len(batch.order),
+            "max_instructions": batch.sizes["i"],
+            "arena": address(arena, self.device),
             "taken": taken if fits > 1 else 0,
-        }  # fmt: skip
+        }
         stream = STREAM if is_alone else self.device.side_stream(k)
         calls = []
         for at in range(0, 1 if fits > 1 else n_items, blocks):

@@ -47,18 +47,25 @@ def source(operators: str) -> str:
     of_three = [row for row in rare if row.packed]
     called = [row for row in rare if is_called(row) and not row.packed]
     inside = [row for row in rare if row not in called and not row.packed]
-    return opcodes.joined(PARTS, {
-        "decisions": decisions.cuda_text(),
-        **{f"{mark} cases": opcodes.cases(some, operators, DUALS)
-           for mark, some in (("common", common), ("few", few), ("rare", inside))},
-        "of three": _of_three(of_three),
-        "made of three": "\n".join(_made_of_three(row, operators) for row in of_three),
-        "calls of three": "\n".join(_call_of_three(row) for row in of_three),
-        "called cases": "\n".join(_called_case(row, operators) for row in called),
-        "called opcodes": "\n".join(_opcodes(row) for row in called),
-        **{f"{mark} scalar cases": "\n".join(_scalar_case(row, operators) for row in some)
-           for mark, some in (("common", usual), ("rare", inside))},
-    })  # fmt: skip
+    return opcodes.joined(
+        PARTS,
+        {
+            "decisions": decisions.cuda_text(),
+            **{
+                f"{mark} cases": opcodes.cases(some, operators, DUALS)
+                for mark, some in (("common", common), ("few", few), ("rare", inside))
+            },
+            "of three": _of_three(of_three),
+            "made of three": "\n".join(_made_of_three(row, operators) for row in of_three),
+            "calls of three": "\n".join(_call_of_three(row) for row in of_three),
+            "called cases": "\n".join(_called_case(row, operators) for row in called),
+            "called opcodes": "\n".join(_opcodes(row) for row in called),
+            **{
+                f"{mark} scalar cases": "\n".join(_scalar_case(row, operators) for row in some)
+                for mark, some in (("common", usual), ("rare", inside))
+            },
+        },
+    )
 
 
 @functools.cache

@@ -267,9 +267,14 @@ class Engine(DeviceEngine, contract.Differentiable):
             return self._added(params, goal, macros, counts, out)
 
     def text_sums(
-        self, params: Any, loss: loss_code.Tokens, columns: np.ndarray, counted: bool,
-        there: dict[int, Any] | None = None, out: Any = None,
-    ) -> Any | None:  # fmt: skip
+        self,
+        params: Any,
+        loss: loss_code.Tokens,
+        columns: np.ndarray,
+        counted: bool,
+        there: dict[int, Any] | None = None,
+        out: Any = None,
+    ) -> Any | None:
         """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where it can't be made in the kernel.
 
         ``columns`` (n_columns, n_points) are what it reads beside f (``loss_code``); the last says how much a point
@@ -529,19 +534,32 @@ class Engine(DeviceEngine, contract.Differentiable):
         tiles = shape.tiles(*points)
         resident = kernel.resident(shape.block, shared)
         self._launched[kernel] = {
-            "task": macros["TASK"], "registers": kernel.registers, "local_bytes": kernel.local_bytes,
-            "shared_bytes": shared, "block_size": shape.block, "resident_blocks": resident,
+            "task": macros["TASK"],
+            "registers": kernel.registers,
+            "local_bytes": kernel.local_bytes,
+            "shared_bytes": shared,
+            "block_size": shape.block,
+            "resident_blocks": resident,
             "points_per_thread": shape.tile // shape.lanes,
-        }  # fmt: skip
+        }
         blocks = min(self.device.multiprocessors * resident, -(-len(tiles) * n_items // shape.warps))
         chunking = self._chunking(values, len(tiles))
         shares = plan_on(self.device, n_items, len(tiles), blocks, shape.warps, chunking)
         cut, chunks = launcher.cutting(shares, items, COST_OF_RESULT[values])
         run = launcher.launch(
-            kernel, (shares.blocks, 1), shape.block, shared, overlaps=True, first_tile=tiles.start,
-            n_tiles=len(tiles), n_work_items=shares.n_work_items, n_chunks=shares.rank.shape[1], chunks=chunks,
-            **self._immediates.arrays, **fixed,
-        )  # fmt: skip
+            kernel,
+            (shares.blocks, 1),
+            shape.block,
+            shared,
+            overlaps=True,
+            first_tile=tiles.start,
+            n_tiles=len(tiles),
+            n_work_items=shares.n_work_items,
+            n_chunks=shares.rank.shape[1],
+            chunks=chunks,
+            **self._immediates.arrays,
+            **fixed,
+        )
         return ScheduledLaunch(cut, run)
 
     def _shape_of(self, n_items: int, wide: bool, macros: dict[str, Any]) -> tuple[LaunchShape, int]:

@@ -64,9 +64,13 @@ class LossStep:
     """
 
     def __init__(
-        self, immediates: Immediates, interpret: ScheduledLaunch, add: Launch | None, shape: tuple[int, ...],
+        self,
+        immediates: Immediates,
+        interpret: ScheduledLaunch,
+        add: Launch | None,
+        shape: tuple[int, ...],
         rooms: tuple[LockedRoom, LockedRoom] | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._immediates, self._shape, launcher = immediates, shape, immediates.launcher
         device, n_items = launcher.device, shape[0] * shape[1]
         self._launches = [interpret.cut, immediates.launch(shape), interpret.run, *([add] if add else [])]
@@ -170,9 +174,14 @@ class TextLoss(NamedTuple):
 
     @classmethod
     def of(
-        cls, device: Any, settings: Precision, dtype: np.dtype, loss: loss_code.Tokens, columns: np.ndarray,
+        cls,
+        device: Any,
+        settings: Precision,
+        dtype: np.dtype,
+        loss: loss_code.Tokens,
+        columns: np.ndarray,
         counted: bool,
-    ) -> TextLoss:  # fmt: skip
+    ) -> TextLoss:
         """With its columns on the device; the last says how much a point counts if it is ``counted``."""
         function = loss_code.function(loss, settings.operators)
         if function is None:

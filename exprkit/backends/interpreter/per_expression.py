@@ -46,8 +46,10 @@ class Baseline:
             numbers[inside] = pop.values[kept].view(np.float64).astype(launcher.dtype)
         asarray = launcher.device.xp.asarray
         self.tokens = {
-            "token_kinds": asarray(kinds), "token_values": asarray(values), "token_numbers": asarray(numbers),
-        }  # fmt: skip
+            "token_kinds": asarray(kinds),
+            "token_values": asarray(values),
+            "token_numbers": asarray(numbers),
+        }
 
     def evaluate(self, params: Any, out: Any) -> None:
         """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
@@ -58,9 +60,15 @@ class Baseline:
             result = xp.empty(place.shape, place.dtype) if isinstance(place, np.ndarray) else place
             values = xp.asarray(one_set)
             launch = self.launcher.launch(
-                kernel, blocks, self.block_size, max_tokens=self.max_tokens,
-                out=result, params=values, max_params=values.shape[-1], **self.tokens,
-            )  # fmt: skip
+                kernel,
+                blocks,
+                self.block_size,
+                max_tokens=self.max_tokens,
+                out=result,
+                params=values,
+                max_params=values.shape[-1],
+                **self.tokens,
+            )
             for i in range(self.n_exprs if out.shape[-1] else 0):
                 launch(expression=i)
             if result is not place:

@@ -84,9 +84,14 @@ def fit_all(
 
 
 def step(
-    jtj: np.ndarray, jtr: np.ndarray, scale: np.ndarray, damping: float, fixed: np.ndarray | None = None,
-    least: np.ndarray | None = None, most: np.ndarray | None = None,
-) -> np.ndarray | None:  # fmt: skip
+    jtj: np.ndarray,
+    jtr: np.ndarray,
+    scale: np.ndarray,
+    damping: float,
+    fixed: np.ndarray | None = None,
+    least: np.ndarray | None = None,
+    most: np.ndarray | None = None,
+) -> np.ndarray | None:
     """The damped step of the parameters that can move, 0 for the others; None: the equations have no solution.
 
     ``least`` and ``most`` are what the bounds leave of it.

@@ -74,9 +74,12 @@ class Bundles:
 
 
 def fuse(
-    structures: Structures, program: Program, limits: BundleLimits, chosen: np.ndarray | None = None,
+    structures: Structures,
+    program: Program,
+    limits: BundleLimits,
+    chosen: np.ndarray | None = None,
     in_order: bool = False,
-) -> Bundles:  # fmt: skip
+) -> Bundles:
     """Structures in bundles.
 
     Parameters
@@ -102,15 +105,24 @@ def fuse(
     slots = _pairs(_by_bundle(np.maximum, structures.n_columns[order], first), structures.indirect)
     ends = np.cumsum(n_batches * np.diff(first) * slots)
     expressions = _Expressions(
-        np.argsort(structures.of, kind="stable").astype(np.int32), np.concatenate([[0], np.cumsum(count)]),
-        structures.numbers.first_instruction, structures.first_column, structures.n_columns, structures.columns,
-    )  # fmt: skip
+        np.argsort(structures.of, kind="stable").astype(np.int32),
+        np.concatenate([[0], np.cumsum(count)]),
+        structures.numbers.first_instruction,
+        structures.first_column,
+        structures.n_columns,
+        structures.columns,
+    )
     instances = np.zeros((ends[-1] if len(ends) else 0, 2), np.uint32)
     _fill(instances, order, first, n_batches, slots, expressions)
     return Bundles(
-        order.astype(np.int32), first.astype(np.int32), n_batches.astype(np.int32),
-        np.concatenate([[0], ends])[:-1].astype(np.int64), slots, instances, _by_bundle(np.add, size[order], first),
-    )  # fmt: skip
+        order.astype(np.int32),
+        first.astype(np.int32),
+        n_batches.astype(np.int32),
+        np.concatenate([[0], ends])[:-1].astype(np.int64),
+        slots,
+        instances,
+        _by_bundle(np.add, size[order], first),
+    )
 
 
 def _by_bundle(combine: np.ufunc, values: np.ndarray, first: np.ndarray) -> np.ndarray:

@@ -59,9 +59,18 @@ class Emitter:
         self._templates, self._longest = _templates(self.bodies, kind)
         takes_low = [code in self.bodies.of and "{a_low}" in self.bodies.of[code].text for code in range(256)]
         self._sources = writer.Sources(
-            structures.first, structures.code, structures.a, structures.b, structures.n_numbers, structures.n_columns,
-            bundles.order, bundles.first, bundles.slots, np.array(takes_low), table_rules(settings.operators).width,
-        )  # fmt: skip
+            structures.first,
+            structures.code,
+            structures.a,
+            structures.b,
+            structures.n_numbers,
+            structures.n_columns,
+            bundles.order,
+            bundles.first,
+            bundles.slots,
+            np.array(takes_low),
+            table_rules(settings.operators).width,
+        )
 
     def module(self, chosen: range, comments: Mapping[int, str] = _NO_COMMENTS) -> Module:
         """Consecutive bundles as a module with one entry.
@@ -97,10 +106,15 @@ class Emitter:
         body, state = self._write(chosen, comments, used)
         kind, most = self.kind, np.maximum(state, 1).tolist()
         opening = templates.opening(
-            kind, self._count(chosen), len(chosen), most[writer.MOST_STRUCTURES],
+            kind,
+            self._count(chosen),
+            len(chosen),
+            most[writer.MOST_STRUCTURES],
             most[writer.MOST_COLUMNS] if kind.indirect else max(self.n_columns, 1),
-            name=name, n_numbers=2 * most[writer.MOST_NUMBERS], n_values=most[writer.MOST_RESULTS] * kind.points,
-        )  # fmt: skip
+            name=name,
+            n_numbers=2 * most[writer.MOST_NUMBERS],
+            n_values=most[writer.MOST_RESULTS] * kind.points,
+        )
         return opening.encode() + body + templates.closing(kind).encode()
 
     def _write(self, chosen: range, comments: Mapping[int, str], used: np.ndarray) -> tuple[bytes, np.ndarray]:

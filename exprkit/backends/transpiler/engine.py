@@ -47,9 +47,16 @@ from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
 OPTIONS = (
-    "block_size", "points_per_thread", "dispatch", "structures_per_module", "structures_per_bundle", "share_code",
-    "cache", "progress", "code_bytes",
-)  # fmt: skip
+    "block_size",
+    "points_per_thread",
+    "dispatch",
+    "structures_per_module",
+    "structures_per_bundle",
+    "share_code",
+    "cache",
+    "progress",
+    "code_bytes",
+)
 DISPATCHES = ("module", "per-expression")
 CODE_BYTES = 1 << 30  # of machine code on the device; the modules used longest ago go first
 WORK_BYTES = 512 << 20  # numbers, partial sums and the table of work of one pass
@@ -166,9 +173,14 @@ class Engine(DeviceEngine, contract.Compiling):
         if task not in self._parts:
             started = time.perf_counter()
             of_task = parts(
-                self.program, self.structures, task, self.n_points, self.dtype.itemsize, self._changed,
+                self.program,
+                self.structures,
+                task,
+                self.n_points,
+                self.dtype.itemsize,
+                self._changed,
                 self._of_a_module,
-            )  # fmt: skip
+            )
             self._parts[task] = [(part, self.device.xp.asarray(part.bundles.instances)) for part in of_task]
             self.seconds["group"] += time.perf_counter() - started
         return self._parts[task]
@@ -247,6 +259,7 @@ class Engine(DeviceEngine, contract.Compiling):
         sets = max(1, fit // length)
         if fit < length:
             length = max(fit // CHUNK, 1) * CHUNK
+
         def smaller(sets: int, length: int) -> tuple[int, int]:
             return (sets // 2, length) if sets > 1 else (1, min(length, max(length // 2 // CHUNK, 1) * CHUNK))
 
@@ -383,9 +396,13 @@ class Engine(DeviceEngine, contract.Compiling):
             kernel = self._launcher.support("add_segments", REAL="double")
             n_items, n_segments = partials.shape
             self._adding[key] = self._launcher.launch(
-                kernel, (-(-n_items * self.device.lanes // THREADS), 1), THREADS,
-                n_items=n_items, n_segments=n_segments, add_to_sums=int(add),
-            )  # fmt: skip
+                kernel,
+                (-(-n_items * self.device.lanes // THREADS), 1),
+                THREADS,
+                n_items=n_items,
+                n_segments=n_segments,
+                add_to_sums=int(add),
+            )
         self._adding[key](partials=self.device.pointer(partials), sums=self.device.pointer(sums))
 
     # ── passes ───────────────────────────────────────────────────────────────────────
@@ -453,9 +470,13 @@ class Engine(DeviceEngine, contract.Compiling):
         graph = Pass(self.device, self._codes[id(part), kind], n_sets, tiles, rows)
         itemsize = self.dtype.itemsize
         graph.arguments.set(
-            columns=self._columns, chunk_bytes=self._columns.shape[1] * CHUNK * itemsize, instances=instances,
-            numbers_set_bytes=2 * itemsize * self._launcher.n_instructions, n_exprs=self.n_exprs, **points._asdict(),
-        )  # fmt: skip
+            columns=self._columns,
+            chunk_bytes=self._columns.shape[1] * CHUNK * itemsize,
+            instances=instances,
+            numbers_set_bytes=2 * itemsize * self._launcher.n_instructions,
+            n_exprs=self.n_exprs,
+            **points._asdict(),
+        )
         return graph
 
     # ── what was made ────────────────────────────────────────────────────────────────

@@ -88,10 +88,16 @@ class ModuleCache:
         for i, kernels in self._loaded.items():
             for name, kernel in zip(self._names[i], kernels, strict=True):
                 yield {
-                    "name": name, "module": i, "registers": kernel.registers, "local_bytes": kernel.local_bytes,
-                    "shared_bytes": 0, "block_size": self.kind.block, "points_per_thread": self.kind.points,
-                    "resident_blocks": kernel.resident(self.kind.block, 0), "code_bytes": self._loaded.size_of(i),
-                }  # fmt: skip
+                    "name": name,
+                    "module": i,
+                    "registers": kernel.registers,
+                    "local_bytes": kernel.local_bytes,
+                    "shared_bytes": 0,
+                    "block_size": self.kind.block,
+                    "points_per_thread": self.kind.points,
+                    "resident_blocks": kernel.resident(self.kind.block, 0),
+                    "code_bytes": self._loaded.size_of(i),
+                }
 
     def _compiled(self, modules: list[int]) -> Iterator[tuple[int, list[Any]]]:
         """Compile modules, each loaded as soon as it is done."""

@@ -59,9 +59,15 @@ class Transpiled:
     """
 
     def __init__(
-        self, program: Program, structures: Structures, shape: CodeShape, itemsize: int,
-        chosen: np.ndarray | None = None, of_a_module: int | None = None, in_order: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        program: Program,
+        structures: Structures,
+        shape: CodeShape,
+        itemsize: int,
+        chosen: np.ndarray | None = None,
+        of_a_module: int | None = None,
+        in_order: bool = False,
+    ) -> None:
         self.program, self.structures, self.shape, self.in_order = program, structures, shape, in_order
         columns = max(COLUMN_REGISTERS * 4 // (shape.points * itemsize), 1)
         self._limits = BundleLimits(shape.structures, columns, MOST_INSTRUCTIONS)
@@ -79,9 +85,14 @@ class Transpiled:
         shape, is_values = self.shape, task == VALUES
         usual = {"store": shape.points if is_values else 1, "by_row": is_values and shape.structures == 1}
         return Kind(
-            task, self.itemsize, shape.points, shape.block, resident=shape.resident,
-            indirect=self.structures.indirect, **(usual | how),
-        )  # fmt: skip
+            task,
+            self.itemsize,
+            shape.points,
+            shape.block,
+            resident=shape.resident,
+            indirect=self.structures.indirect,
+            **(usual | how),
+        )
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -117,9 +128,14 @@ class Transpiled:
 
 
 def parts(
-    program: Program, structures: Structures, task: str, n_points: int, itemsize: int,
-    changed: Callable[[CodeShape], CodeShape] | None = None, of_a_module: int | None = None,
-) -> list[Transpiled]:  # fmt: skip
+    program: Program,
+    structures: Structures,
+    task: str,
+    n_points: int,
+    itemsize: int,
+    changed: Callable[[CodeShape], CodeShape] | None = None,
+    of_a_module: int | None = None,
+) -> list[Transpiled]:
     """All structures, the small ones and the others each in the shape for them.
 
     Parameters
@@ -142,5 +158,6 @@ def parts(
         shapes, chosen = shapes[:1], [np.arange(len(structures))]
     return [
         Transpiled(program, structures, shape, itemsize, some, of_a_module, IN_ORDER and task == VALUES)
-        for shape, some in zip(shapes, chosen, strict=True) if len(some)
-    ]  # fmt: skip
+        for shape, some in zip(shapes, chosen, strict=True)
+        if len(some)
+    ]

@@ -116,17 +116,27 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
     n_exprs, n_instr = len(program), len(program.code)
     most = n_instr + n_exprs  # instructions: one of an expression that could not be read
     out = _StructureArrays(
-        of=np.empty(n_exprs, np.int32), first=np.zeros(n_exprs + 1, np.int64), code=np.empty(most, np.uint8),
-        a=np.empty(most, np.int32), b=np.empty(most, np.int32), n_numbers=np.empty(n_exprs, np.int32),
-        example=np.empty(n_exprs, np.int32), n_columns=np.empty(n_exprs, np.int32),
-        first_column=np.zeros(n_exprs + 1, np.int32), columns=np.empty(3 * n_instr if indirect else 0, np.int32),
-        first_number=np.zeros(n_exprs + 1, np.int32), sources=np.zeros(n_instr + most + 1, np.int32),
-        steps=np.zeros((int(program.n_prologue.sum()), 4), np.int32), first_step=np.zeros(n_exprs + 1, np.int32),
-    )  # fmt: skip
+        of=np.empty(n_exprs, np.int32),
+        first=np.zeros(n_exprs + 1, np.int64),
+        code=np.empty(most, np.uint8),
+        a=np.empty(most, np.int32),
+        b=np.empty(most, np.int32),
+        n_numbers=np.empty(n_exprs, np.int32),
+        example=np.empty(n_exprs, np.int32),
+        n_columns=np.empty(n_exprs, np.int32),
+        first_column=np.zeros(n_exprs + 1, np.int32),
+        columns=np.empty(3 * n_instr if indirect else 0, np.int32),
+        first_number=np.zeros(n_exprs + 1, np.int32),
+        sources=np.zeros(n_instr + most + 1, np.int32),
+        steps=np.zeros((int(program.n_prologue.sum()), 4), np.int32),
+        first_step=np.zeros(n_exprs + 1, np.int32),
+    )
     scratch = _Numbering(
-        np.full(max(program.n_uniforms, 1), -1, np.int32), np.zeros(max(program.n_slots, 1), np.int32),
-        np.full(1 << max(4, (2 * n_exprs).bit_length()), -1, np.int32), bool(indirect),
-    )  # fmt: skip
+        np.full(max(program.n_uniforms, 1), -1, np.int32),
+        np.zeros(max(program.n_slots, 1), np.int32),
+        np.full(1 << max(4, (2 * n_exprs).bit_length()), -1, np.int32),
+        bool(indirect),
+    )
     n, n_results = _find_all(arrays_of(program), _rows(), out, scratch)
     last, n_numbers = out.first[n], out.first_number[-1]
     numbers = Bytecode(

@@ -329,39 +329,62 @@ def opening(
     own_registers = _VALUES_REGISTERS + _ROWS_REGISTERS * kind.by_row if is_values else _SUMS_REGISTERS
     own_registers += _LOSS_REGISTERS if kind.loss else ""
     own_registers = fill(
-        own_registers, most_structures=most_structures, real=kind.real, n=kind.points, n_read=kind.points * kind.read,
+        own_registers,
+        most_structures=most_structures,
+        real=kind.real,
+        n=kind.points,
+        n_read=kind.points * kind.read,
         n_loss=kind.loss.n_registers if kind.loss else 0,
-    )  # fmt: skip
+    )
     has_masks = kind.masked or kind.weighted or kind.by_row
     entry = fill(
-        ENTRY, own_registers=own_registers, masks=f", %on<{kind.points}>" if has_masks else "",
-        n_bundles=_many(n_bundles, "bundle"), points=_many(kind.points, "point"), block=kind.block,
-        real=kind.real, n_columns=n_columns * kind.points,
+        ENTRY,
+        own_registers=own_registers,
+        masks=f", %on<{kind.points}>" if has_masks else "",
+        n_bundles=_many(n_bundles, "bundle"),
+        points=_many(kind.points, "point"),
+        block=kind.block,
+        real=kind.real,
+        n_columns=n_columns * kind.points,
         own_columns=fill(_OWN_COLUMNS, n_columns=n_columns) if kind.indirect else "",
         n_structures=_many(n_structures, "structure"),
         shared="" if is_values else f"\t.shared .align 16 .b8 own_sums[{own}];\n",
-        limit=f".minnctapersm {kind.resident}\n" if kind.resident else "", **words,
-    )  # fmt: skip
+        limit=f".minnctapersm {kind.resident}\n" if kind.resident else "",
+        **words,
+    )
     targets = READ if kind.loss else TARGET + (WEIGHTS if kind.weighted else "")
     more = OUT + (_rows(kind) if kind.by_row else PLACE) if is_values else targets
     turns = "" if kind.by_row else TURNS + (GUARD if is_values else "")
     column = "" if kind.by_row else fill(COLUMN, here="%columns") + STEPS
     labels = ", ".join(f"bundle_{i}" for i in range(n_bundles))
     dispatch = fill(DISPATCH, labels=labels) if n_bundles > 1 else ""
-    return entry + fill(
-        fill(PROLOGUE, turns=turns, column=column) + more, points=kind.points, itemsize=kind.itemsize,
-        chunk_bytes=kind.read * CHUNK * kind.itemsize, bytes_of_a_point=kind.read * kind.itemsize, **fields,
-    ) + dispatch  # fmt: skip
+    return (
+        entry
+        + fill(
+            fill(PROLOGUE, turns=turns, column=column) + more,
+            points=kind.points,
+            itemsize=kind.itemsize,
+            chunk_bytes=kind.read * CHUNK * kind.itemsize,
+            bytes_of_a_point=kind.read * kind.itemsize,
+            **fields,
+        )
+        + dispatch
+    )
 
 
 def _rows(kind: Kind) -> str:
     """Where a block begins with a row: all of it but the bundle's own instructions."""
     masks = "".join(fill(_ROW_MASK, k=k) for k in range(1, kind.points)) if kind.masked else ""
     return fill(
-        ROWS, instance=_instance(kind), of_a_number=2 * kind.itemsize, line=LINE, masks=masks,
-        within=LINE - kind.points * kind.itemsize, shift=kind.itemsize.bit_length() - 1,
+        ROWS,
+        instance=_instance(kind),
+        of_a_number=2 * kind.itemsize,
+        line=LINE,
+        masks=masks,
+        within=LINE - kind.points * kind.itemsize,
+        shift=kind.itemsize.bit_length() - 1,
         column=fill(COLUMN, here="%here"),
-    )  # fmt: skip
+    )
 
 
 def closing(kind: Kind) -> str:
@@ -371,10 +394,19 @@ def closing(kind: Kind) -> str:
     strides = "".join(fill(_STRIDE[kind.itemsize], at=at * WARP * kind.itemsize) for at in range(kind.block // WARP))
     lanes = "".join(fill(_LANE, distance=distance) for distance in (16, 8, 4, 2, 1))
     fields = {f"field_{name}": at for name, at in FIELDS.items()}
-    return fill(
-        ADD_UP, itemsize=kind.itemsize, row=kind.block * kind.itemsize, warps=kind.block // WARP,
-        strides=strides, lanes=lanes, of_an_instance="%t7" if kind.indirect else 8, **fields,
-    ) + "}\n"  # fmt: skip
+    return (
+        fill(
+            ADD_UP,
+            itemsize=kind.itemsize,
+            row=kind.block * kind.itemsize,
+            warps=kind.block // WARP,
+            strides=strides,
+            lanes=lanes,
+            of_an_instance="%t7" if kind.indirect else 8,
+            **fields,
+        )
+        + "}\n"
+    )
 
 
 # ── the lines of a bundle ────────────────────────────────────────────────────────────
@@ -454,9 +486,7 @@ def _mask(kind: Kind) -> str:
     """Which points of a vector are there and count; the first one always is there."""
     if kind.weighted or not kind.masked:
         return ""
-    return "".join(
-        f"\tadd.u32 %t7, %point, {k};\n\tsetp.lt.u32 %on{k}, %t7, %end;\n" for k in range(1, kind.points)
-    )
+    return "".join(f"\tadd.u32 %t7, %point, {k};\n\tsetp.lt.u32 %on{k}, %t7, %end;\n" for k in range(1, kind.points))
 
 
 def _targets(kind: Kind) -> str:
@@ -511,6 +541,4 @@ def _next(kind: Kind) -> str:
     text = "".join(f"\tadd.u64 %{name}, %{name}, %step;\n" for name in places)
     text = "\tadd.u64 %target, %target, %target_step;\n" if kind.loss else text
     text += "" if kind.indirect else "\tadd.u64 %columns, %columns, %column_step;\n"
-    return text + (
-        "\tadd.u32 %point, %point, %stride;\n\tsetp.lt.u32 %p, %point, %end;\n\t@%p bra loop_{0};\n"
-    )
+    return text + ("\tadd.u32 %point, %point, %stride;\n\tsetp.lt.u32 %p, %point, %end;\n\t@%p bra loop_{0};\n")

@@ -108,15 +108,18 @@ class Model:
         length = np.linalg.norm(R[:, :, :P], axis=1)
         safe = np.where(length > 0, length, 1.0)
         return JacobianFactors(
-            R[:, :P, :P] / safe[:, None, :], R[:, :P, P] * scale[:, P, None], np.abs(R[:, P, P]) * scale[:, P],
-            length * scale[:, :P], np.sqrt(total),
+            R[:, :P, :P] / safe[:, None, :],
+            R[:, :P, P] * scale[:, P, None],
+            np.abs(R[:, P, P]) * scale[:, P],
+            length * scale[:, :P],
+            np.sqrt(total),
             np.asarray(np.isfinite(size).all(axis=1)),
-        )  # fmt: skip
+        )
 
 
 def triangles(
     pop: Population, points: CountedPoints, options: Options, params: np.ndarray, threads: int | None
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """R of every expression at ``params``, (n_exprs, max_params, max_params)."""
     n, width = params.shape
     R = np.zeros((n, width, width))

@@ -69,7 +69,7 @@ def is_small(n_exprs: int, n_points: int, n_params: int, on_gpu: bool) -> bool:
 
 def finished(
     fitted: Fitted, ev: Evaluator, goal: FitGoal, options: Options, starts: np.ndarray, is_limited: bool
-) -> Fitted:  # fmt: skip
+) -> Fitted:
     """Fits, finished; of few, those at no minimum then begin again at their first start, and the better one counts.
 
     ``is_limited``: by ``options.max_iter`` steps altogether.
@@ -111,9 +111,14 @@ def finished(
 
 
 def finish(
-    pop: Population, points: CountedPoints, options: Options, params: np.ndarray, *, far: bool = False,
+    pop: Population,
+    points: CountedPoints,
+    options: Options,
+    params: np.ndarray,
+    *,
+    far: bool = False,
     settings: Settings = ("cpu", "ieee", None),
-) -> Finished:  # fmt: skip
+) -> Finished:
     """Step to the minimum from ``params``, (n_exprs, max_params).
 
     ``far``: it may be far away, so that the first steps are no longer than the parameters themselves.
@@ -136,9 +141,14 @@ class _Run:
     """Steps of expressions side by side; what is done leaves once it is as many as the others."""
 
     def __init__(
-        self, pop: Population, points: CountedPoints, options: Options, params: np.ndarray, far: bool,
+        self,
+        pop: Population,
+        points: CountedPoints,
+        options: Options,
+        params: np.ndarray,
+        far: bool,
         settings: Settings,
-    ) -> None:  # fmt: skip
+    ) -> None:
         m, P = params.shape
         none = np.full((m, P), np.inf)
         self.pop, self.points, self.options, self.settings, self.far = pop, points, options, settings, far
@@ -222,8 +232,9 @@ class _TrustRegions:
             new = self.model.factors(trial)
             spoiled = moved & now.finite & ~new.finite  # where a derivative is not finite, there is no way on
             self.radius[spoiled], moved = BAD * size[spoiled], moved & ~spoiled
-            self.now = JacobianFactors(*(np.where(moved.reshape(-1, *[1] * (a.ndim - 1)), a, b)
-                                  for a, b in zip(new, now, strict=True)))  # fmt: skip
+            self.now = JacobianFactors(
+                *(np.where(moved.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip(new, now, strict=True))
+            )
             self.unit = np.where(moved[:, None], np.maximum(new.norm, self.unit), self.unit)
         better = moved | (ended & near & (gain >= 0))
         self.p[better], self.loss[better] = trial[better], loss[better]
@@ -252,8 +263,20 @@ class _TrustRegions:
         self.which = self.which[left]
         self.model = Model(run.pop[self.which], run.points, run.options, run.settings)
         self.now = JacobianFactors(*(array[left] for array in self.now))
-        for name in ("p", "lower", "upper", "loss", "before", "unit", "radius", "steps", "is_minimum", "creeping",
-                     "is_endless", "done"):
+        for name in (
+            "p",
+            "lower",
+            "upper",
+            "loss",
+            "before",
+            "unit",
+            "radius",
+            "steps",
+            "is_minimum",
+            "creeping",
+            "is_endless",
+            "done",
+        ):
             setattr(self, name, getattr(self, name)[left])
 
     def write(self, run: _Run) -> None:

@@ -61,9 +61,13 @@ def pushed(now: JacobianFactors, p: np.ndarray, lower: np.ndarray, upper: np.nda
 
 
 def is_stationary(
-    pop: Population, points: CountedPoints, options: Options, params: np.ndarray, eps: float = EPS,
+    pop: Population,
+    points: CountedPoints,
+    options: Options,
+    params: np.ndarray,
+    eps: float = EPS,
     threads: int | None = None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Whether steps from ``params``, (n_exprs, max_params), are shorter than ``SETTLED`` standard errors, or rounding.
 
     ``eps``: the last place of the numbers that the fits were made in.

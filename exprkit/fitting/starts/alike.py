@@ -46,6 +46,7 @@ def ones_apart(pop: Population) -> np.ndarray:
         return ones
     pop = pop.expanded()
     linear, ranks = dependence(pop).linear, np.zeros((len(pop), pop.max_params), np.uint8)
+
     def some(begin: int, end: int) -> None:
         scratch = zeros(_TermTable, n=MAX_TOKENS)
         tokens = _TermTokens(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _kinds_of_operators())

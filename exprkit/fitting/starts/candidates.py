@@ -67,7 +67,7 @@ class StartSample(NamedTuple):
     @classmethod
     def counted(
         cls, X: np.ndarray, y: np.ndarray, w: np.ndarray | None, looks: np.ndarray
-    ) -> tuple[StartSample, np.ndarray]:  # fmt: skip
+    ) -> tuple[StartSample, np.ndarray]:
         """The rows of weight above 0, of very many some, and ``looks`` there."""
         rows = np.flatnonzero(np.isfinite(y) & np.isfinite(looks) & (True if w is None else w > 0))
         rows = rows[some_rows(len(rows), MOST_ROWS, np.random.Generator(np.random.PCG64(len(rows))))]
@@ -117,10 +117,13 @@ def _periodic() -> frozenset[int]:
     """The codes of operators that repeat themselves after 2 pi."""
     with np.errstate(all="ignore"):
         return frozenset(
-            row.code for row in defined.table() if row.arity == 1 and row.width == 1
+            row.code
+            for row in defined.table()
+            if row.arity == 1
+            and row.width == 1
             and np.allclose(row.numpy(POINTS), row.numpy(POINTS + 2 * np.pi), rtol=1e-9, atol=1e-9)
             and np.ptp(np.asarray(row.numpy(POINTS))) > 0
-        )  # fmt: skip
+        )
 
 
 @functools.cache
@@ -161,9 +164,7 @@ class Skeleton(NamedTuple):
                 parent[operands], place[operands], first[t] = t, range(arity), first[operands[0]]
             stack.append(t)
         values[kinds == CONSTANT] = 0
-        return cls(
-            kinds, one.values, parent, place, first, np.array([bool(linear >> j & 1) for j in range(n_params)])
-        )
+        return cls(kinds, one.values, parent, place, first, np.array([bool(linear >> j & 1) for j in range(n_params)]))
 
     def below(self, t: int) -> slice:
         return slice(int(self.first[t]), t + 1)
@@ -332,8 +333,9 @@ class _CandidateDraw:
     def at_rows(self, V: np.ndarray) -> np.ndarray:
         """The value at a row of every candidate: every second one tells something."""
         n, count = len(self.telling), self.count
-        row = np.where(self.rng.random(count) < 0.6, self.rng.integers(n, size=count),
-                       self.rng.integers(V.shape[1], size=count))  # fmt: skip
+        row = np.where(
+            self.rng.random(count) < 0.6, self.rng.integers(n, size=count), self.rng.integers(V.shape[1], size=count)
+        )
         return V[np.arange(count), row]
 
     def places(self, V: np.ndarray, code: int, place: int) -> np.ndarray:
@@ -342,8 +344,11 @@ class _CandidateDraw:
         low, high = np.fmin.reduce(V, axis=1), np.fmax.reduce(V, axis=1)
         width = high - low
         found, how = self.at_rows(V), rng.random(count)
-        outside = np.where(rng.random(count) < 0.5, low - width * 10 ** rng.uniform(-2, 1, count),
-                           high + width * 10 ** rng.uniform(-2, 1, count))  # fmt: skip
+        outside = np.where(
+            rng.random(count) < 0.5,
+            low - width * 10 ** rng.uniform(-2, 1, count),
+            high + width * 10 ** rng.uniform(-2, 1, count),
+        )
         found = np.where(how < 0.12, outside, found)
         if code in _periodic():
             return np.where(how > 0.4, rng.uniform(-np.pi, np.pi, count), found)
@@ -367,8 +372,7 @@ class _CandidateDraw:
     def rates(self, S: np.ndarray) -> np.ndarray:
         """Factors that make S as wide, or as large, as an operator's usual operands; three of four are positive."""
         rng, count = self.rng, self.count
-        size = np.where(rng.random(count) < 0.7, _width(S),
-                        np.fmax.reduce(np.abs(S), axis=1))  # fmt: skip
+        size = np.where(rng.random(count) < 0.7, _width(S), np.fmax.reduce(np.abs(S), axis=1))
         return rng.choice([1.0, 1.0, 1.0, -1.0], count) * 10 ** rng.uniform(*DECADES, count) / size
 
     def powers(self, V: np.ndarray) -> np.ndarray:
@@ -429,7 +433,7 @@ def _inverse(value: Callable[[np.ndarray], np.ndarray], wanted: np.ndarray) -> n
     if other.any():
         wanted = np.where(other[:, None], -wanted, wanted)
         best, off = nearest(grid)
-    reach = 10 ** 0.25 - 1
+    reach = 10**0.25 - 1
     for _ in range(6):
         best, off = nearest(best[:, None] * (1 + np.linspace(-reach, reach, 9)))
         reach /= 3.5
@@ -475,8 +479,10 @@ def turns_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     is_even = np.ptp(steps) < EVEN * steps.mean()  # faster ones are the same as slower ones then
     turns = np.arange(1, min(FREQUENCIES, 2 * len(steps) + 2 if is_even else FREQUENCIES) + 1) / 4  # over the width
     power = np.zeros(len(turns))
-    coarse, fine = (np.exp(0.5j * np.pi * np.arange(0, FREQUENCIES + 1, step)[: 1 + last // step, None] * t)
-                    for step, last in ((BLOCK, len(turns)), (1, BLOCK - 1)))  # fmt: skip
+    coarse, fine = (
+        np.exp(0.5j * np.pi * np.arange(0, FREQUENCIES + 1, step)[: 1 + last // step, None] * t)
+        for step, last in ((BLOCK, len(turns)), (1, BLOCK - 1))
+    )
     for left in (y - y.mean(), y - line @ np.linalg.lstsq(line, y, rcond=None)[0]):
         own = (np.abs((coarse * left) @ fine.T) ** 2).ravel()[1 : len(turns) + 1]
         power = np.maximum(power, own / max(float(left @ left), np.finfo(float).tiny))

@@ -108,8 +108,10 @@ def sides_of(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.nda
         low, high = _pair(bounds)
         if all(isinstance(side, list | tuple) for side in (low, high)) and any(map(operator.eq, low, high)):
             raise DataError(_PAIRS.format(brief(bounds)))
-    sides = [as_numbers("bounds", default if bound is None else bound, gaps=False)
-             for bound, default in ((low, -np.inf), (high, np.inf))]  # fmt: skip
+    sides = [
+        as_numbers("bounds", default if bound is None else bound, gaps=False)
+        for bound, default in ((low, -np.inf), (high, np.inf))
+    ]
     try:
         lower, upper = (np.array(np.broadcast_to(side.astype(np.float64), shape)) for side in sides)
     except ValueError:

@@ -48,9 +48,7 @@ class StartMaker(NamedTuple):
     seed: int
     threads: int | None
 
-    def of(
-        self, starts: Any, pop: Any, X: Any, y: Any, w: Any, options: Options, looks: Any = None
-    ) -> Any:  # fmt: skip
+    def of(self, starts: Any, pop: Any, X: Any, y: Any, w: Any, options: Options, looks: Any = None) -> Any:
         """The starts, with those that see the data: few of each expression, and for every second restart one.
 
         ``looks``: what peaks, turns and steps are looked for in, where y is the target of a loss that adds up values.
@@ -120,9 +118,15 @@ def scattered(
 
 
 def _compared(
-    one: Population, tree: Skeleton, p: np.ndarray, sample: StartSample, bounds: Sides, kind: int, threads: int | None,
+    one: Population,
+    tree: Skeleton,
+    p: np.ndarray,
+    sample: StartSample,
+    bounds: Sides,
+    kind: int,
+    threads: int | None,
     rng: np.random.Generator,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """The best candidates that differ, of those that were drawn and of those that were made of them."""
     sample = sample.of(some_rows(len(sample.y), COMPARED_ON, rng))
     ev = Evaluator(one, sample.X, "cpu", dtype="float64", threads=threads)
@@ -196,9 +200,13 @@ def _solved(
 
 
 def _fitted(
-    pop: Population, which: list[int], drawn: list[np.ndarray], sample: StartSample, options: Options,
+    pop: Population,
+    which: list[int],
+    drawn: list[np.ndarray],
+    sample: StartSample,
+    options: Options,
     threads: int | None,
-) -> np.ndarray:  # fmt: skip
+) -> np.ndarray:
     """Where fits from the candidates end on some rows: the best that differ, (GIVEN, n_exprs, max_params)."""
     some = sample.of(some_rows(len(sample.y), FITTED_ON, random_of(sample)))
     copies = np.repeat(which, [len(p) for p in drawn])

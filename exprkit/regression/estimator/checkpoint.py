@@ -92,8 +92,14 @@ def _arrays(search: Discovery) -> dict[str, Any]:
     state = search.checkpoint()
     return {
         **population_file.arrays_of(Population.of([entry.expression for entry in state.front])),
-        "search.numbers": [search.problem.settings.seed, state.stages, state.generation, state.n_evals, state.work,
-                           state.is_noisy],
+        "search.numbers": [
+            search.problem.settings.seed,
+            state.stages,
+            state.generation,
+            state.n_evals,
+            state.work,
+            state.is_noisy,
+        ],
         "search.loss": np.array([entry.loss for entry in state.front], np.float64),
         "search.polished": np.array([entry.is_polished for entry in state.front], bool),
         "search.exact": np.array([entry.is_exact for entry in state.front], bool),
@@ -110,8 +116,6 @@ def _state_of(arrays: dict[str, np.ndarray]) -> tuple[CheckpointState, int]:
         raise ValueError("losses that are not those of its formulas")
     if not all(array.shape == loss.shape and array.dtype == bool for array in (polished, exact)):
         raise ValueError("another number of formulas that were polished, or that are exact")
-    front = [
-        Entry(pop[i], float(loss[i]), pop[i].n_tokens, bool(polished[i]), bool(exact[i])) for i in range(len(pop))
-    ]
+    front = [Entry(pop[i], float(loss[i]), pop[i].n_tokens, bool(polished[i]), bool(exact[i])) for i in range(len(pop))]
     evolution = population_file.of_part(arrays, "evolution")
     return CheckpointState(stages, generation, n_evals, work, bool(is_noisy), front, evolution), seed

@@ -126,15 +126,20 @@ class DescribedFront:
         _, numbers, errors = self.parts(i)
         if self.exact[i] and precision is None:
             return [printer.number_text(number) for number in numbers]
-        return [printer.number_text(number) if error == 0
-                else rounded_by(number, error, precision or (None if error > 0 else SHOWN))
-                for number, error in zip(numbers, errors, strict=True)]  # fmt: skip
+        return [
+            printer.number_text(number)
+            if error == 0
+            else rounded_by(number, error, precision or (None if error > 0 else SHOWN))
+            for number, error in zip(numbers, errors, strict=True)
+        ]
 
     def listing(self, chosen: int) -> str:
         """A line for every formula, the one that is selected marked."""
         rows = [("", "complexity", "loss", "description", "equation")]
-        rows += [(MARK * (i == chosen), str(entry.size), f"{entry.loss:.4g}", f"{self.lengths[i]:.1f}", self.short(i))
-                 for i, entry in enumerate(self.entries)]  # fmt: skip
+        rows += [
+            (MARK * (i == chosen), str(entry.size), f"{entry.loss:.4g}", f"{self.lengths[i]:.1f}", self.short(i))
+            for i, entry in enumerate(self.entries)
+        ]
         widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
         return "\n".join("  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in rows)
 
@@ -144,22 +149,26 @@ class DescribedFront:
             import pandas as pd
 
         named, used = [self.named(i) for i in range(len(self.entries))], ~np.isnan(self.numbers)
-        return pd.DataFrame({
-            "complexity": [entry.size for entry in self.entries],
-            "loss": [entry.loss for entry in self.entries],
-            "score": scores(self.entries, 0.0),
-            "equation": [str(formula) for formula in named],
-            "description_length": self.lengths,
-            "sympy_format": [formula.sympy() for formula in named],
-            "latex": [self.latex(i) for i in range(len(self.entries))],
-            "parameters": [row[some].tolist() for row, some in zip(self.numbers, used, strict=True)],
-            "parameter_errors": [row[some].tolist() for row, some in zip(self.errors, used, strict=True)],
-        })  # fmt: skip
+        return pd.DataFrame(
+            {
+                "complexity": [entry.size for entry in self.entries],
+                "loss": [entry.loss for entry in self.entries],
+                "score": scores(self.entries, 0.0),
+                "equation": [str(formula) for formula in named],
+                "description_length": self.lengths,
+                "sympy_format": [formula.sympy() for formula in named],
+                "latex": [self.latex(i) for i in range(len(self.entries))],
+                "parameters": [row[some].tolist() for row, some in zip(self.numbers, used, strict=True)],
+                "parameter_errors": [row[some].tolist() for row, some in zip(self.errors, used, strict=True)],
+            }
+        )
 
     def latex_table(self, chosen: Iterable[int], precision: int | None) -> str:
         """Some formulas as a table of booktabs."""
-        rows = [(f"$y = {self.latex(i, precision)}$", f"${self.entries[i].size}$",
-                 f"${_scientific(self.entries[i].loss)}$") for i in chosen]  # fmt: skip
+        rows = [
+            (f"$y = {self.latex(i, precision)}$", f"${self.entries[i].size}$", f"${_scientific(self.entries[i].loss)}$")
+            for i in chosen
+        ]
         return printer.booktabs("lcc", ["Equation", "Complexity", "Loss"], rows)
 
     def plot(self, chosen: int, ax: Any = None) -> Any:

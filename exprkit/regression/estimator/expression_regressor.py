@@ -74,9 +74,16 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 
     @checks_keywords
     def __init__(
-        self, expressions: Any = None, *, select: str = "bic", loss: str = "squares", restarts: int = 0,
-        bounds: Any = None, backend: str = "auto", random_state: Any = None,
-    ) -> None:  # fmt: skip
+        self,
+        expressions: Any = None,
+        *,
+        select: str = "bic",
+        loss: str = "squares",
+        restarts: int = 0,
+        bounds: Any = None,
+        backend: str = "auto",
+        random_state: Any = None,
+    ) -> None:
         self.expressions = expressions
         self.select = select
         self.loss = loss
@@ -112,9 +119,18 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         X, y, weights = checked_data(self, X, y, sample_weight)
         init = least_squares(X, y, weights)[None] if self.expressions is None else None
         found = fit(
-            self._population(), X, y, weights=weights, init=init, loss=self.loss, restarts=self.restarts,
-            bounds=self.bounds, backend=self.backend, seed=seed_of(self.random_state), dtype="float64",
-        )  # fmt: skip
+            self._population(),
+            X,
+            y,
+            weights=weights,
+            init=init,
+            loss=self.loss,
+            restarts=self.restarts,
+            bounds=self.bounds,
+            backend=self.backend,
+            seed=seed_of(self.random_state),
+            dtype="float64",
+        )
         if not len(found):
             raise ArgumentError("expressions is empty: nothing is left that could be fitted")
         if not np.isfinite(found.loss).any():

@@ -41,9 +41,7 @@ EPOCH = 20  # generations between two migrations
 NOT_SHARED = ("operators", "early_stop", "guesses", "seed", "threads", "niterations", "outermost")
 
 
-def evolve(
-    search: Discovery, settings: SearchSettings, workers: Workers, show: Callable[[Discovery], Any]
-) -> str:  # fmt: skip
+def evolve(search: Discovery, settings: SearchSettings, workers: Workers, show: Callable[[Discovery], Any]) -> str:
     """Breed on all workers, and let the front of the search take the result; returns why that ended."""
     sample, on_gpu = search.problem.sample, workers.on_gpu(settings.backend)
     n = len(workers.places(on_gpu))
@@ -79,7 +77,7 @@ def evolve(
 
 def _island(
     on_gpu: bool, data: tuple[Any, ...], settings: dict[str, Any], front: TokenSlice | Population, travels: bool
-) -> tuple[TokenSlice | Population, int]:  # fmt: skip
+) -> tuple[TokenSlice | Population, int]:
     """On a worker: some generations; returns the island's front, and how many functions were tried."""
     with on_device(on_gpu):
         formulas, n_evals = _bred(data, settings, population_of(front))

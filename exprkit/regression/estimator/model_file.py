@@ -40,13 +40,23 @@ from exprkit.runtime import files
 
 FORMAT = 5
 COLUMNS = {  # of the front: kinds, and dimensions beside that of the formulas
-    "lengths": ("f", 0), "expected": ("f", 0), "exact": ("b", 0), "poles": ("b", 0), "numbers": ("f", 1),
+    "lengths": ("f", 0),
+    "expected": ("f", 0),
+    "exact": ("b", 0),
+    "poles": ("b", 0),
+    "numbers": ("f", 1),
     "covariances": ("f", 2),
-}  # fmt: skip
+}
 FITTED = {
-    "n_evals_": int, "seconds_": float, "stopped_": str, "interrupted_": bool, "n_features_in_": int, "noise_": str,
-    "n_rows_searched_": int, "_n_rows": int,
-}  # fmt: skip
+    "n_evals_": int,
+    "seconds_": float,
+    "stopped_": str,
+    "interrupted_": bool,
+    "n_features_in_": int,
+    "noise_": str,
+    "n_rows_searched_": int,
+    "_n_rows": int,
+}
 
 
 def save(model: Any, front: DescribedFront, path: Any) -> None:
@@ -55,11 +65,14 @@ def save(model: Any, front: DescribedFront, path: Any) -> None:
     named = Population(pop.kinds, pop.values, pop.offsets, variables=front.names)
     features = getattr(model, "feature_names_in_", None)
     arrays = {
-        "format": FORMAT, "settings": json.dumps({name: _plain(value) for name, value in model.get_params().items()}),
-        "features": None if features is None else np.array(features, np.str_), "as_good_as_0": front.floor,
-        "loss": [entry.loss for entry in front.entries], **{name: getattr(front, name) for name in COLUMNS},
+        "format": FORMAT,
+        "settings": json.dumps({name: _plain(value) for name, value in model.get_params().items()}),
+        "features": None if features is None else np.array(features, np.str_),
+        "as_good_as_0": front.floor,
+        "loss": [entry.loss for entry in front.entries],
+        **{name: getattr(front, name) for name in COLUMNS},
         **{name: getattr(model, name) for name in FITTED},
-    }  # fmt: skip
+    }
     files.write_arrays(path, population_file.arrays_of(named) | population_file.in_part("model", arrays))
 
 

@@ -58,8 +58,10 @@ def finished(problem: SearchProblem) -> tuple[list[Entry], list[Entry]]:
     formulas = [one.expression if one.is_exact else _needed(problem, next(fitted)) for one in entries]
     formulas = [(problem.allowed([with_signs_inside(one)]) or [one])[0] for one in formulas]
     losses = goal.losses(values_of(formulas, problem.sample.X, problem.settings.threads)).tolist()
-    pairs = [(before._replace(expression=one, loss=loss, size=one.n_tokens, is_polished=True), before)
-             for one, loss, before in zip(formulas, losses, entries, strict=True)]  # fmt: skip
+    pairs = [
+        (before._replace(expression=one, loss=loss, size=one.n_tokens, is_polished=True), before)
+        for one, loss, before in zip(formulas, losses, entries, strict=True)
+    ]
     front: list[tuple[Entry, Entry]] = []
     for _, same_size in itertools.groupby(sorted(pairs, key=lambda pair: pair[0].size), lambda pair: pair[0].size):
         least = min((problem.front.counted_loss(other) for other, _ in front), default=np.inf)
@@ -118,8 +120,11 @@ def _needed(problem: SearchProblem, formula: Expression) -> Expression:
             return formula
         some = sample if len(sample) <= FEWER_ROWS else sample.subsample(FEWER_ROWS, 0)
         places = np.flatnonzero(undetermined(pop, params, some.X))
-        made = [constants.as_constants(pop, np.where(np.arange(params.size) == j, value, params))[0]
-                for j in places for value in INSTEAD]  # fmt: skip
+        made = [
+            constants.as_constants(pop, np.where(np.arange(params.size) == j, value, params))[0]
+            for j in places
+            for value in INSTEAD
+        ]
         made = [other for one in made if (other := simplified(one)).n_tokens <= formula.n_tokens]
         shorter = [one for one in made if one.n_tokens < formula.n_tokens]
         as_long = [one for one in made if one.n_tokens == formula.n_tokens]

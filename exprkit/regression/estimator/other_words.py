@@ -8,9 +8,14 @@ In: a name.  Out: the name here, or the end of an error message.
 """
 
 LOSSES = {  # of PySR, SymbolicRegression.jl and others: the name of the loss here
-    "mse": "squares", "rmse": "squares", "L2DistLoss()": "squares", "l1": "mae", "L1DistLoss()": "mae",
-    "HuberLoss()": "huber", "HuberLoss(1.0)": "huber",
-}  # fmt: skip
+    "mse": "squares",
+    "rmse": "squares",
+    "L2DistLoss()": "squares",
+    "l1": "mae",
+    "L1DistLoss()": "mae",
+    "HuberLoss()": "huber",
+    "HuberLoss(1.0)": "huber",
+}
 PARAMETERS = {  # of PySR, gplearn, pyoperon and others: the name of the parameter here
     "loss": "elementwise_loss", "loss_function": "elementwise_loss", "metric": "elementwise_loss",
     "generations": "niterations", "max_generations": "niterations", "timeout": "timeout_in_seconds",

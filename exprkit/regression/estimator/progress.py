@@ -124,8 +124,15 @@ class ProgressDisplay:
             self._entries = entries
             self._equations = [str(formula) for formula in named], [str(rounded(formula, 4)) for formula in named]
         budget = search.problem.budget
-        return SearchView(search.stage, search.generation, budget.n_evals, budget.seconds, [e.size for e in entries],
-                          [e.loss for e in entries], *map(list, self._equations))  # fmt: skip
+        return SearchView(
+            search.stage,
+            search.generation,
+            budget.n_evals,
+            budget.seconds,
+            [e.size for e in entries],
+            [e.loss for e in entries],
+            *map(list, self._equations),
+        )
 
     def _look(self, now: float) -> None:
         if self._callback is not None:

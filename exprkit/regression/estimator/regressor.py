@@ -267,9 +267,14 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         self.noise = noise
 
     def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, X_units: Sequence[Any] | Mapping[str, Any] | None = None,
-        y_units: Any = None, columns: Mapping[str, Any] | None = None,
-    ) -> SymbolicRegressor:  # fmt: skip
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        X_units: Sequence[Any] | Mapping[str, Any] | None = None,
+        y_units: Any = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> SymbolicRegressor:
         """Search for formulas of y.
 
         Parameters
@@ -367,9 +372,14 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         return equations.described(entries, search.problem.goal, self._names, search.front.floor, simple)
 
     def _searched(
-        self, begin: float, sample: Sample, settings: SearchSettings, checkpoint: Checkpoint,
-        previous: Sequence[Expression], workers: Workers | None,
-    ) -> Discovery:  # fmt: skip
+        self,
+        begin: float,
+        sample: Sample,
+        settings: SearchSettings,
+        checkpoint: Checkpoint,
+        previous: Sequence[Expression],
+        workers: Workers | None,
+    ) -> Discovery:
         """The search when it has ended, or was made to."""
         with progress.ProgressDisplay(self.progress, self._names) as display:
             budget = Budget(self.timeout_in_seconds, self.max_evals, display.refresh, begin=begin)
@@ -481,10 +491,18 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             refuse_elsewhere(operators)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return SearchSettings(
-            operators, int(self.niterations), int(self.population_size), int(self.maxsize), self._loss,
-            None if self.pool_size is None else int(self.pool_size), early_stop=stop, backend=self.backend,
-            threads=threads, outermost=outermost, beside=beside,
-        )  # fmt: skip
+            operators,
+            int(self.niterations),
+            int(self.population_size),
+            int(self.maxsize),
+            self._loss,
+            None if self.pool_size is None else int(self.pool_size),
+            early_stop=stop,
+            backend=self.backend,
+            threads=threads,
+            outermost=outermost,
+            beside=beside,
+        )
 
     @property
     def _loss(self) -> str:
@@ -544,7 +562,6 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
 
     def _words(self) -> tuple[str, ...]:
         return self._names or tuple(f"x{k + 1}" for k in range(self.n_features_in_))
-
 
 
 def _signature() -> inspect.Signature:

@@ -556,8 +556,11 @@ def _collected(terms: Terms) -> Terms:
         numbers.setdefault(frozenset(term.powers), []).append(term.number)
     if len(numbers) > MAX_TERMS:
         raise _TooManyError
-    return [_Factors(math.fsum(summands), tuple(powers)) for powers, summands in numbers.items()
-            if abs(math.fsum(summands)) > CLOSE * max(map(abs, summands))]  # fmt: skip
+    return [
+        _Factors(math.fsum(summands), tuple(powers))
+        for powers, summands in numbers.items()
+        if abs(math.fsum(summands)) > CLOSE * max(map(abs, summands))
+    ]
 
 
 def _without_common(terms: Terms) -> tuple[_Factors, Terms]:

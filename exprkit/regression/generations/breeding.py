@@ -80,9 +80,13 @@ def breed(
     trees, fitness = variation.rows_of(parents, width), variation.empty_fitness(np, len(good), 1, width)
     fitness.loss[:], fitness.island_start[:] = losses[good], [0, len(good)]
     settings = variation.breeding_settings(
-        rows(operators), max(len(pop.variables or ()), pop.n_vars, 1), float(crossover), width=width,
-        tournament=whole("tournament", tournament, 1), n=n_children,
-    )  # fmt: skip
+        rows(operators),
+        max(len(pop.variables or ()), pop.n_vars, 1),
+        float(crossover),
+        width=width,
+        tournament=whole("tournament", tournament, 1),
+        n=n_children,
+    )
     children = variation.empty_trees(np, n_children, width)
     number = np.uint64(mixed(np.uint64(whole("seed", seed, 0) % (1 << 64))))
     random = variation.RandomState(np.empty(n_children, np.uint64), number)

@@ -88,11 +88,25 @@ class Evolution:
     """
 
     def __init__(
-        self, sample: Sample, operators: list[defined.Written], blocks: Population, *, population_size: int, width: int,
-        seed: int, crossover: float = 0.4, tournament: int = 10, steps: int = 8, loss: str = "squares",
-        backend: str = "cpu", threads: int | None = None, islands: int | None = None, dtype: str | None = None,
-        numbers: int = MAX_FITTED_NUMBERS, rules: FormulaRules | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        sample: Sample,
+        operators: list[defined.Written],
+        blocks: Population,
+        *,
+        population_size: int,
+        width: int,
+        seed: int,
+        crossover: float = 0.4,
+        tournament: int = 10,
+        steps: int = 8,
+        loss: str = "squares",
+        backend: str = "cpu",
+        threads: int | None = None,
+        islands: int | None = None,
+        dtype: str | None = None,
+        numbers: int = MAX_FITTED_NUMBERS,
+        rules: FormulaRules | None = None,
+    ) -> None:
         self._rules, self._has_formulas = rules, any(isinstance(row, defined.Definition) for row in operators)
         self._n, self._width, self._seed = population_size, min(max(width - SCALING_TOKENS, 1), survival.MAX_SIZE), seed
         islands = islands or min(MAX_ISLANDS, max(1, population_size // MIN_ISLAND_SIZE))
@@ -112,10 +126,17 @@ class Evolution:
         self._to_loss = self._goal.to_loss(self._scale) if self._goal.plain else 1.0
         capacity = max(2 * self._n // (self._width * islands), 4)
         self._limits = SurvivalLimits(self._n, capacity, islands, self._width, IGNORED_BITS[self._dtype])
-        self._breeding = self._loops.bag(variation.breeding_settings(
-            operators, sample.X.shape[1], crossover, width=self._width, tournament=tournament, islands=islands,
-            n=self._n,
-        ))  # fmt: skip
+        self._breeding = self._loops.bag(
+            variation.breeding_settings(
+                operators,
+                sample.X.shape[1],
+                crossover,
+                width=self._width,
+                tournament=tournament,
+                islands=islands,
+                n=self._n,
+            )
+        )
         self._blocks = self._loops.bag(variation.rows_of(blocks, self._width))
         xp, n_rows = self._loops.xp, capacity * islands * (self._width + 1)
         self._parents, self._next = (
@@ -129,9 +150,13 @@ class Evolution:
 
     def _problem_of(self, steps: int, backend: str, threads: int | None) -> FitProblem | None:
         self._settings: dict[str, Any] = {
-            "max_iter": steps, "tol": TOL, "backend": backend, "dtype": self._dtype, "threads": threads,
+            "max_iter": steps,
+            "tol": TOL,
+            "backend": backend,
+            "dtype": self._dtype,
+            "threads": threads,
             "precision": "ieee" if self._dtype == "float64" else "fast",
-        }  # fmt: skip
+        }
         return self._goal.problem(self._scale, **self._settings) if self._goal.plain else None
 
     def generation(self) -> Generation:

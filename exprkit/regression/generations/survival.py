@@ -308,17 +308,26 @@ def scaled_trees(
     offsets = xp.cumsum(offsets)
     n_tokens = int(offsets[-1])
     scaled = ScaledTrees(
-        xp.empty(n_tokens, np.uint8), xp.empty(n_tokens, np.uint64), offsets,
-        xp.empty((n, 2 + subset.size), np.float64), xp.empty(n, np.float64),
-    )  # fmt: skip
+        xp.empty(n_tokens, np.uint8),
+        xp.empty(n_tokens, np.uint64),
+        offsets,
+        xp.empty((n, 2 + subset.size), np.float64),
+        xp.empty(n, np.float64),
+    )
     loops.run(write_scaled, n, children, fitness, scaled, subset, limits)
     return scaled
 
 
 def survivors(
-    loops: Any, trees: TreeRows, fitness: Fitness, children: TreeRows, outcome: FitOutcome, limits: SurvivalLimits,
-    buffers: tuple[TreeRows, Fitness], hall_of_fame: HallOfFame,
-) -> tuple[TreeRows, Fitness]:  # fmt: skip
+    loops: Any,
+    trees: TreeRows,
+    fitness: Fitness,
+    children: TreeRows,
+    outcome: FitOutcome,
+    limits: SurvivalLimits,
+    buffers: tuple[TreeRows, Fitness],
+    hall_of_fame: HallOfFame,
+) -> tuple[TreeRows, Fitness]:
     """The next generation, written to ``buffers``; ``hall_of_fame`` gets the best children."""
     xp, rows, n_groups = loops.xp, len(fitness.loss) + limits.n, limits.islands * (limits.width + 1)
     next_trees, next_fitness = buffers

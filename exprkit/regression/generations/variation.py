@@ -106,15 +106,24 @@ def empty_trees(xp: Any, n: int, width: int) -> TreeRows:
 def empty_fitness(xp: Any, n: int, islands: int, width: int) -> Fitness:
     """Fitness of n places without a tree."""
     return Fitness(
-        xp.full(n, np.inf), xp.empty((n, 2), np.float64), xp.empty(n, np.int64), xp.zeros(islands + 1, np.int64),
+        xp.full(n, np.inf),
+        xp.empty((n, 2), np.float64),
+        xp.empty(n, np.int64),
+        xp.zeros(islands + 1, np.int64),
         xp.full(islands * (width + 1), np.inf),
-    )  # fmt: skip
+    )
 
 
 def breeding_settings(
-    operators: Sequence[defined.Written], n_vars: int, crossover: float, *, width: int, tournament: int = 10,
-    islands: int = 1, n: int = 0,
-) -> BreedingSettings:  # fmt: skip
+    operators: Sequence[defined.Written],
+    n_vars: int,
+    crossover: float,
+    *,
+    width: int,
+    tournament: int = 10,
+    islands: int = 1,
+    n: int = 0,
+) -> BreedingSettings:
     """``crossover`` is its probability; 0.3 of what is left for subtree mutation, the others have equal parts."""
     mutation = 1 - crossover
     probability = np.array([crossover, mutation * 0.3, *[mutation * 0.7 / (KINDS - 2)] * (KINDS - 2)])
@@ -123,9 +132,19 @@ def breeding_settings(
     )
     numbers, factors = _tables()
     return BreedingSettings(
-        unary, binary, ternary, defined.arity(), np.cumsum(probability) / probability.sum(), numbers.view(np.uint64),
-        factors, n_vars, width, tournament, islands, n,
-    )  # fmt: skip
+        unary,
+        binary,
+        ternary,
+        defined.arity(),
+        np.cumsum(probability) / probability.sum(),
+        numbers.view(np.uint64),
+        factors,
+        n_vars,
+        width,
+        tournament,
+        islands,
+        n,
+    )
 
 
 @functools.cache

@@ -85,10 +85,22 @@ class DeviceLookup(NamedTuple):
         partner = xp.empty(n, np.int32)
         inner = (-1, -1) if form.inner is None else (form.inner.code, links.inverse(form.inner).code)  # type: ignore[union-attr]
         self.programs.launch(
-            KERNELS, "find_partners", n, values=self.values, sorted=self.s, order=self.order, n_sorted=len(self.order),
-            v=xp.asarray(v), partner=partner, hidden=links.HIDDEN, same=links.SAME, way=form.way, inner=inner[0],
-            undoing=inner[1], first=cut[0],
-        )  # fmt: skip
+            KERNELS,
+            "find_partners",
+            n,
+            values=self.values,
+            sorted=self.s,
+            order=self.order,
+            n_sorted=len(self.order),
+            v=xp.asarray(v),
+            partner=partner,
+            hidden=links.HIDDEN,
+            same=links.SAME,
+            way=form.way,
+            inner=inner[0],
+            undoing=inner[1],
+            first=cut[0],
+        )
         f = xp.flatnonzero(partner >= 0)
         h, f = partner[f], f + cut[0]
         return [fetched(array) for array in (f, h, self.sizes[f], self.sizes[h])]
@@ -110,9 +122,7 @@ class DevicePartners:
     order : int32 array on the device, numbers of functions, those that differ by more than a and b
     """
 
-    def __init__(
-        self, pool: DevicePool, go_on: Callable[[], None] = lambda: None, looks_up: bool = True
-    ) -> None:
+    def __init__(self, pool: DevicePool, go_on: Callable[[], None] = lambda: None, looks_up: bool = True) -> None:
         self._pool, self._go_on = pool, go_on
         xp, n = pool.xp, len(pool)
         self._tables: dict[int, DeviceLookup] = {}

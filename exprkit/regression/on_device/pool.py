@@ -56,9 +56,14 @@ class DevicePool(Pool):
     """
 
     def __init__(
-        self, points: np.ndarray, operators: Sequence[defined.Written], programs: Programs,
-        constants: Sequence[float] = (1.0, 2.0), go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        points: np.ndarray,
+        operators: Sequence[defined.Written],
+        programs: Programs,
+        constants: Sequence[float] = (1.0, 2.0),
+        go_on: Callable[[], None] = lambda: None,
+        anywhere: bool = True,
+    ) -> None:
         self.programs, self.xp = programs, programs.device.xp
         self._known: dict[int, tuple[int, int, int, int]] = {}
         self._names = [*ARRAYS, *["third"] * any(row.arity == 3 for row in operators)]
@@ -155,10 +160,17 @@ class DevicePool(Pool):
         operation = origins.code % NEGATED
         arity = 0 if origins.code == LEAF else defined.known(operation).arity
         fields = {
-            "a": origins.a, "b": origins.b, "operation": operation, "made_of": origins.code, "arity": arity,
-            "negated": origins.code >= NEGATED, "is_power": operation in self._powers, "shifted": 1 + SHIFT,
-            "most": most, **how,
-        }  # fmt: skip
+            "a": origins.a,
+            "b": origins.b,
+            "operation": operation,
+            "made_of": origins.code,
+            "arity": arity,
+            "negated": origins.code >= NEGATED,
+            "is_power": operation in self._powers,
+            "shifted": 1 + SHIFT,
+            "most": most,
+            **how,
+        }
         self._launch("claim_slots", n, **fields)
         self._launch("mark_new", n, rank=self._new, **fields)
         rank = self.xp.cumsum(self._new[:n], dtype=np.int32)
@@ -167,8 +179,11 @@ class DevicePool(Pool):
 
     def _launch(self, name: str, n: int, **fields: Any) -> None:
         own = {
-            "keys": self._keys, "owners": self._owners, "mask": len(self._keys) - 1,
-            "slots": self._slots, "n_functions": self._n,
-        }  # fmt: skip
+            "keys": self._keys,
+            "owners": self._owners,
+            "mask": len(self._keys) - 1,
+            "slots": self._slots,
+            "n_functions": self._n,
+        }
         arrays = {name: getattr(self._arrays, name) for name in self._names}
         self.programs.launch(KERNELS, name, n, **own, **arrays, **fields)

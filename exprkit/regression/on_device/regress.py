@@ -26,9 +26,15 @@ AT_ONCE = 1 << 24  # pairs whose errors are made at a time
 
 
 def regressed(
-    device: Any, f: np.ndarray, h: np.ndarray, v: np.ndarray, weight: np.ndarray, starts: np.ndarray,
-    threads: int | None = None, go_on: Callable[[], None] = lambda: None,
-) -> Best:  # fmt: skip
+    device: Any,
+    f: np.ndarray,
+    h: np.ndarray,
+    v: np.ndarray,
+    weight: np.ndarray,
+    starts: np.ndarray,
+    threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+) -> Best:
     """Of every f the best h of each group."""
     xp = device.xp
     f, h, v, weight = (xp.asarray(array) for array in (f, h, v, weight))

@@ -79,9 +79,17 @@ def triples(
         some = q[begin : begin + step]
         partner = xp.empty(len(some) * len(h), np.int32)
         pool.programs.launch(
-            KERNELS, "find_triples", len(partner), values=pool.values, q=some, h=h, differences=differences,
-            partner=partner, n_h=len(h), near=NEAR,
-        )  # fmt: skip
+            KERNELS,
+            "find_triples",
+            len(partner),
+            values=pool.values,
+            q=some,
+            h=h,
+            differences=differences,
+            partner=partner,
+            n_h=len(h),
+            near=NEAR,
+        )
         there = xp.flatnonzero(partner >= 0)
         place, i, j = fetched(there // len(h)), fetched(h[there % len(h)]), fetched(h[partner[there]])
         found.append(np.stack([f[begin + place], i, j], axis=1))

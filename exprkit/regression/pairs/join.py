@@ -63,9 +63,7 @@ class Pairs(NamedTuple):
 class Partners:
     """The functions of a pool in the order of what a lookup asks for."""
 
-    def __init__(
-        self, pool: Pool, threads: int | None = None, go_on: Callable[[], None] = lambda: None
-    ) -> None:
+    def __init__(self, pool: Pool, threads: int | None = None, go_on: Callable[[], None] = lambda: None) -> None:
         self._pool, self._threads, self._go_on = pool, threads, go_on
         n = len(pool)
         s, error = np.empty(n), np.empty(n)
@@ -93,9 +91,17 @@ class Partners:
             return NO_PAIRS
         n, inner = len(self._pool), None if form.inner is None else form.inner.code
         found = sharing.each(
-            _pairs, self.lookup, n, CHUNK, v, form.way, inner,
-            go_on=self._go_on, seconds=n * LOOKUP, threads=self._threads,
-        )  # fmt: skip
+            _pairs,
+            self.lookup,
+            n,
+            CHUNK,
+            v,
+            form.way,
+            inner,
+            go_on=self._go_on,
+            seconds=n * LOOKUP,
+            threads=self._threads,
+        )
         f, h = np.concatenate(found, axis=1)
         return smallest_first(f, h, self._pool.sizes[f], self._pool.sizes[h])
 

@@ -119,8 +119,10 @@ def around_of(row: defined.Written | Undone, body: Expression) -> Expression:
         return applied(row, body)
     whole = _parsed(row.name)
     place = int(np.flatnonzero(whole.kinds == VARIABLE)[0])
-    kinds, values = (np.concatenate([a[:place], b, a[place + 1 :]])
-                     for a, b in ((whole.kinds, body.kinds), (whole.values, body.values)))  # fmt: skip
+    kinds, values = (
+        np.concatenate([a[:place], b, a[place + 1 :]])
+        for a, b in ((whole.kinds, body.kinds), (whole.values, body.values))
+    )
     return Expression(kinds, values, body.variables)
 
 

@@ -102,9 +102,14 @@ class Pool:
     xp: Any = np  # what has the arrays
 
     def __init__(
-        self, points: np.ndarray, operators: Sequence[defined.Written], constants: Sequence[float] = (1.0, 2.0),
-        threads: int | None = None, go_on: Callable[[], None] = lambda: None, anywhere: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        points: np.ndarray,
+        operators: Sequence[defined.Written],
+        constants: Sequence[float] = (1.0, 2.0),
+        threads: int | None = None,
+        go_on: Callable[[], None] = lambda: None,
+        anywhere: bool = True,
+    ) -> None:
         self._anywhere, self._points = anywhere, points
         self.n_vars, self._constants = points.shape[1], tuple(constants)
         self._unary = [row for row in operators if row.arity == 1]
@@ -158,8 +163,10 @@ class Pool:
         is_monomial[numbers] = True
         others = self.xp.flatnonzero(~is_monomial[:old])
         others = others[others >= self.n_vars + len(self._constants)]
-        by_size = [{size: group[self.sizes[group] == size] for size in self.xp.unique(self.sizes[group]).tolist()}
-                   for group in (numbers, others)]  # fmt: skip
+        by_size = [
+            {size: group[self.sizes[group] == size] for size in self.xp.unique(self.sizes[group]).tolist()}
+            for group in (numbers, others)
+        ]
         n_left = PRODUCTS * room
         for total in range(self.largest - 1, sum(map(max, by_size)) + 1 if all(by_size) else 0):
             for size, group in by_size[0].items():

@@ -114,9 +114,14 @@ class _Triple(NamedTuple):
 
 
 def formulas(
-    pool: Pool, partners: Partners, y: np.ndarray, sample: Sample, unary: Sequence[defined.Written],
-    dimension: float = np.nan, go_on: Callable[[], None] = lambda: None,
-) -> Iterator[list[Expression]]:  # fmt: skip
+    pool: Pool,
+    partners: Partners,
+    y: np.ndarray,
+    sample: Sample,
+    unary: Sequence[defined.Written],
+    dimension: float = np.nan,
+    go_on: Callable[[], None] = lambda: None,
+) -> Iterator[list[Expression]]:
     """Exact formulas of three functions, a list for each way to take an operator or a factor off y.
 
     Parameters

@@ -160,8 +160,14 @@ class Goal:
         """The ``FitProblem`` of this loss, of y / ``scale`` if it is plain; settings as for ``FitProblem``."""
         sample, settings = self.sample, {"accuracy": "screen", **settings}
         if self.plain:
-            return FitProblem(sample.X, self.target / scale, weights=self.weights, loss=BY_KIND[self.kind],
-                              delta=self.delta / scale, **settings)  # fmt: skip
+            return FitProblem(
+                sample.X,
+                self.target / scale,
+                weights=self.weights,
+                loss=BY_KIND[self.kind],
+                delta=self.delta / scale,
+                **settings,
+            )
         if self._text is None:
             return FitProblem(sample.X, sample.y, weights=sample.w, loss=self.loss, **settings)
         points = _points(sample)

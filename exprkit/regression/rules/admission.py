@@ -80,10 +80,14 @@ class FormulaRules:
     """
 
     def __init__(
-        self, n_vars: int, units: Sequence[Sequence[Fraction | float]] | None = None,
-        target: Sequence[Fraction | float] | None = None, free_numbers: bool = False,
-        limits: Mapping[int, Limit] | None = None, constants: Sequence[NaturalConstant] = (),
-    ) -> None:  # fmt: skip
+        self,
+        n_vars: int,
+        units: Sequence[Sequence[Fraction | float]] | None = None,
+        target: Sequence[Fraction | float] | None = None,
+        free_numbers: bool = False,
+        limits: Mapping[int, Limit] | None = None,
+        constants: Sequence[NaturalConstant] = (),
+    ) -> None:
         limits = limits or {}
         counted = sorted({code for limit in limits.values() for code, _ in limit.inside})
         self.have_units = units is not None

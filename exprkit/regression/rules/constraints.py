@@ -73,9 +73,11 @@ def _limit(row: defined.Written, given: Any, names: Sequence[str]) -> Limit:
             raise ArgumentError(f"constraints of {row.name!r}: there are {', '.join(KEYS)}, not {brief(key)}{hint}")
     numbers, variables = given.get("numbers"), given.get("variables")
     return Limit(
-        row.name, _sizes(row, given.get("sizes", -1)), None if numbers is None else _range(row, numbers),
+        row.name,
+        _sizes(row, given.get("sizes", -1)),
+        None if numbers is None else _range(row, numbers),
         None if variables is None else _variables(row, variables, names),
-    )  # fmt: skip
+    )
 
 
 def _sizes(row: defined.Written, given: Any) -> tuple[int, ...]:

@@ -74,7 +74,7 @@ def _functions(x: np.ndarray, log: np.ndarray) -> list[np.ndarray]:
 
 def _power(
     v: np.ndarray, log: np.ndarray, functions: list[list[np.ndarray]], k: int, is_positive: bool
-) -> tuple[float, float] | None:  # fmt: skip
+) -> tuple[float, float] | None:
     """The F statistic of interactions, and variable k's power; None where y is no power of it."""
     others = [columns for i, columns in enumerate(functions) if i != k and columns]
     regressors = [column for columns in others for column in columns]

@@ -114,9 +114,10 @@ class UnitSystem(NamedTuple):
 
 
 def unit_systems(
-    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float],
+    units: Sequence[Sequence[Fraction | float]],
+    target: Sequence[Fraction | float],
     constants: Sequence[NaturalConstant] = (),
-) -> list[UnitSystem]:  # fmt: skip
+) -> list[UnitSystem]:
     """Unit systems of variables with these units, those of the simplest powers first; none where y's is no product.
 
     ``constants`` may be among the repeating variables, the fewest first, in at most ``MAX_SYSTEMS`` systems each.
@@ -134,9 +135,10 @@ def unit_systems(
 
 
 def _unit_systems(
-    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float],
+    units: Sequence[Sequence[Fraction | float]],
+    target: Sequence[Fraction | float],
     constants: Sequence[NaturalConstant],
-) -> list[UnitSystem]:  # fmt: skip
+) -> list[UnitSystem]:
     """All unit systems with just these constants; with constants some variable must remain."""
     n, n_constants, y_unit = len(units), len(constants), np.array(target, np.float64)
     matrix = np.array([*units, *(constant.unit for constant in constants)], np.float64)
@@ -155,9 +157,10 @@ def _unit_systems(
 
 
 def _are_all_needed(
-    units: Sequence[Sequence[Fraction | float]], target: Sequence[Fraction | float],
+    units: Sequence[Sequence[Fraction | float]],
+    target: Sequence[Fraction | float],
     constants: Sequence[NaturalConstant],
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether each constant's unit is a product of the other units: else no formula has a power of it."""
     matrix = np.array([*units, target, *(constant.unit for constant in constants)], np.float64)
     rank, first = np.linalg.matrix_rank(matrix), len(units) + 1

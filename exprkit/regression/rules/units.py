@@ -45,10 +45,14 @@ COHERENT = (  # of base units, without a factor
     "rad", "sr",
 )  # fmt: skip
 CONSTANTS = {  # of nature, in SI units (CODATA 2018; those of light, action, charge, heat and amount are exact)
-    "speed of light": (299792458.0, "m/s"), "Planck": (6.62607015e-34, "J*s"), "Boltzmann": (1.380649e-23, "J/K"),
-    "elementary charge": (1.602176634e-19, "C"), "gravitation": (6.67430e-11, "m^3/(kg*s^2)"),
-    "electric field": (8.8541878128e-12, "F/m"), "Avogadro": (6.02214076e23, "1/mol"),
-}  # fmt: skip
+    "speed of light": (299792458.0, "m/s"),
+    "Planck": (6.62607015e-34, "J*s"),
+    "Boltzmann": (1.380649e-23, "J/K"),
+    "elementary charge": (1.602176634e-19, "C"),
+    "gravitation": (6.67430e-11, "m^3/(kg*s^2)"),
+    "electric field": (8.8541878128e-12, "F/m"),
+    "Avogadro": (6.02214076e23, "1/mol"),
+}
 MAX_EXPONENT = 100
 MAX_CHARACTERS = 200  # of a text
 _TOKENS = re.compile(r"\s*(\*\*|[*/·^()+-]|\d+(?:\.\d+)?|[^\W\d_]+|%)")

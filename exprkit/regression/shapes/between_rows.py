@@ -45,8 +45,10 @@ def errors_between_rows(formulas: list[Expression], sample: Sample, threads: int
     """The mean squared error that rows between and beyond add, in multiples of that at the sample's rows, (n,)."""
     between, beyond = _rows_between(sample.X), _rows_beyond(sample.X)
     values, low, high = (
-        values_of(formulas, np.concatenate([between, beyond]), threads), sample.y.min(), sample.y.max()
-    )  # fmt: skip
+        values_of(formulas, np.concatenate([between, beyond]), threads),
+        sample.y.min(),
+        sample.y.max(),
+    )
     room = FAR_OFF * (high - low)
     is_far_off = ~((values >= low - room) & (values <= high + room))
     n = len(between)

@@ -170,10 +170,14 @@ _Kind = tuple[list[CurveModel], np.ndarray]  # curves, and the values of all the
 
 
 def curves(
-    sample: Sample, operators: Sequence[defined.Written], seed: int, threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None,
+    sample: Sample,
+    operators: Sequence[defined.Written],
+    seed: int,
+    threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+    count: Callable[[int], None] = lambda n: None,
     max_curves: int = MAX_CURVES,
-) -> Iterator[list[Expression]]:  # fmt: skip
+) -> Iterator[list[Expression]]:
     """The fitted formulas of one kind of curves after the other, of each kind the best of every size.
 
     Of variables first, then of pairs of them as well; at last within an operator or as a reciprocal.
@@ -207,9 +211,7 @@ def curves(
             yield [simplified(transform.expression(formula)) for formula in fitted]
 
 
-def _order(
-    levels: list[list[_Kind]], operators: Sequence[defined.Written]
-) -> Iterator[tuple[Around, list[_Kind]]]:  # fmt: skip
+def _order(levels: list[list[_Kind]], operators: Sequence[defined.Written]) -> Iterator[tuple[Around, list[_Kind]]]:
     """Curves of variables alone first, the simplest also as reciprocals; then of pairs; then within operators."""
     transforms = _transforms(operators)
     for kinds in levels:
@@ -231,7 +233,12 @@ def _transforms(operators: Sequence[defined.Written]) -> list[Around]:
 
 
 def _fit(
-    kind: list[CurveModel], n_refined: int, h: np.ndarray, sample: Sample, seed: int, threads: int | None,
+    kind: list[CurveModel],
+    n_refined: int,
+    h: np.ndarray,
+    sample: Sample,
+    seed: int,
+    threads: int | None,
     go_on: Callable[[], None],
 ) -> list[Expression]:
     """Curves as formulas with fitted numbers: all are screened, the best ``n_refined`` of them refined."""
@@ -243,9 +250,16 @@ def _fit(
         go_on()
         part = sample.subsample(min(effort.rows, len(sample)), seed)
         problem = FitProblem(
-            part.X, part.y / scale, weights=part.w / part.w.mean(), max_iter=effort.max_iter, backend="cpu",
-            dtype="float64", accuracy="screen", threads=threads, client=helpers(),
-        )  # fmt: skip
+            part.X,
+            part.y / scale,
+            weights=part.w / part.w.mean(),
+            max_iter=effort.max_iter,
+            backend="cpu",
+            dtype="float64",
+            accuracy="screen",
+            threads=threads,
+            client=helpers(),
+        )
         result = problem.fit(pop, init=np.concatenate([params, _starts(roles, h, effort.starts, seed)]))
         loss = np.where(_are_usual(result.params, roles, h), result.loss, np.nan)
         best = np.argsort(loss, kind="stable")[: min(n_refined, int(np.isfinite(loss).sum()))]
@@ -301,7 +315,6 @@ def _kinds(
     yield [_with_line(f, g) for f, g in of_two[:MAX_CURVES]]
 
 
-
 def _plain(x: str, operators: Sequence[defined.Written]) -> list[str]:
     """Texts of a variable and its powers 2, -1 and -2, as far as the operators allow."""
     has_squares, has_quotients = any(map(_is_square, operators)), any(row.code == ops.DIV for row in operators)
@@ -325,9 +338,11 @@ def _available(operators: Sequence[defined.Written], is_positive: bool) -> Needs
     codes, unary = {row.code for row in operators}, [row for row in operators if row.arity == 1]
     has_logarithms = any(inverse(row) in unary for row in unary if is_logarithm(row))  # a^b = exp(b log(a))
     provided = {
-        Needs.QUOTIENT: ops.DIV in codes, Needs.SQUARE: any(map(_is_square, operators)),
-        Needs.POWER: ops.POW in codes or has_logarithms, Needs.POSITIVE: is_positive,
-    }  # fmt: skip
+        Needs.QUOTIENT: ops.DIV in codes,
+        Needs.SQUARE: any(map(_is_square, operators)),
+        Needs.POWER: ops.POW in codes or has_logarithms,
+        Needs.POSITIVE: is_positive,
+    }
     return functools.reduce(operator.or_, (need for need, is_there in provided.items() if is_there), Needs.NOTHING)
 
 

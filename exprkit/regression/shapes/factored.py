@@ -60,9 +60,13 @@ _Column = tuple[int, Inner, int, float]  # f, u, h and c of a factor f u(c h)
 
 
 def factored(
-    pools: Sequence[Pool], sample: Sample, operators: Sequence[defined.Written], threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None,
-) -> list[Expression]:  # fmt: skip
+    pools: Sequence[Pool],
+    sample: Sample,
+    operators: Sequence[defined.Written],
+    threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+    count: Callable[[int], None] = lambda n: None,
+) -> list[Expression]:
     """The formulas of least error over the first functions f, h and g of these pools, the best first.
 
     Parameters
@@ -102,7 +106,7 @@ def factored(
 
 def _factors(
     f: np.ndarray, h: np.ndarray, unary: Sequence[Inner], go_on: Callable[[], None]
-) -> tuple[np.ndarray, list[_Column]]:  # fmt: skip
+) -> tuple[np.ndarray, list[_Column]]:
     """All f u(c h) that are finite and nowhere 0, and what each is made of."""
     values: list[np.ndarray] = [np.empty((0, f.shape[1]))]
     columns: list[_Column] = []
@@ -136,9 +140,12 @@ def _best_of_each(error: np.ndarray, columns: list[_Column]) -> list[int]:
 
 
 def _refine(
-    values: tuple[np.ndarray, np.ndarray, np.ndarray], sample: Sample, column: _Column, over: bool,
+    values: tuple[np.ndarray, np.ndarray, np.ndarray],
+    sample: Sample,
+    column: _Column,
+    over: bool,
     trees: tuple[Sequence[Tree], Sequence[Tree], Tree],
-) -> tuple[float, Expression | None]:  # fmt: skip
+) -> tuple[float, Expression | None]:
     """The least squared error over c near that of the grid, a and b, and the formula."""
     i, u, j, c = column
     root, centred = np.sqrt(sample.w), values[2] - values[2][0]
@@ -159,4 +166,3 @@ def _refine(
     product: Tree = (OPERATOR, ops.MUL, trees[0][i], inner)
     product = (OPERATOR, ops.DIV if over else ops.MUL, product, whole)
     return error, plain_numbers(simplified(expression_of(product)))
-

@@ -89,8 +89,9 @@ def dissimilar(functions: Functions) -> Functions:
                 first.append(k)
         indices += (begin + new[first]).tolist()
         basis = np.concatenate([basis, block[new[first]]])
-    return Functions(functions.values[order[indices]], [functions.trees[k] for k in order[indices]],
-                     functions.sizes[order[indices]])
+    return Functions(
+        functions.values[order[indices]], [functions.trees[k] for k in order[indices]], functions.sizes[order[indices]]
+    )
 
 
 class _Subtree(NamedTuple):
@@ -197,8 +198,10 @@ class Growing:
         errors = leave_one_out_errors(new, sample, threads) if new else ()
         self._press.update(zip(new, errors, strict=True))
         with np.errstate(all="ignore"):
-            nats, front_nats = (self._front.rows / 2 * np.log([self._press[formula] for formula in group])
-                                for group in (formulas, [entry.expression for entry in entries]))  # fmt: skip
+            nats, front_nats = (
+                self._front.rows / 2 * np.log([self._press[formula] for formula in group])
+                for group in (formulas, [entry.expression for entry in entries])
+            )
             more = np.subtract.outer([formula.n_tokens for formula in formulas], [entry.size for entry in entries])
             is_better = nats[:, None] + NATS_PER_NUMBER + NATS_PER_TOKEN * more < front_nats
         return [formulas[k] for k in np.flatnonzero((is_better | (more <= 0)).all(axis=1) & np.isfinite(nats))]
@@ -286,15 +289,20 @@ def _sites(subtrees: list[_Subtree], tangent: _Tangent) -> list[_Site]:
 
 def _larger(
     tree: Tree, site: _Site, functions: Functions, gain: np.ndarray, tangent: _Tangent, room: int
-) -> Iterator[_Change]:  # fmt: skip
+) -> Iterator[_Change]:
     """Changes that add the best functions of every size at a site."""
     f, node = functions.values, site.node
     more = functions.sizes + (6 if site.is_factor else 4)
     gain[more > room] = 0
     best = np.array([k for size in np.unique(more).tolist() for k in _largest(gain, more == size)], np.int64)
     for k, error, c in zip(best.tolist(), *_press(site.carrier * f[best], tangent), strict=True):
-        yield _Change(error, int(more[k]), lambda k=k, c=c: _replaced(  # type: ignore[misc]
-            tree, node.path, _changed(node.tree, site.is_factor, c, functions.trees[k])))
+        yield _Change(
+            error,
+            int(more[k]),
+            lambda k=k, c=c: _replaced(  # type: ignore[misc]
+                tree, node.path, _changed(node.tree, site.is_factor, c, functions.trees[k])
+            ),
+        )
 
 
 def _largest(gain: np.ndarray, mask: np.ndarray) -> list[int]:
@@ -347,8 +355,11 @@ def _smaller(tree: Tree, subtrees: list[_Subtree], tangent: _Tangent) -> Iterato
             residuals = tangent.residuals - change
             residuals = residuals - tangent.columns @ (tangent.columns.T @ residuals)
             n_fewer = nodes(node.tree) - nodes(operand)
-            yield _Change(float(residuals @ residuals), -n_fewer,
-                          lambda node=node, operand=operand: _replaced(tree, node.path, operand))  # type: ignore[misc]
+            yield _Change(
+                float(residuals @ residuals),
+                -n_fewer,
+                lambda node=node, operand=operand: _replaced(tree, node.path, operand),
+            )  # type: ignore[misc]
 
 
 def _by_size(changes: list[_Change]) -> dict[int, list[_Change]]:

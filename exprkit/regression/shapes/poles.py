@@ -110,9 +110,7 @@ def _is_product(code: int, n_operands: int) -> bool:
         return all(np.allclose(share, share[0], rtol=1e-9, atol=0) for share in shares)
 
 
-def _is_pole(
-    formula: Expression, operand: Expression, first: np.ndarray, second: np.ndarray, y: np.ndarray
-) -> bool:  # fmt: skip
+def _is_pole(formula: Expression, operand: Expression, first: np.ndarray, second: np.ndarray, y: np.ndarray) -> bool:
     """Whether the operand comes to 0 on a line, and the formula is far off there."""
     t = np.linspace(0, 1, STEPS + 1)
     size = np.abs(values_of([operand], _between(first, second, t))[0].reshape(len(first), -1))

@@ -139,7 +139,8 @@ def _grows(errors: np.ndarray, log_f: np.ndarray, sample: Sample) -> bool:
     with np.errstate(all="ignore"):
         of_y = np.abs(sample.y - np.sign(sample.y[0]) * np.exp(log_f))
         slope = np.polyfit(log_f, np.log(np.maximum(of_y, 1e-300)), 1)[0] if np.ptp(log_f) > 0 else 0.0
-        of_absolute, of_relative = (np.corrcoef(ranks(sizes), ranks(log_f))[0, 1] * np.sqrt(n - 1)
-                        for sizes in (of_y, np.abs(errors)))  # fmt: skip
+        of_absolute, of_relative = (
+            np.corrcoef(ranks(sizes), ranks(log_f))[0, 1] * np.sqrt(n - 1) for sizes in (of_y, np.abs(errors))
+        )
     is_noise = moran_z_score(errors, nearest_neighbours(sample.X)) < CORRELATED
     return bool(of_absolute > GROWS and of_relative > FALLS and slope > MIN_SLOPE and is_noise)

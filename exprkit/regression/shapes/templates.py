@@ -72,10 +72,15 @@ class Nested(NamedTuple):
 
 
 def nested(
-    pools: Sequence[Pool], sample: Sample, operators: Sequence[defined.Written], threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None, count: Callable[[int], None] = lambda n: None, as_shares: bool = True,
+    pools: Sequence[Pool],
+    sample: Sample,
+    operators: Sequence[defined.Written],
+    threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+    count: Callable[[int], None] = lambda n: None,
+    as_shares: bool = True,
     dimension: float = np.nan,
-) -> Nested:  # fmt: skip
+) -> Nested:
     """The templates of least error over all pairs of the first functions of these pools.
 
     Parameters
@@ -93,8 +98,11 @@ def nested(
     few = sample.subsample(min(ROWS, len(sample)), 0)
     anything, powers, plain = pools
     inner_dimension = np.nan if np.isnan(dimension) else 0.0
-    groups = [*((pool, most, dimension) for pool, most in zip((powers, anything), (MONOMIALS_F, ANY_F), strict=True)),
-              (anything, ANY_H, inner_dimension), (plain, PLAIN_H, inner_dimension)]  # fmt: skip
+    groups = [
+        *((pool, most, dimension) for pool, most in zip((powers, anything), (MONOMIALS_F, ANY_F), strict=True)),
+        (anything, ANY_H, inner_dimension),
+        (plain, PLAIN_H, inner_dimension),
+    ]
     parts = [[pool.tree(i) for i in simplest(pool, most, unit)] for pool, most, unit in groups]
     parts = [parts[0] + parts[1], *parts[2:]]
     trees = [tree for part in parts for tree in part]

@@ -52,8 +52,11 @@ def _is_unresolved(gaps: np.ndarray, period: float) -> bool:
 
 def _periodic(tree: Tree) -> list[tuple[Tree, float]]:
     """Arguments of a tree's periodic operators, and their periods."""
-    return [(node[2], period) for node in operators_in(tree)
-            if len(node) == 3 and node[2][0] != CONSTANT and (period := _period(node[1]))]  # fmt: skip
+    return [
+        (node[2], period)
+        for node in operators_in(tree)
+        if len(node) == 3 and node[2][0] != CONSTANT and (period := _period(node[1]))
+    ]
 
 
 def operators_in(tree: Tree) -> Iterator[Tree]:

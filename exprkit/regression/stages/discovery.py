@@ -109,10 +109,13 @@ class Discovery(FormulaSearch):
     """
 
     def __init__(
-        self, sample: Sample, settings: SearchSettings, budget: Budget,
+        self,
+        sample: Sample,
+        settings: SearchSettings,
+        budget: Budget,
         show: Callable[[Any], None] = lambda search: None,
         save: Callable[[Discovery], None] = lambda search: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(sample, settings, budget, show)
         self._save = save
         self._evolution: Evolution | None = None
@@ -185,9 +188,9 @@ class Discovery(FormulaSearch):
             self.run_stage(turn.stage)
         if self.is_noisy:
             limits = effort.SIMPLIFICATION
-            self.run_stage(functools.partial(
-                simplification.polish_best, n=limits.best_formulas, max_size=limits.max_noisy_tokens
-            ))  # fmt: skip
+            self.run_stage(
+                functools.partial(simplification.polish_best, n=limits.best_formulas, max_size=limits.max_noisy_tokens)
+            )
         self._log()
         self.check_end()
 
@@ -217,7 +220,7 @@ class Discovery(FormulaSearch):
         front = self.front.entries()
         return CheckpointState(
             self._n_done, self.generation, budget.n_evals, budget.work, self.is_noisy, front, evolution
-        )  # fmt: skip
+        )
 
     def resume(self, checkpoint: CheckpointState) -> None:
         """Before ``run``: continue from a checkpoint, to the same bits as without the interruption."""

@@ -102,10 +102,18 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
     pool = problem.pool(points, min(effort.POOLS.host_sizes[-1], problem.largest_pool))
     pool.multiply(len(pool) + len(pool) // 2)
     partners, rules = Partners(pool, problem.settings.threads, check), problem.settings.rules
-    yield from problem.for_share(effort.EXACT.triples_share, triples.formulas(
-        pool, partners, points.y, problem.sample, problem.unary, np.nan if rules is None else rules.target,
-        problem.check_before(effort.WORK.triples_check),
-    ))  # fmt: skip
+    yield from problem.for_share(
+        effort.EXACT.triples_share,
+        triples.formulas(
+            pool,
+            partners,
+            points.y,
+            problem.sample,
+            problem.unary,
+            np.nan if rules is None else rules.target,
+            problem.check_before(effort.WORK.triples_check),
+        ),
+    )
     if problem.device is not None and problem.largest_pool > effort.POOLS.host_sizes[-1] and not problem.is_exact:
         yield from _join_three_on_device(problem, points)
 
@@ -138,8 +146,16 @@ def sum_exactly(problem: SearchProblem) -> Iterator[Step]:
         return
     settings, pool = problem.settings, problem.pool(sample, min(effort.EXACT.sum_functions, problem.largest_pool))
     pool.multiply_operators(2 * len(pool))
-    yield from problem.for_share(effort.EXACT.sums_share, exact_sums(
-        pool, sample, settings.operators, settings.maxsize, settings.rules, settings.threads,
-        problem.check_before(effort.WORK.sums_check),
-    ))  # fmt: skip
+    yield from problem.for_share(
+        effort.EXACT.sums_share,
+        exact_sums(
+            pool,
+            sample,
+            settings.operators,
+            settings.maxsize,
+            settings.rules,
+            settings.threads,
+            problem.check_before(effort.WORK.sums_check),
+        ),
+    )
     yield Signal.PART_DONE

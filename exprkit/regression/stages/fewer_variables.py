@@ -37,10 +37,12 @@ def group(problem: SearchProblem) -> Iterator[Step]:
     n_fitted, small = limits.fitted_unit_systems, limits.fitted_functions
     systems = [] if settings.rules is None else settings.rules.unit_systems[: limits.max_unit_systems]
     for stage, systems_of_stage, pool_size in (
-        (exact.join, systems, None), (exact.join_three, systems[:n_fitted], None),
-        (nested.nest_shares, systems[:n_fitted], small), (sums.sum_within_powers, systems[:n_fitted], small),
+        (exact.join, systems, None),
+        (exact.join_three, systems[:n_fitted], None),
+        (nested.nest_shares, systems[:n_fitted], small),
+        (sums.sum_within_powers, systems[:n_fitted], small),
         (exact.join_three, systems[n_fitted:], None),
-    ):  # fmt: skip
+    ):
         for system in systems_of_stage:
             if is_over():
                 yield Signal.CUT

@@ -19,13 +19,20 @@ def first_generation(problem: SearchProblem) -> Evolution:
     """An ``Evolution`` whose first generation, of small functions, has been fitted."""
     settings, pool = problem.settings, problem.pool(problem.generation_rows, effort.GROWTH.functions)
     evolution = Evolution(
-        problem.generation_rows, list(settings.operators),
+        problem.generation_rows,
+        list(settings.operators),
         Population.of([pool.expression(i) for i in range(len(pool))]),
-        population_size=settings.population_size, width=settings.maxsize, seed=settings.seed,
-        crossover=settings.crossover_probability, tournament=settings.tournament_size,
-        steps=settings.optimizer_iterations, loss=settings.loss, backend=settings.backend, threads=settings.threads,
+        population_size=settings.population_size,
+        width=settings.maxsize,
+        seed=settings.seed,
+        crossover=settings.crossover_probability,
+        tournament=settings.tournament_size,
+        steps=settings.optimizer_iterations,
+        loss=settings.loss,
+        backend=settings.backend,
+        threads=settings.threads,
         rules=settings.rules,
-    )  # fmt: skip
+    )
     evolution.generation()
     return evolution
 

@@ -39,9 +39,14 @@ def curve(problem: SearchProblem) -> Iterator[Step]:
 
     settings = problem.settings
     shapes = curves(
-        problem.for_squares(problem.generation_rows), settings.operators, settings.seed, settings.threads,
-        problem.budget.check, count, effort.CURVES.shapes_per_function * problem.largest_pool,
-    )  # fmt: skip
+        problem.for_squares(problem.generation_rows),
+        settings.operators,
+        settings.seed,
+        settings.threads,
+        problem.budget.check,
+        count,
+        effort.CURVES.shapes_per_function * problem.largest_pool,
+    )
     candidates = map(problem.refitted, shapes)
     yield from problem.for_share(effort.CURVES.share, candidates)
     if problem.is_promising and not problem.is_exact:
@@ -96,9 +101,15 @@ def _nest(problem: SearchProblem, is_relative: bool, outer: defined.Written | No
     pools = [problem.pool(rows, n)]
     pools += [problem.pool(rows, n, None, operators, ()) for operators in (powers or binary, binary)]
     formulas = templates.nested(
-        pools, sample.with_y(target), settings.operators, settings.threads, problem.budget.check, problem.budget.count,
-        is_relative, np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
-    ).formulas  # fmt: skip
+        pools,
+        sample.with_y(target),
+        settings.operators,
+        settings.threads,
+        problem.budget.check,
+        problem.budget.count,
+        is_relative,
+        np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
+    ).formulas
     around = Around(outer, False)
     is_fitted = is_relative and outer is None and settings.loss == "squares"
     yield formulas if is_fitted else problem.refitted([around.expression(formula) for formula in formulas])

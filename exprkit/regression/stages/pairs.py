@@ -32,9 +32,7 @@ def regress(problem: SearchProblem) -> Iterator[Step]:
     sample = problem.for_squares(sample)
     for form in links.forms(problem.unary, divides=problem.divides):
         pool = pools[form.outer is not None]
-        pairs = best_pairs(
-            pool, sample, form, threads=settings.threads, go_on=problem.budget.check, regress=on_device
-        )  # fmt: skip
+        pairs = best_pairs(pool, sample, form, threads=settings.threads, go_on=problem.budget.check, regress=on_device)
         problem.budget.count(len(pool) if pairs else 0)
         formulas: list[Expression] = []
         for pair in pairs:

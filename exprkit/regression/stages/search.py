@@ -61,9 +61,12 @@ class FormulaSearch:
     """
 
     def __init__(
-        self, sample: Sample, settings: SearchSettings, budget: Budget,
+        self,
+        sample: Sample,
+        settings: SearchSettings,
+        budget: Budget,
         shown: Callable[[Any], None] = lambda search: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.state = FrontState(Front(settings.maxsize, Goal(settings.loss, sample).floor, sample.total))
         self.problem = SearchProblem(sample, settings, budget, self.state)
         self.stage, self.generation, self._shown = "begin", 0, shown

@@ -250,9 +250,13 @@ class SearchProblem:
         return min(n, self.largest_pool, len(sample) ** 2)
 
     def pool(
-        self, sample: Sample, n: int, device: Any = None, operators: Sequence[defined.Written] = (),
+        self,
+        sample: Sample,
+        n: int,
+        device: Any = None,
+        operators: Sequence[defined.Written] = (),
         constants: Sequence[float] = (1.0, 2.0),
-    ) -> Pool:  # fmt: skip
+    ) -> Pool:
         """The n simplest functions that differ at the rows of a sample."""
         rows, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules
         pool: Pool
@@ -290,9 +294,7 @@ class SearchProblem:
 
     # ── fits ──
 
-    def refitted(
-        self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None
-    ) -> list[Expression]:
+    def refitted(self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None) -> list[Expression]:
         """Formulas after constant optimisation that starts at their numbers; numbers for which ``held`` is true stay.
 
         The method is Levenberg-Marquardt (Levenberg 1944, Marquardt 1963), at ``fit_rows``.
@@ -319,8 +321,12 @@ class SearchProblem:
     @property
     def _fit_settings(self) -> dict[str, Any]:
         return {
-            "max_iter": 100, "tol": 1e-15, "backend": "cpu", "dtype": "float64", "threads": self.settings.threads,
-        }  # fmt: skip
+            "max_iter": 100,
+            "tol": 1e-15,
+            "backend": "cpu",
+            "dtype": "float64",
+            "threads": self.settings.threads,
+        }
 
     @functools.cached_property
     def _fit_problem(self) -> FitProblem:
@@ -349,5 +355,5 @@ class SearchProblem:
         sizes, limits = np.array([e.size for e in entries]), np.array([e.loss for e in entries])
         place = np.searchsorted(sizes, pop.n_tokens - shorter, side="right") - 1
         promising = np.flatnonzero(loss < np.where(place >= 0, limits[place], np.inf))
-        best = promising[np.argsort(loss[promising], kind="stable")[:effort.GENERATIONS.max_offered]]
+        best = promising[np.argsort(loss[promising], kind="stable")[: effort.GENERATIONS.max_offered]]
         return [simplified(pop[int(i)]) for i in best]

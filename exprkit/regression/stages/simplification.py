@@ -52,8 +52,9 @@ def polish(problem: SearchProblem) -> Iterator[Step]:
         losses = np.array([entry.loss for entry in entries])
         limits = effort.SIMPLIFICATION.min_improvement * np.minimum.accumulate(losses)[:-1]
         better = losses < np.append(np.inf, limits)
-        entries = [entry for entry, is_better in zip(entries, better, strict=True)
-                   if is_better and _is_open(problem, entry)]  # fmt: skip
+        entries = [
+            entry for entry, is_better in zip(entries, better, strict=True) if is_better and _is_open(problem, entry)
+        ]
         if not entries:
             return
         for entry in entries:
@@ -124,8 +125,11 @@ def without_idle_numbers(problem: SearchProblem) -> tuple[set[int], list[Express
     set of int, list of Expression
         The sizes of the entries that have such a number, and these without it.
     """
-    pairs = [(entry, shorter) for entry in problem.front.entries()
-             for shorter in problem.allowed(constants.with_number_removed(entry.expression))]  # fmt: skip
+    pairs = [
+        (entry, shorter)
+        for entry in problem.front.entries()
+        for shorter in problem.allowed(constants.with_number_removed(entry.expression))
+    ]
     if not pairs:
         return set(), []
     X, threads = problem.shape_rows.X, problem.settings.threads
@@ -155,7 +159,10 @@ def _with_simpler_numbers(problem: SearchProblem, formula: Expression, batch: in
         yield [*variants, *problem.refitted(shorter)]
         fits = {(variant, constants.fixed_numbers(variant)) for variant in shorter}
         for held in (constants.is_simple, constants.is_fraction):
-            new = [fit for variant in variants if (fit := (variant, constants.fixed_numbers(variant, held))) not in fits
-                   and not all(fit[1])]  # fmt: skip
+            new = [
+                fit
+                for variant in variants
+                if (fit := (variant, constants.fixed_numbers(variant, held))) not in fits and not all(fit[1])
+            ]
             fits.update(new)
             yield problem.refitted([variant for variant, _ in new], held)

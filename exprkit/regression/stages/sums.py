@@ -79,9 +79,15 @@ def _sums(problem: SearchProblem, places: list[Around]) -> Iterator[Step]:
     inside = inner_terms(problem, sample)
     for around in places:
         formulas = sums(
-            pool, problem.for_squares(sample), around, settings.maxsize, inside, settings.rules, settings.threads,
+            pool,
+            problem.for_squares(sample),
+            around,
+            settings.maxsize,
+            inside,
+            settings.rules,
+            settings.threads,
             budget.check,
-        )  # fmt: skip
+        )
         budget.count(len(pool))
         for k in range(0, len(formulas), effort.GROWTH.fits_at_once):
             yield problem.refitted(formulas[k : k + effort.GROWTH.fits_at_once])

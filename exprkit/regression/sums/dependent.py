@@ -73,9 +73,13 @@ class _Projections(NamedTuple):
 
 
 def dependent(
-    pool: Pool, sample: Sample, operators: Sequence[defined.Written], within: bool = False,
-    threads: int | None = None, go_on: Callable[[], None] = lambda: None,
-) -> Iterator[list[Expression]]:  # fmt: skip
+    pool: Pool,
+    sample: Sample,
+    operators: Sequence[defined.Written],
+    within: bool = False,
+    threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+) -> Iterator[list[Expression]]:
     """What is exact at these rows: a quotient and a root of a quadratic equation, or quotients within operators.
 
     Parameters
@@ -116,9 +120,15 @@ def _undoes_squares(row: defined.Written) -> bool:
 
 
 def _formulas(
-    pool: Pool, places: np.ndarray, v: np.ndarray, power: int, place: Around, root: defined.Written | None,
-    threads: int | None, go_on: Callable[[], None],
-) -> Iterator[Expression]:  # fmt: skip
+    pool: Pool,
+    places: np.ndarray,
+    v: np.ndarray,
+    power: int,
+    place: Around,
+    root: defined.Written | None,
+    threads: int | None,
+    go_on: Callable[[], None],
+) -> Iterator[Expression]:
     """Of all dependent triples of columns beside 1 and this power of v."""
     f, target = pool.values[places], v**power
     with np.errstate(all="ignore"):
@@ -159,8 +169,9 @@ def _left(values: np.ndarray, v: np.ndarray, one: np.ndarray, n: int) -> tuple[_
         left, other = left / length[:, None], other / np.linalg.norm(other, axis=1)[:, None]
     number = np.flatnonzero(usable)
     first = np.flatnonzero(np.where(number < n, number < FIRST, number - n < OF_V))
-    columns = _Projections(np.ascontiguousarray(left[number].T), np.ascontiguousarray(other[number]), first,
-                       int((number < n).sum()))  # fmt: skip
+    columns = _Projections(
+        np.ascontiguousarray(left[number].T), np.ascontiguousarray(other[number]), first, int((number < n).sum())
+    )
     return columns, number
 
 

@@ -45,9 +45,14 @@ MONOMIALS, OF_MONOMIALS = 4_000, BREADTH._replace(functions=0)
 
 
 def exact_sums(
-    pool: Pool, sample: Sample, operators: Sequence[defined.Written], most_size: int,
-    rules: FormulaRules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
-) -> Iterator[list[Expression]]:  # fmt: skip
+    pool: Pool,
+    sample: Sample,
+    operators: Sequence[defined.Written],
+    most_size: int,
+    rules: FormulaRules | None = None,
+    threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+) -> Iterator[list[Expression]]:
     """What is exact at these rows, one place after the other.
 
     Parameters

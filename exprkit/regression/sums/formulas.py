@@ -97,10 +97,17 @@ def arounds(unary: Sequence[defined.Written], divides: bool = True) -> list[Arou
 
 
 def sums(
-    pool: Pool, sample: Sample, around: Around, most_size: int, inside: InnerTerms | None = None,
-    rules: FormulaRules | None = None, threads: int | None = None, go_on: Callable[[], None] = lambda: None,
-    breadth: Breadth | None = None, most_error: float = np.inf,
-) -> list[Expression]:  # fmt: skip
+    pool: Pool,
+    sample: Sample,
+    around: Around,
+    most_size: int,
+    inside: InnerTerms | None = None,
+    rules: FormulaRules | None = None,
+    threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+    breadth: Breadth | None = None,
+    most_error: float = np.inf,
+) -> list[Expression]:
     """The linear combinations of least squared error of every size as formulas, the smallest first.
 
     Parameters
@@ -132,9 +139,17 @@ def sums(
     values, sizes = np.concatenate([values, inner_terms.values]), np.concatenate([sizes, inner_terms.sizes])
     scale = float(np.abs(v).max()) or 1.0
     select = functools.partial(
-        selected, values, sizes, v / scale, weight, breadth.terms, first=breadth.first, kept=breadth.kept,
-        threads=threads, go_on=go_on,
-    )  # fmt: skip
+        selected,
+        values,
+        sizes,
+        v / scale,
+        weight,
+        breadth.terms,
+        first=breadth.first,
+        kept=breadth.kept,
+        threads=threads,
+        go_on=go_on,
+    )
     max_sum_size = most_size - around.over * 2 - (around.outer is not None)
     subsets = select(most_size=max_sum_size - 2 * constant, constant=constant)
     chosen = [subset for subset in subsets if subset.error <= most_error]
@@ -176,9 +191,14 @@ def terms_of(pool: Pool, usable: np.ndarray, most: int) -> np.ndarray:
 
 
 def _formula(
-    subset: Subset, values: np.ndarray, trees: dict[int, Tree], v: np.ndarray, weight: np.ndarray, around: Around,
+    subset: Subset,
+    values: np.ndarray,
+    trees: dict[int, Tree],
+    v: np.ndarray,
+    weight: np.ndarray,
+    around: Around,
     with_number: bool,
-) -> Expression | None:  # fmt: skip
+) -> Expression | None:
     """The formula of a subset with coefficients by least squares, and a constant if ``with_number``."""
     root = np.sqrt(weight)
     columns = values[list(subset.functions)].T * root[:, None]

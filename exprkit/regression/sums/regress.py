@@ -56,9 +56,14 @@ class Pair(NamedTuple):
 
 
 def best_pairs(
-    pool: Pool, sample: Sample, form: Form, each: int = 4, threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None, regress: Callable[..., Best] | None = None,
-) -> list[Pair]:  # fmt: skip
+    pool: Pool,
+    sample: Sample,
+    form: Form,
+    each: int = 4,
+    threads: int | None = None,
+    go_on: Callable[[], None] = lambda: None,
+    regress: Callable[..., Best] | None = None,
+) -> list[Pair]:
     """For every sum of sizes the best pairs, the smallest first; ``regress``: in the place of ``regressed``."""
     v = form.behind(sample.y)
     if v is None or form.inner is not None or form.way == PLUS:
@@ -78,9 +83,14 @@ def best_pairs(
 
 
 def regressed(
-    f: np.ndarray, h: np.ndarray, v: np.ndarray, weight: np.ndarray, starts: np.ndarray, threads: int | None = None,
+    f: np.ndarray,
+    h: np.ndarray,
+    v: np.ndarray,
+    weight: np.ndarray,
+    starts: np.ndarray,
+    threads: int | None = None,
     go_on: Callable[[], None] = lambda: None,
-) -> Best:  # fmt: skip
+) -> Best:
     """Of every f the best h of each group.
 
     Parameters

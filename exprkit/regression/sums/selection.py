@@ -123,9 +123,16 @@ def _prepared(
 
 
 def _extended(
-    f: np.ndarray, by_row: np.ndarray, v: np.ndarray, group: np.ndarray, kinds: np.ndarray, threads: int | None,
-    go_on: Callable[[], None], sets: list[Subset], whole: float,
-) -> list[Subset]:  # fmt: skip
+    f: np.ndarray,
+    by_row: np.ndarray,
+    v: np.ndarray,
+    group: np.ndarray,
+    kinds: np.ndarray,
+    threads: int | None,
+    go_on: Callable[[], None],
+    sets: list[Subset],
+    whole: float,
+) -> list[Subset]:
     """Every subset with the function of every size that lowers its error most."""
     extended: dict[tuple[int, ...], Subset] = {}
     for begin in range(0, len(sets), TOGETHER):

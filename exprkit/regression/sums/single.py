@@ -54,8 +54,9 @@ def singles(pool: Pool, sample: Sample, places: Sequence[Around]) -> Iterator[li
             errors_of_line = whole - mean**2 - (products - mean * means) ** 2 / (length - means**2)
         formulas = [
             _formula(pool, k, target, around, constant)
-            for constant, errors in enumerate((errors_of_slope, errors_of_line)) for k in _pareto_front(errors, sizes)
-        ]  # fmt: skip
+            for constant, errors in enumerate((errors_of_slope, errors_of_line))
+            for k in _pareto_front(errors, sizes)
+        ]
         yield sorted((formula for formula in formulas if formula is not None), key=lambda formula: formula.n_tokens)
 
 
@@ -70,7 +71,7 @@ def _pareto_front(errors: np.ndarray, sizes: np.ndarray) -> list[int]:
 
 def _formula(
     pool: Pool, k: int, target: tuple[np.ndarray, np.ndarray], around: Around, constant: int
-) -> Expression | None:  # fmt: skip
+) -> Expression | None:
     v, root = target[0], np.sqrt(target[1])
     columns = np.column_stack([pool.values[k], np.ones(len(v))])[:, : 1 + constant] * root[:, None]
     scale = np.abs(columns).max(axis=0)
