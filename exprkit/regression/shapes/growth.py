@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -355,11 +356,7 @@ def _smaller(tree: Tree, subtrees: list[_Subtree], tangent: _Tangent) -> Iterato
             residuals = tangent.residuals - change
             residuals = residuals - tangent.columns @ (tangent.columns.T @ residuals)
             n_fewer = nodes(node.tree) - nodes(operand)
-            yield _Change(
-                float(residuals @ residuals),
-                -n_fewer,
-                lambda node=node, operand=operand: _replaced(tree, node.path, operand),
-            )  # type: ignore[misc]
+            yield _Change(float(residuals @ residuals), -n_fewer, partial(_replaced, tree, node.path, operand))
 
 
 def _by_size(changes: list[_Change]) -> dict[int, list[_Change]]:
