@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import pickle
 
 import numpy as np
 import pytest
@@ -264,6 +265,13 @@ def test_what_is_differentiable():
     texts = ["digamma(p1)", "digamma(x1) + p1", "p1", "digamma(floor(p1))", "digamma(cond(p1, x1))"]
     texts += ["digamma(cond(x1, p1))"]
     assert dependence(ek.parse(texts)).differentiable.tolist() == [False, True, True, True, True, False]
+
+
+def test_a_population_keeps_its_dependence_and_copies_make_their_own():
+    pop = ek.parse(["p1 * x1 + p2", "exp(p1)"])
+    known = dependence(pop)
+    assert dependence(pop) is known and dependence(pop[::-1]).linear.tolist() == known.linear[::-1].tolist()
+    assert not pickle.loads(pickle.dumps(pop)).analyses
 
 
 def test_what_has_no_slope_has_none_in_anything(fits):

@@ -377,7 +377,7 @@ class Population:
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: the definitions of the user's operators go along."""
-        return self.__dict__ | {"definitions": self.definitions()}
+        return self.__dict__ | {"analyses": {}, "definitions": self.definitions()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """What was pickled or copied; its arrays may lie in a buffer or a file that others can write to."""
@@ -415,6 +415,11 @@ class Population:
     @functools.cached_property
     def max_params(self) -> int:
         return int(self.n_params.max(initial=0))
+
+    @functools.cached_property
+    def analyses(self) -> dict[str, Any]:
+        """Results of passes over its tokens, by name: these never change, so that each is made once."""
+        return {}
 
     @property
     def errors(self) -> Faults:

@@ -48,18 +48,25 @@ class Dependence(NamedTuple):
 
 
 def dependence(pop: Population, threads: int | None = None) -> Dependence:
-    """Linear parameters and differentiability of every expression, by so many threads at the most."""
+    """Linear parameters and differentiability of every expression, made by ``threads`` and kept with the population.
+
+    Whoever asks for the same population again gets the same arrays, not to be written to.
+    """
     pop = pop.expanded()
-    found = Dependence(np.zeros(len(pop), np.uint64), np.ones(len(pop), np.bool_))
+    known: Dependence | None = pop.analyses.get("dependence")
+    if known is not None:
+        return known
+    result = Dependence(np.zeros(len(pop), np.uint64), np.ones(len(pop), np.bool_))
     longest = int(np.diff(pop.offsets).max(initial=1))
 
-    def walk_some(begin: int, end: int) -> None:
+    def walk_slice(begin: int, end: int) -> None:
         scratch = zeros(_Sets, depth=max(longest, slices.APART))
         tokens = _Walked(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, uses_of_operators())
-        _walk_all(tokens, scratch, *(array[begin:end] for array in found))
+        _walk_all(tokens, scratch, *(array[begin:end] for array in result))
 
-    slices.each(walk_some, slices.cut(pop.offsets, threads))
-    return found
+    slices.each(walk_slice, slices.cut(pop.offsets, threads))
+    pop.analyses["dependence"] = result
+    return result
 
 
 class _Walked(NamedTuple):

@@ -28,7 +28,7 @@ from exprkit.programs.linearity import dependence
 from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
 from exprkit.runtime.hashes import mixed
-from exprkit.runtime.jit import compiled
+from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import OPERATOR, PARAMETER
 
 # of 16 data sets each of three decays, two powers, peaks and logistic curves 14, 16, 9 and 9 end at the least loss from
@@ -47,12 +47,12 @@ def ones_apart(pop: Population) -> np.ndarray:
     pop = pop.expanded()
     linear, ranks = dependence(pop).linear, np.zeros((len(pop), pop.max_params), np.uint8)
 
-    def some(begin: int, end: int) -> None:
+    def rank_slice(begin: int, end: int) -> None:
         scratch = zeros(_TermTable, n=MAX_TOKENS)
         tokens = _TermTokens(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _kinds_of_operators())
-        _rank_terms(tokens, scratch, linear[begin:end], ranks[begin:end])
+        _rank_terms(tokens, scratch, pop.n_params[begin:end], linear[begin:end], ranks[begin:end])
 
-    slices.each(some, slices.cut(pop.offsets))
+    slices.each(rank_slice, slices.cut(pop.offsets))
     return APART ** ranks[None] if ranks.any() else ones
 
 
@@ -84,38 +84,42 @@ class _TermTable(NamedTuple):
     terms: Annotated[np.ndarray, "uint64[n]"]  # the sum of the hashes of its terms, however they are written
     first: Annotated[np.ndarray, "int64[n]"]  # the first token
     parent: Annotated[np.ndarray, "int64[n]"]  # the operator that it is an operand of, -1 if none
+    is_curved: Annotated[np.ndarray, "bool[n]"]  # it has a parameter that the expression is not linear in
     stack: Annotated[np.ndarray, "int64[n]"]
     kind: Annotated[np.ndarray, "int64[n]"]
 
 
 @compiled
-def _rank_terms(tokens, work, linear, ranks):
+def _rank_terms(tokens, work, n_params, linear, ranks):
     """By parameter how many terms like its own there are before."""
     for i in range(len(linear)):
-        begin, n = tokens.offsets[i], tokens.offsets[i + 1] - tokens.offsets[i]
-        if n > MAX_TOKENS:
+        begin, n, m = tokens.offsets[i], tokens.offsets[i + 1] - tokens.offsets[i], np.int64(n_params[i])
+        are_linear = m < 64 and linear[i] == (np.uint64(1) << np.uint64(m)) - np.uint64(1)
+        if n > MAX_TOKENS or m < 2 or are_linear:
             continue
-        _look_at(tokens, work, begin, n)
+        _describe_tokens(tokens, work, begin, n, linear[i])
         for t in range(n - 1, -1, -1):  # from the root on, so that sums of sums know the outermost
             up = work.parent[t]
-            if up < 0 or work.kind[up] == 0 or work.kind[up] == work.kind[t]:
+            if up < 0 or not work.is_curved[t] or work.kind[up] == 0 or work.kind[up] == work.kind[t]:
                 continue
             rank = 0
             for other in range(t):
+                if work.hash[other] != work.hash[t]:
+                    continue
                 above = work.parent[other]
-                if above >= 0 and work.hash[other] == work.hash[t] and work.kind[above] == work.kind[up]:
+                if above >= 0 and work.kind[above] == work.kind[up]:
                     rank += _outermost(work, above) == _outermost(work, up)
             if rank > 0:
                 _rank_parameters(tokens, begin, work.first[t], t, linear[i], min(rank, MAX_RANK), ranks[i])
 
 
 @compiled
-def _look_at(tokens, work, begin, n):
-    """Fill in what there is of every token of an expression."""
+def _describe_tokens(tokens, work, begin, n, linear):
+    """Write the hash, terms, extent, parent and kind of every token of an expression into the table ``work``."""
     depth = 0
     for t in range(n):
         code = np.int64(0)
-        work.first[t], work.parent[t], work.kind[t] = t, -1, 0
+        work.first[t], work.parent[t], work.kind[t], work.is_curved[t] = t, -1, 0, False
         if tokens.kinds[begin + t] == OPERATOR:
             code = np.int64(tokens.values[begin + t])
             depth -= tokens.arity[code]
@@ -124,6 +128,7 @@ def _look_at(tokens, work, begin, n):
             for k in range(tokens.arity[code]):
                 operand = work.stack[depth + k]
                 work.parent[operand] = t
+                work.is_curved[t] |= work.is_curved[operand]
                 if work.kind[t] == 0:
                     h = mixed(h + work.hash[operand])
                 else:
@@ -135,6 +140,7 @@ def _look_at(tokens, work, begin, n):
             is_parameter = tokens.kinds[begin + t] == PARAMETER
             value = np.uint64(0) if is_parameter else np.uint64(tokens.values[begin + t])
             work.hash[t] = mixed(value ^ mixed(np.uint64(1000 + tokens.kinds[begin + t])))
+            work.is_curved[t] = is_parameter and not _is_linear(linear, np.int64(tokens.values[begin + t]))
         work.stack[depth] = t
         depth += 1
 
@@ -147,6 +153,12 @@ def _outermost(work, t):
     return t
 
 
+@inline
+def _is_linear(linear, j):
+    """Whether bits of linear parameters have parameter j."""
+    return j < 63 and linear >> np.uint64(j) & np.uint64(1) == 1
+
+
 @compiled
 def _rank_parameters(tokens, begin, first, last, linear, rank, ranks):
     """Give a term's rank to its parameters that are in no token before it and that the expression is not linear in."""
@@ -156,5 +168,5 @@ def _rank_parameters(tokens, begin, first, last, linear, rank, ranks):
             for before in range(first):
                 is_same = tokens.kinds[begin + before] == PARAMETER and np.int64(tokens.values[begin + before]) == j
                 is_new = is_new and not is_same
-            if is_new and (j > 62 or linear >> np.uint64(j) & np.uint64(1) == 0):
+            if is_new and not _is_linear(linear, j):
                 ranks[j] = rank
