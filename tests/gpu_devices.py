@@ -35,7 +35,7 @@ from exprkit.distributed import collect, engine, tasks, workers
 from exprkit.distributed import rows as row_sums
 from exprkit.distributed.sharing import shared_by
 from exprkit.distributed.threads import places_of, thread_of
-from exprkit.expressions.arguments import rows as operators_of
+from exprkit.expressions.arguments import operators_of
 from exprkit.fitting.fit import FitProblem
 from exprkit.regression.on_device.join import DeviceLookup, DevicePartners
 from exprkit.regression.on_device.pool import DevicePool

@@ -24,7 +24,7 @@ from exprkit.backends.gpu.engine import describe
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.interpreter.derivatives import Derivatives
 from exprkit.expressions import generate
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.fitting.fit import FitProblem
 from exprkit.regression.generations import evolution as evolutions
 from exprkit.regression.generations import survival
@@ -115,7 +115,7 @@ def sample_of(n_points=1000):
 def evolution_of(n, **settings):
     blocks = generate.random(400, n_tokens=(1, 7), operators="search", n_vars=3, n_params=0, seed=2)
     settings = {"population_size": n, "width": 30, "seed": 1, "steps": 10, "backend": "cuda"} | settings
-    return Evolution(sample_of(), rows("search"), blocks, **settings)
+    return Evolution(sample_of(), operators_of("search"), blocks, **settings)
 
 
 def check_trees():

@@ -20,7 +20,7 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.backends.gpu import device as gpu
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
@@ -36,8 +36,8 @@ from exprkit.runtime.budget import Budget
 
 BEGIN = time.perf_counter()
 POINTS = np.random.default_rng(0).uniform(0.5, 3, (16, 3))
-EXACT = rows(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
-SEARCH = rows("search")
+EXACT = operators_of(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
+SEARCH = operators_of("search")
 PARTS = "checks", "sizes", "limits"
 REPEATED = 2_000_000  # functions of the largest pool that is made twice
 LAW = "x1 * (1 - 0.3 * cos(x2 * x3) / x1)"

@@ -9,7 +9,7 @@ import pytest
 
 import exprkit as ek
 from exprkit.errors import ArgumentError
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.operators import ops
 from exprkit.regression.estimator.chosen_operators import chosen_operators
 from exprkit.regression.rules.spelling import ChosenOperators
@@ -60,7 +60,7 @@ SPELLED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("chosen", SPELLED)
 def test_a_formula_is_written_with_chosen_operators_and_stays_the_same_function(chosen):
-    spelling = ChosenOperators(row.code for row in rows(chosen.split()))
+    spelling = ChosenOperators(row.code for row in operators_of(chosen.split()))
     for text, expected in SPELLED[chosen].items():
         given = ek.parse([text])[0]
         spelled = spelling.spell(given)
@@ -88,7 +88,7 @@ def test_no_formula_of_the_front_has_an_operator_that_was_not_chosen(choice, noi
     binary, unary, more, law = CHOICES[choice]
     model = fitted(ek.parse([law])[0](X) + noise * NOISE, binary_operators=binary, unary_operators=unary, **more)
     chosen = [*(binary or []), *(unary or []), *(name for some in more.get("operators", {}).values() for name in some)]
-    assert codes_of(model) <= {row.code for row in rows(chosen)} | ({ops.NEG} if "-" in chosen else set())
+    assert codes_of(model) <= {row.code for row in operators_of(chosen)} | ({ops.NEG} if "-" in chosen else set())
 
 
 def test_the_usual_operators_may_be_shortened_where_none_is_chosen():
@@ -115,7 +115,7 @@ def test_laws_of_sums_and_products_are_found_in_those_terms(law):
 def test_a_logarithm_is_told_from_what_looks_like_one_at_a_few_points():
     logarithms = ["log", "log2", "log10", "logabs", "db(x) = 10 * log10(x)", "lg(x) = log(x) / log(10)"]
     others = ["sign", "season(t) = sin(2 * pi * t)", "floor", "sqrt", "turns(x) = sin(2 * log(x))"]
-    assert all(map(is_logarithm, rows(logarithms))) and not any(map(is_logarithm, rows(others)))
+    assert all(map(is_logarithm, operators_of(logarithms))) and not any(map(is_logarithm, operators_of(others)))
 
 
 UNARY = [row.name for row in ops.OPERATORS if row.arity == 1]

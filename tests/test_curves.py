@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.regression.formulas.values import values_of
@@ -77,7 +77,7 @@ def test_they_do_not_depend_on_threads():
 
 
 def test_only_operators_that_are_given():
-    few = rows(["+", "*", "tanh"])
+    few = operators_of(["+", "*", "tanh"])
     made = [one for some in curves(Sample(X[:, :1], of(LAWS[7])), few, 0) for one in some]
     codes = {int(code) for one in made for code in one.values[one.kinds == OPERATOR]}
     assert codes <= {row.code for row in few} | {ops.SUB, ops.NEG} and made  # a - b is a + -b, printed
@@ -93,7 +93,7 @@ def test_numbers_are_such_that_the_curve_is_no_line():
 
 
 def test_shapes_say_how_many_parameters_they_have():
-    operators = [*default_operators(), *rows(["tanh"])]
+    operators = [*default_operators(), *operators_of(["tanh"])]
     for shape in SHAPES:
         assert [role for role, _ in shape.at("(x1)", 0, "f").roles] == [*shape.roles]
     texts = {curve.text for curve in module._inner_functions("(x1)", 0, True, operators)}
@@ -106,7 +106,7 @@ def test_shapes_say_how_many_parameters_they_have():
 def test_a_row_more_is_a_shape_more(monkeypatch):
     """The inverse of the lognormal's bell: none of the other shapes has it."""
     bell = Shape("lognormal", "f(-p1 * log(h) ^ 2)", (Role.FACTOR,), Family.EXPONENTIAL)
-    y, operators = of("3.1 * exp(-0.7 * log(x1) ^ 2) - 1.2"), rows(["+", "-", "*", "sqr", "exp", "log"])
+    y, operators = of("3.1 * exp(-0.7 * log(x1) ^ 2) - 1.2"), operators_of(["+", "-", "*", "sqr", "exp", "log"])
     sample = Sample(X[:, :1], y)
     monkeypatch.setattr(module, "SHAPES", [bell])
     assert sample.is_exact(values_of(next(curves(sample, operators, 0)), sample.X, None)).any()

@@ -17,7 +17,7 @@ from exprkit.backends.gpu.device import fetched
 from exprkit.distributed import sharing, threads
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import BackendError
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.regression.on_device import join as device_join
 from exprkit.regression.on_device import pool as device_pool
 from exprkit.regression.on_device import programs, triples
@@ -29,8 +29,8 @@ from exprkit.regression.problem import effort
 from exprkit.regression.stages import search_problem
 from exprkit.regression.sums import regress
 
-EXACT = rows(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
-SEARCH = rows("search")
+EXACT = operators_of(["+", "-", "*", "/", "square", "sqrt"])  # whose results are the same bits everywhere
+SEARCH = operators_of("search")
 MADE = "sizes", "bounded", "made_by", "left", "right"
 points = np.random.default_rng(0).uniform(0.5, 3, (16, 3))
 

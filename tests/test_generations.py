@@ -13,7 +13,7 @@ from exprkit.backends.device_programs.loops import DeviceLoops, HostLoops
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.objective import Fitted
 from exprkit.expressions import generate
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.regression.generations import evolution as evolutions
 from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.evolution import Evolution
@@ -41,7 +41,7 @@ def there(device, monkeypatch):
 
 
 def evolution(backend, **settings):
-    return Evolution(Sample(X, Y), rows("search"), BLOCKS, backend=backend, **(SETTINGS | settings))
+    return Evolution(Sample(X, Y), operators_of("search"), BLOCKS, backend=backend, **(SETTINGS | settings))
 
 
 def hashed_fits(self, pop, init, **settings):
@@ -95,7 +95,7 @@ def test_children_are_trees_of_all_kinds():
     trees, n = variation.rows_of(TREES, 25), 3_000
     known = variation.empty_fitness(np, len(TREES), 1, 25)
     known.loss[:], known.island_start[:] = 1.0, [0, len(TREES)]
-    how = variation.breeding_settings(rows("search"), 3, 0.4, width=25, n=n)
+    how = variation.breeding_settings(operators_of("search"), 3, 0.4, width=25, n=n)
     made, draws = variation.empty_trees(np, n, 25), variation.RandomState(np.empty(n, np.uint64), np.uint64(5))
     HostLoops().run(variation.breed, n, trees, known, trees, how, draws, made)
     pop = variation.population_of(made)  # checks every token
@@ -128,7 +128,7 @@ def test_float32_and_many_trees_on_the_device(there):
     losses = [one.generation().loss.min(initial=np.inf) for _ in range(5)]
     assert min(losses) < 0.03 * Y.var() < 0.1 * first.min()
     assert evolution("cpu", dtype=None)._dtype == "float64"
-    far = Evolution(Sample(X * 1e-20, Y), rows("search"), BLOCKS, population_size=20, width=9, seed=0, backend="cuda")
+    far = Evolution(Sample(X * 1e-20, Y), operators_of("search"), BLOCKS, population_size=20, width=9, seed=0, backend="cuda")
     assert far._dtype == "float64"
 
 

@@ -8,7 +8,7 @@ import pytest
 import exprkit as ek
 from exprkit.backends.gpu.device import fetched
 from exprkit.errors import ArgumentError
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.regression.formulas.trees import expression_of, tree_of
 from exprkit.regression.on_device import programs
 from exprkit.regression.on_device.pool import DevicePool
@@ -85,7 +85,7 @@ def test_children_hold_them_and_lose_them():
 
 @pytest.mark.slow
 def test_a_pool_holds_them_and_a_device_the_same_ones(emulated):
-    chosen = rows(["+", "*", "sin", "muladd", "fork"])
+    chosen = operators_of(["+", "*", "sin", "muladd", "fork"])
     points = X[:16]
     pools = Pool(points, chosen), DevicePool(points, chosen, programs.Programs(emulated, tuple(chosen), 16))
     for pool in pools:
@@ -104,7 +104,7 @@ def test_a_pool_holds_them_and_a_device_the_same_ones(emulated):
 
 def test_a_pool_leaves_out_what_magnifies_rounding():
     steeper = ek.operator("steeper(a, b, c) = sin(1e12 * a) * b + c").__name__
-    pool = Pool(X[:16], rows([steeper]))
+    pool = Pool(X[:16], operators_of([steeper]))
     pool.grow(4, 1000)
     assert len(pool) == pool.n_leaves
 
@@ -113,7 +113,7 @@ def test_a_pool_leaves_out_what_magnifies_rounding():
 
 
 def test_the_units_of_their_operands():
-    codes = {row.name: row.code for row in rows(["muladd", "within", "fork", "host_only"])}
+    codes = {row.name: row.code for row in operators_of(["muladd", "within", "fork", "host_only"])}
     nan = np.nan
     laws = {name: tuple(law_of(code)) for name, code in codes.items()}
     np.testing.assert_equal(laws["within"], (1, nan, nan, nan, 1.0))
@@ -125,7 +125,7 @@ def test_the_units_of_their_operands():
              "x1 * muladd(x3 / x3, 1, 2)", "fork(x1, 2, 3) * x1"]  # fmt: skip
     rules = FormulaRules(3, units=[(1, 0), (1, 0), (0, 1)], target=(1, 0))
     assert rules.allow(ek.parse(texts)).tolist() == [True, False, True, False, True, True, False, True, True]
-    pool = RuledPool(rules, np.random.default_rng(1).normal(size=(16, 3)), rows(["fork", "*"]), constants=[])
+    pool = RuledPool(rules, np.random.default_rng(1).normal(size=(16, 3)), operators_of(["fork", "*"]), constants=[])
     pool.grow(4, 200)
     texts = [str(pool.expression(i)) for i in range(len(pool))]
     assert any(text.startswith("fork(") for text in texts)
@@ -138,7 +138,7 @@ def test_limits_of_three_operands():
     model = found(CHOICE, operators={3: ["fork"]}, constraints={"fork": (3, 1, -1)}, niterations=1,
                   nested_constraints={"fork": {"fork": 0}}, pool_size=50, population_size=100,
                   timeout_in_seconds=2)  # fmt: skip
-    (fork,) = rows(["fork"])
+    (fork,) = operators_of(["fork"])
 
     def check(tree, inside=False):
         _, code, *operands = tree if tree[0] == OPERATOR else (None, None)

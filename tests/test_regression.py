@@ -23,7 +23,7 @@ from sklearn.preprocessing import MinMaxScaler
 
 import exprkit as ek
 from exprkit.errors import ArgumentError
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.operators import ops
 from exprkit.regression.estimator.equations import described, selected
 from exprkit.regression.formulas import numbers, simplify
@@ -73,10 +73,10 @@ def test_one_job_is_one_thread(monkeypatch):
     y = values(["x1 + 3 * x2 * x3 - 0.5 * sqr(x3) + sin(x1)"], X)[0]
     few = Sample(X, y).subsample(16, 0)
     monkeypatch.setattr(slices, "pool", lambda: pytest.fail("a thread was asked for"))
-    pool = Pool(few.X, rows("search"), threads=1)
+    pool = Pool(few.X, operators_of("search"), threads=1)
     pool.grow(30, 40_000)
     partners = Partners(pool, threads=1)
-    unary = [row for row in rows("search") if row.arity == 1]
+    unary = [row for row in operators_of("search") if row.arity == 1]
     partners.of(few.y, links.forms(unary)[0])
     next(triples.formulas(pool, partners, few.y, Sample(X, y), unary))
     chosen = selection.selected(pool.values[:900], pool.sizes[:900], few.y, np.full(16, 1 / 16), 3, 20, threads=1)
@@ -372,7 +372,7 @@ def test_numbers_go_to_parameters_and_back():
 
 def test_a_pool_holds_each_function_once_with_its_values():
     X = drawn(16, 2)
-    pool = Pool(X, rows("search"))
+    pool = Pool(X, operators_of("search"))
     pool.grow(5, 3_000)
     n = len(pool)
     pool.multiply(4_000)
@@ -386,7 +386,7 @@ def test_a_pool_holds_each_function_once_with_its_values():
 
 
 def test_monomials_are_all_that_products_and_quotients_make_each_at_its_smallest_size():
-    pool = Pool(drawn(16, 2), rows(["*", "/", "sqr", "sqrt"]), (), anywhere=False)
+    pool = Pool(drawn(16, 2), operators_of(["*", "/", "sqr", "sqrt"]), (), anywhere=False)
     pool.grow(9, 100_000)
     powers = {1: [1], 2: [2, Fraction(1, 2)], 3: [4, Fraction(1, 4)]}
     made = {size: {one for p in powers.get(size, ()) for one in ((p, 0), (0, p))} for size in range(1, 10)}
@@ -402,7 +402,7 @@ def test_monomials_are_all_that_products_and_quotients_make_each_at_its_smallest
 
 @pytest.mark.parametrize("n_vars", [1, 2, 3])
 def test_products_of_monomials_are_few_tries_for_each_that_is_kept(n_vars):
-    pool = Pool(drawn(16, n_vars), rows("search"))
+    pool = Pool(drawn(16, n_vars), operators_of("search"))
     pool.grow(30, 5_000)
     tried, n = pool.tried, len(pool)
     pool.multiply(10_000)
@@ -419,7 +419,7 @@ def test_a_pair_is_found_where_its_summand_hides_most_of_small_values():
     assert str(search.front.entries()[-1].expression) == "exp(x3) - 1"
 
 
-@pytest.mark.parametrize("form", links.forms(rows("search")), ids=lambda form: form.text)
+@pytest.mark.parametrize("form", links.forms(operators_of("search")), ids=lambda form: form.text)
 def test_a_form_is_taken_apart_as_it_is_put_together(form):
     X = drawn(20, 2, low=0.2, high=0.6) * [0.1, 1.0]
     f, h = ek.parse(["x1", "x2"])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.errors import ArgumentError
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.operators import ops
 from exprkit.regression.formulas.trees import nodes, tree_of
 from exprkit.regression.pairs.ruled_pool import RuledPool
@@ -180,7 +180,7 @@ def every_rule():
 
 def test_a_pool_holds_what_is_allowed_alone():
     rules = FormulaRules(4, UNITS, limits=limits(CONSTRAINTS, NESTED, NAMES))
-    pool = RuledPool(rules, drawn(16), rows("search"))
+    pool = RuledPool(rules, drawn(16), operators_of("search"))
     pool.grow(6, 2_000)
     pool.multiply(3_000)
     assert len(pool) > 2_000 and rules.allow(ek.parse([pool.expression(i) for i in range(len(pool))])).all()

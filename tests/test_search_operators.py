@@ -8,7 +8,7 @@ import pytest
 import exprkit as ek
 from exprkit.backends.gpu.device import fetched
 from exprkit.errors import ArgumentError
-from exprkit.expressions.arguments import rows as expression_rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.regression.on_device import programs
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.pairs.pool import Pool
@@ -119,7 +119,7 @@ def test_what_a_search_refuses(chosen, message):
 @pytest.mark.parametrize("name", ["swish", "soft", "hill"])
 def test_a_pool_on_a_device_holds_their_values(name, emulated):
     points = np.abs(X[:16]) + 0.2
-    operators = expression_rows(["+", "*", name])
+    operators = operators_of(["+", "*", name])
     pools = Pool(points, operators), DevicePool(points, operators, programs.Programs(emulated, tuple(operators), 16))
     for pool in pools:
         pool.grow(30, 2_000)

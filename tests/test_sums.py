@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.regression.estimator import equations
 from exprkit.regression.formulas.front import Entry, Front
 from exprkit.regression.formulas.parameters import as_constants, as_parameters
@@ -72,7 +72,7 @@ def test_sums_do_not_depend_on_threads_and_forgive_what_is_no_function():
 @pytest.mark.slow
 def test_terms_with_a_number_inside_have_the_values_of_their_trees():
     X = drawn()
-    terms = terms_inside(X.T, [(VARIABLE, k) for k in range(3)], rows("search"))
+    terms = terms_inside(X.T, [(VARIABLE, k) for k in range(3)], operators_of("search"))
     formulas = [expression_of(tree) for tree in terms.trees]
     assert len(formulas) > 300 and values(formulas, X) == pytest.approx(terms.values, rel=1e-9)
     assert [formula.n_tokens for formula in formulas] == terms.sizes.tolist()
@@ -80,7 +80,7 @@ def test_terms_with_a_number_inside_have_the_values_of_their_trees():
 
 LAWS = {
     "x1 + 2 * x2 * x3 - 0.5 * sqr(x3)": Around(None, False),
-    "sqrt(sqr(x1) + 3 * sqr(x2) + x3)": next(a for a in arounds(rows("search")) if a.outer and not a.over),
+    "sqrt(sqr(x1) + 3 * sqr(x2) + x3)": next(a for a in arounds(operators_of("search")) if a.outer and not a.over),
     "1 / (x1 + 2 * x2 * x3 + 1)": Around(None, True),
     "3 * log(x1) - log(exp(0.7 * x1 / x2) - 1)": Around(None, False),
 }
@@ -96,10 +96,10 @@ def test_a_law_of_several_terms_is_found_in_noise(law):
     sample = Sample(X, y + NOISE * np.sqrt(np.mean(y**2)) * np.random.default_rng(2).standard_normal(200))
     few, around = sample.subsample(100, 0), LAWS[law]
     around = around if around.outer is None else Around(ek.ops.BY_NAME[law[: law.index("(")]], around.over)
-    pool, plain = Pool(few.X, rows("search")), Pool(few.X, rows(["+", "-", "*", "/"]), ())
+    pool, plain = Pool(few.X, operators_of("search")), Pool(few.X, operators_of(["+", "-", "*", "/"]), ())
     pool.grow(9, 1_000)
     plain.grow(9, 12)
-    inside = terms_inside(plain.values, [plain.tree(i) for i in range(len(plain))], rows("search"))
+    inside = terms_inside(plain.values, [plain.tree(i) for i in range(len(plain))], operators_of("search"))
     pop, params = as_parameters(ek.parse(sums(pool, few, around, 26, inside)))
     fitted = as_constants(pop, ek.fit(pop, sample.X, sample.y, init=np.nan_to_num(params), dtype="float64").params)
     with np.errstate(all="ignore"):
@@ -129,7 +129,7 @@ def test_a_sum_is_found_below_1_where_a_few_rows_have_nearly_all_of_the_squared_
     random = np.random.default_rng(1)
     X = random.choice([-1, 1], (32, 6)) * np.exp(random.uniform(-2.3, 2.3, (32, 6)))
     sample = Sample(X, 1 / ((X[:, ::2] - X[:, 1::2]) ** 2).sum(axis=1))
-    operators = rows(["+", "-", "*", "/", "sqr", "log"])
+    operators = operators_of(["+", "-", "*", "/", "sqr", "log"])
     pool = Pool(sample.X, operators, constants=[1.0])
     pool.grow(4, most=1_000)
     found = [one for some in exact_sums(pool, sample, operators, 30) for one in some]
@@ -142,7 +142,7 @@ def test_a_sum_of_many_variables_monomials_is_found_within_a_root():
     X = np.exp(random.uniform(-1.5, 1.5, (32, 5)))
     y = np.sqrt(2 * (30 * X[:, 1] - X[:, 2]) / X[:, 0] + (X[:, 3] / (X[:, 0] * X[:, 4])) ** 2)
     sample = Sample(X[np.isfinite(y)], y[np.isfinite(y)])
-    operators = rows(["+", "-", "*", "/", "sqrt", "sin"])
+    operators = operators_of(["+", "-", "*", "/", "sqrt", "sin"])
     pool = Pool(sample.X, operators, constants=[1.0])
     pool.grow(3, most=200)
     found = [one for some in exact_sums(pool, sample, operators, 30) for one in some]
@@ -152,12 +152,12 @@ def test_a_sum_of_many_variables_monomials_is_found_within_a_root():
 @pytest.mark.parametrize("n_vars", [1, 4, 30])
 def test_monomials_have_the_values_of_their_trees_and_are_not_too_many(n_vars):
     X = np.random.default_rng(0).normal(size=(20, n_vars))
-    terms = monomials(X, rows("search"), 1_000)
+    terms = monomials(X, operators_of("search"), 1_000)
     assert len(terms.trees) == len(terms.sizes) == len(terms.values) <= 1_000
     assert (np.diff(terms.sizes) >= 0).all()
     np.testing.assert_allclose(values([expression_of(tree) for tree in terms.trees], X), terms.values, rtol=1e-12)
-    assert not monomials(X, rows(["+", "/"]), 1_000).trees
-    of_products = " ".join(str(expression_of(tree)) for tree in monomials(X, rows(["+", "*"]), 1_000).trees)
+    assert not monomials(X, operators_of(["+", "/"]), 1_000).trees
+    of_products = " ".join(str(expression_of(tree)) for tree in monomials(X, operators_of(["+", "*"]), 1_000).trees)
     assert not any(other in of_products for other in ("/", ".", "-"))
 
 
@@ -229,7 +229,7 @@ def test_sums_of_many_terms_are_grown_in_noise():
     random = np.random.default_rng(0)
     X = random.uniform(0, 1, (300, 7))
     y = X @ [5.0, 4.0, 3.0, 6.0, 7.0, 2.0, 0.0] + 8 * X[:, 0] * X[:, 1] + 0.2 * random.standard_normal(300)
-    settings = SearchSettings(operators=tuple(rows(["+", "*"])), maxsize=40, threads=1)
+    settings = SearchSettings(operators=tuple(operators_of(["+", "*"])), maxsize=40, threads=1)
     found = FormulaSearch(Sample(X, y), settings, Budget())
     for stage in (begin, growth.grow):
         found.run_stage(stage)
@@ -264,7 +264,7 @@ def test_functions_that_depend_on_each_other_whatever_y_is_make_no_formula():
 
 
 def test_operators_of_products_are_added_to_a_pool_also_with_a_minus():
-    pool = Pool(drawn(32), rows(["*", "/", "sqr", "exp"]), constants=())
+    pool = Pool(drawn(32), operators_of(["*", "/", "sqr", "exp"]), constants=())
     pool.grow(3, 100)
     n = len(pool)
     pool.operate(500)
@@ -277,7 +277,7 @@ def test_a_line_of_a_product_with_an_operator_stands_beside_a_factor_with_a_numb
     X = drawn(120, 2)
     sample = Sample(X, values(["sqrt(1 - 0.1 * sqr(x1)) / (1 + 0.3 * x1 * cos(x2))"], X)[0])
     operators = SearchSettings().operators
-    pool, plain = Pool(X, operators), Pool(X, rows(["+", "-", "*", "/"]), ())
+    pool, plain = Pool(X, operators), Pool(X, operators_of(["+", "-", "*", "/"]), ())
     for one in (pool, plain):
         one.grow(30, 1_500)
     costs, names = pool.costs(), [str(pool.expression(i)) for i in range(400)]

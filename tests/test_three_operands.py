@@ -21,7 +21,7 @@ from exprkit.backends.precision import precision
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import BackendError, PopulationError
 from exprkit.evaluate import loss_text, options
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.operators import defined, ops
 from exprkit.programs.lower import lower
 from exprkit.regression.on_device.pool import DevicePool
@@ -323,7 +323,7 @@ def test_many_pairs_in_one_expression_are_checked(device):
 
 @pytest.mark.slow
 def test_formulas_of_searches_hold_them(device):
-    operators, X = rows(["+", "*", "kept"]), data(16, 3)
+    operators, X = operators_of(["+", "*", "kept"]), data(16, 3)
     pools = Pool(X, operators), DevicePool(X, operators, Programs(device, tuple(operators), len(X)))
     for pool in pools:
         pool.grow(30, 2_000)

@@ -22,7 +22,7 @@ BYTES_PER_EXPRESSION = 13  # of a population: offset, parameter count, validity
 Operators = str | Sequence[str]
 
 
-def rows(operators: Operators) -> list[defined.Written]:
+def operators_of(operators: Operators) -> list[defined.Written]:
     """The operators' rows, in the order given, each once; a symbol stands for its binary operator.
 
     One that is given as ``"swish(x) = x / (1 + exp(-x))"`` is defined by it.

@@ -150,7 +150,7 @@ def _alphabet(
     numbers = arguments.numbers("constants", constants)
     if numbers.ndim != 1:
         raise ArgumentError(f"constants must be a list of numbers, not {errors.brief(constants)}")
-    rows = arguments.rows(operators)
+    rows = arguments.operators_of(operators)
     n_params = min(n_params, most_leaves(max_nodes, rows))
     alphabet = _Alphabet(max_nodes, n_vars, numbers, n_params, rows)
     if alphabet.parameter + len(alphabet.operators) > 255:

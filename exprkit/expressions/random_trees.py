@@ -78,7 +78,7 @@ def random(
     names, n_vars = arguments.names(variables, n_vars, 10)
     n, n_vars = whole("n", n, 0, 2**40), whole("n_vars", n_vars, 1, MAX_INDEX)
     n_params, state = whole("n_params", n_params, 0, MAX_INDEX), np.uint64(whole("seed", seed, None) % 2**64)
-    rows = sorted(arguments.rows(operators), key=lambda row: row.arity)
+    rows = sorted(arguments.operators_of(operators), key=lambda row: row.arity)
     n_unary, n_binary, n_ternary = (sum(row.arity == arity for row in rows) for arity in (1, 2, 3))
     sizes = _feasible_sizes(n_tokens, n_unary, n_binary, n_ternary)
     low, high = _thousandths(constant_range)

@@ -135,7 +135,7 @@ def grammar(max_nodes: int, operators: Operators = "esr", n_vars: int = 1, n_par
     """
     max_nodes = whole("max_nodes", max_nodes, 1, MOST_NODES)
     n_vars, n_params = whole("n_vars", n_vars, 0), whole("n_params", n_params, 0, MOST_PARAMETERS)
-    rows = tuple(arguments.rows(operators))
+    rows = tuple(arguments.operators_of(operators))
     if n_vars + 1 + len(rows) > MOST_SYMBOLS:
         raise ArgumentError(f"{n_vars} variables and {len(rows)} operators are more than {MOST_SYMBOLS - 1} together")
     if n_vars + n_params == 0:

@@ -48,7 +48,7 @@ def chosen_operators(
             chosen += [row for row in default_operators() if row.arity == arity]
             continue
         try:
-            rows = arguments.rows(names)
+            rows = arguments.operators_of(names)
         except ArgumentError as error:
             raise ArgumentError(f"{what}: {error}") from None
         if isinstance(names, str):  # a set's name, whose operators take one operand and two

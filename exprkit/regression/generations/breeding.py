@@ -11,7 +11,7 @@ import numpy as np
 
 from exprkit.backends.device_programs.loops import HostLoops
 from exprkit.errors import ArgumentError, DataError, brief, checks_keywords, whole
-from exprkit.expressions.arguments import rows
+from exprkit.expressions.arguments import operators_of
 from exprkit.expressions.population import Population
 from exprkit.regression.generations import variation
 from exprkit.runtime.hashes import mixed
@@ -80,7 +80,7 @@ def breed(
     trees, fitness = variation.rows_of(parents, width), variation.empty_fitness(np, len(good), 1, width)
     fitness.loss[:], fitness.island_start[:] = losses[good], [0, len(good)]
     settings = variation.breeding_settings(
-        rows(operators),
+        operators_of(operators),
         max(len(pop.variables or ()), pop.n_vars, 1),
         float(crossover),
         width=width,

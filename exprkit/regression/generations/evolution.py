@@ -5,13 +5,13 @@ the hall of fame, the best new formula ``a + b * tree`` of every size.
 
     >>> import numpy as np
     >>> import exprkit as ek
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.generations.evolution import Evolution
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> sample = Sample(X, 3 * X[:, 0] / (1.5 + X[:, 1]))
     >>> leaves = ek.parse(["x1", "x2"])
-    >>> evolution = Evolution(sample, rows(["+", "*", "/"]), leaves, population_size=400, width=9, seed=1)
+    >>> evolution = Evolution(sample, operators_of(["+", "*", "/"]), leaves, population_size=400, width=9, seed=1)
     >>> losses = [evolution.generation().loss.min(initial=np.inf) for _ in range(12)]
     >>> bool(min(losses) < 1e-9)
     True

@@ -2,9 +2,9 @@
 
 In: a device, operators, how many points a function has.  Out: ``Programs``, which launches.
 
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.on_device import pool, programs
-    >>> "return sin(a);" in programs.source(pool.KERNELS, rows(["+", "sin"]))
+    >>> "return sin(a);" in programs.source(pool.KERNELS, operators_of(["+", "sin"]))
     True
 """
 

@@ -3,7 +3,7 @@
 In: ``Pairs`` of a form, the ``Sample``.  Out: formulas that are y but for rounding at every row.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs import links
     >>> from exprkit.regression.pairs.confirm import confirmed
     >>> from exprkit.regression.pairs.join import Partners
@@ -11,7 +11,7 @@ In: ``Pairs`` of a form, the ``Sample``.  Out: formulas that are y but for round
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> sample = Sample(X, X[:, 0] / (3 + 5 * X[:, 0] * X[:, 1]))
-    >>> pool = Pool(sample.X[:16], rows(["+", "*", "/"]), constants=[1.0])
+    >>> pool = Pool(sample.X[:16], operators_of(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
     >>> form = links.forms([])[1]
     >>> print(*confirmed(Partners(pool).of(sample.y[:16], form), form, pool, sample)[:1])

@@ -3,12 +3,12 @@
 In: a ``Pool``, y at its points, ``Form``s.  Out: ``Pairs`` whose values agree at all points of the pool.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs import links
     >>> from exprkit.regression.pairs.join import Partners
     >>> from exprkit.regression.pairs.pool import Pool
     >>> points = np.random.default_rng(0).uniform(1, 2, (16, 2))
-    >>> pool = Pool(points, rows(["+", "*", "/"]), constants=[1.0])
+    >>> pool = Pool(points, operators_of(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
     >>> y = points[:, 0] / (3 + 5 * points[:, 0] * points[:, 1])
     >>> pairs = Partners(pool).of(y, links.forms([])[1])

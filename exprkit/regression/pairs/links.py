@@ -2,9 +2,9 @@
 
 In: the unary operators.  Out: the forms that are tried, and the inverses that they are taken apart by.
 
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.links import forms
-    >>> [form.text for form in forms(rows(["exp"]))][:4]
+    >>> [form.text for form in forms(operators_of(["exp"]))][:4]
     ['f * (a + b * h)', 'f / (a + b * h)', 'f + a + b * h', 'f * exp(a + b * h)']
 
 An inverse is found by values in the table of operators: ``log`` is what makes x of ``exp(x)``.  Where an operator

@@ -3,10 +3,10 @@
 In: a few points of the data, operators.  Out: the functions' values there, and how each is made of smaller ones.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> points = np.random.default_rng(0).uniform(1, 2, (16, 2))
-    >>> pool = Pool(points, rows(["+", "*", "/"]), constants=[1.0])
+    >>> pool = Pool(points, operators_of(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
     >>> len(pool), str(pool.expression(7))
     (15, 'x2 + 1')

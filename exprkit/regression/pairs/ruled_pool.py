@@ -3,12 +3,12 @@
 In: a few points, operators, ``FormulaRules``.  Out: a ``Pool`` with a state of every function.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.rules.admission import FormulaRules
     >>> from exprkit.regression.pairs.ruled_pool import RuledPool
     >>> points = np.random.default_rng(0).uniform(1, 2, (16, 3))
     >>> rules = FormulaRules(3, units=[(1, 0), (1, 0), (0, 1)], target=(1, 0))
-    >>> pool = RuledPool(rules, points, rows(["+", "*"]), constants=[])
+    >>> pool = RuledPool(rules, points, operators_of(["+", "*"]), constants=[])
     >>> pool.grow(3, most=100)
     >>> [str(pool.expression(i)) for i in range(3, len(pool))]
     ['x1 + x1', 'x1 + x2', 'x2 + x2', 'x3 + x3', 'x1 * x1', 'x1 * x2', 'x1 * x3', 'x2 * x2', 'x2 * x3', 'x3 * x3']

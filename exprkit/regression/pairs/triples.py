@@ -4,7 +4,7 @@ In: a ``Pool``, its ``Partners``, y at its points.  Out: formulas ``outer(g + f 
 ``f0 * inner(g + f * (a + b h))`` that are y but for rounding, also with ``/`` and ``-``.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.join import Partners
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.pairs.triples import formulas
@@ -12,9 +12,9 @@ In: a ``Pool``, its ``Partners``, y at its points.  Out: formulas ``outer(g + f 
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 4))
     >>> sample = Sample(X, X[:, 0] / X[:, 1] + np.exp(X[:, 1]) * (2 + 3 * X[:, 2] * X[:, 3]))
     >>> few = sample.subsample(16, 0)
-    >>> pool = Pool(few.X, rows(["+", "-", "*", "/", "exp"]), constants=[1.0])
+    >>> pool = Pool(few.X, operators_of(["+", "-", "*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(5, most=3000)
-    >>> any(formulas(pool, Partners(pool), few.y, sample, rows(["exp"])))
+    >>> any(formulas(pool, Partners(pool), few.y, sample, operators_of(["exp"])))
     True
 
 Sizes of functions rise, and their numbers grow by a factor for every token: the numbers of the three in the pool,

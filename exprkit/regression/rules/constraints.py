@@ -117,7 +117,7 @@ def _dictionary(what: str, given: Any) -> Mapping[Any, Any]:
 
 def _operator(what: str, name: Any) -> defined.Written:
     try:
-        row = arguments.rows([name])[0]
+        row = arguments.operators_of([name])[0]
     except ArgumentError as error:
         raise ArgumentError(f"{what}: {error}") from None
     return row

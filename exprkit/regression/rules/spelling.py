@@ -4,9 +4,9 @@ In: a formula as simplification writes it, with the fewest tokens, and codes of 
 terms of those operators; None where there is no such way.
 
     >>> import exprkit as ek
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.rules.spelling import ChosenOperators
-    >>> spelling = ChosenOperators(row.code for row in rows(["+", "*", "exp"]))
+    >>> spelling = ChosenOperators(row.code for row in operators_of(["+", "*", "exp"]))
     >>> texts = "x1 - 3 * x2", "sqr(x1) / 4", "x1 / exp(2 * x2)", "x1 / x2", "sqrt(x1)"
     >>> [str(spelling.spell(formula) or "none") for formula in ek.parse(texts)]
     ['x1 + -3 * x2', '0.25 * (x1 * x1)', 'x1 * exp(-2 * x2)', 'none', 'none']

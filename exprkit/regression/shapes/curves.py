@@ -4,13 +4,13 @@ In: a ``Sample``, operators.  Out: formulas with fitted numbers, the best of eac
 ``a + b * exp(c * h) * sin(d * h + e)``.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.expressions.parser import parse
     >>> from exprkit.regression.shapes.curves import curves
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.linspace(0.1, 6, 60)[:, None]
     >>> sample = Sample(X, 2 * np.exp(-0.4 * X[:, 0]) * np.sin(3 * X[:, 0] + 1) + 5)
-    >>> formulas = [formula for front in curves(sample, rows(["+", "*", "exp", "sin"]), seed=0) for formula in front]
+    >>> formulas = [formula for front in curves(sample, operators_of(["+", "*", "exp", "sin"]), seed=0) for formula in front]
     >>> bool(sample.is_exact(np.array([formula(X) for formula in formulas])).any())
     True
 

@@ -3,15 +3,15 @@
 In: functions f, h and g, the ``Sample``, operators.  Out: formulas of least error, the best first.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.shapes.factored import factored
     >>> from exprkit.regression.pairs.pool import Pool, without_multiples
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
     >>> sample = Sample(X, np.exp(-0.7 * X[:, 0]) * (1.5 + 0.3 * X[:, 0] * X[:, 1]))
-    >>> pool = Pool(sample.X, rows(["*", "/", "exp"]), constants=[1.0])
+    >>> pool = Pool(sample.X, operators_of(["*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> print(factored([pool] * 2, sample, rows(["*", "exp"]))[0])
+    >>> print(factored([pool] * 2, sample, operators_of(["*", "exp"]))[0])
     exp(-0.7 * x1) * (0.3 * x1 * x2 + 1.5)
 
 As in ``templates`` c is on a grid at first, all f u(c h) / y are regressed with all g at once, and c is refined by a

@@ -4,15 +4,15 @@ In: a ``Pool``, the ``Sample``.  Out: formulas ``f * (a + b * u(c * h))`` and ``
 f and h being small functions and u an operator, or a root or logarithm of ``1 + c * h``.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.problem.sample import Sample
     >>> from exprkit.regression.shapes.templates import nested
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
     >>> sample = Sample(X, X[:, 0] / (np.exp(0.7 * X[:, 0] / X[:, 1]) - 1))
-    >>> pool = Pool(sample.X, rows(["*", "/", "exp"]), constants=[1.0])
+    >>> pool = Pool(sample.X, operators_of(["*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> bool(sample.is_exact(nested([pool] * 3, sample, rows(["exp"])).values).any())
+    >>> bool(sample.is_exact(nested([pool] * 3, sample, operators_of(["exp"])).values).any())
     True
 
 For a given c the best a and b are a linear regression, which ``regress`` does for all pairs of f and ``u(c h)`` at

@@ -4,13 +4,13 @@ In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: ``u(n / (1 - d))`` 
 d, or p and q, are together sums of up to three functions with numbers, and a number.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.problem.sample import Sample
     >>> from exprkit.regression.sums.dependent import dependent
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> sample = Sample(X, (3 * X[:, 0] + 5) / (1 + 0.7 * X[:, 1] + X[:, 2] ** 2))
-    >>> operators = rows(["+", "*", "/", "sqr"])
+    >>> operators = operators_of(["+", "*", "/", "sqr"])
     >>> pool = Pool(sample.X, operators, constants=[1.0])
     >>> pool.grow(3, most=100)
     >>> found = [one for some in dependent(pool, sample, operators) for one in some]

@@ -3,14 +3,14 @@
 In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.sums.exact import exact_sums
     >>> from exprkit.regression.sums.formulas import arounds
     >>> from exprkit.regression.problem.sample import Sample
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> sample = Sample(X, 1 / np.sqrt(3 * X[:, 0] ** 2 + 5 * X[:, 1] - 2 * X[:, 2]))
-    >>> operators = rows(["*", "/", "sqr", "sqrt"])
+    >>> operators = operators_of(["*", "/", "sqr", "sqrt"])
     >>> pool = Pool(sample.X, operators, constants=[1.0])
     >>> pool.grow(3, most=100)
     >>> found = [one for some in exact_sums(pool, sample, operators, 20) for one in some]

@@ -4,14 +4,14 @@ In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: formulas ``u(c1 f1 
 ``u(1 / (c1 f1 + ...))`` of least error, of every size.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.formulas.values import values_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.problem.sample import Sample
     >>> from exprkit.regression.sums.formulas import Around, sums
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> sample = Sample(X, X[:, 0] + 3 * X[:, 1] * X[:, 2] - 0.5 * X[:, 2] ** 2)
-    >>> pool = Pool(sample.X, rows(["*", "sqr"]), constants=[1.0])
+    >>> pool = Pool(sample.X, operators_of(["*", "sqr"]), constants=[1.0])
     >>> pool.grow(4, most=100)
     >>> formulas = sums(pool, sample, Around(None, False), most_size=18)
     >>> bool(sample.is_exact(values_of(formulas, sample.X)).any())

@@ -4,11 +4,11 @@ In: functions h with their values, operators.  Out: values and trees of terms, t
 follows.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.formulas.trees import expression_of
     >>> from exprkit.regression.sums.inside import terms_inside
     >>> from exprkit.text.tokens import VARIABLE
-    >>> terms = terms_inside(np.array([[1.0, 2.0, 3.0]]), [(VARIABLE, 0)], rows(["exp", "/"]))
+    >>> terms = terms_inside(np.array([[1.0, 2.0, 3.0]]), [(VARIABLE, 0)], operators_of(["exp", "/"]))
     >>> print(expression_of(terms.trees[0]), "|", expression_of(terms.trees[-1]))
     exp(0.0158 * x1) | 1 / (1 + -5 * x1)
 """

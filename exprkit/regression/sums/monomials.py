@@ -4,12 +4,12 @@ In: the data's columns, operators.  Out: values and trees of terms such as ``(x1
 ``x1 * sin(x2)``, the simplest first.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.formulas.trees import expression_of
     >>> from exprkit.regression.formulas.simplify import simplified
     >>> from exprkit.regression.sums.monomials import monomials
     >>> X = np.random.default_rng(0).uniform(1, 2, (5, 3))
-    >>> terms = monomials(X, rows(["*", "/", "sin"]), most=2_000)
+    >>> terms = monomials(X, operators_of(["*", "/", "sin"]), most=2_000)
     >>> len(terms.trees), *(str(simplified(expression_of(terms.trees[i]))) for i in (0, 100, 260))
     (496, 'x1', 'x1 * sin(x2)', 'sqr(x2 * sin(x3))')
 

@@ -4,7 +4,7 @@ In: a ``Pool``, the ``Sample`` at its rows, a form without an inner operator.  O
 the least squared error of ``outer(f * (a + b h))``.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs import links
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.sums.regress import best_pairs
@@ -12,7 +12,7 @@ the least squared error of ``outer(f * (a + b h))``.
     >>> random = np.random.default_rng(0)
     >>> X = random.uniform(1, 2, (100, 2))
     >>> sample = Sample(X, X[:, 0] * (2 + 3 * X[:, 1]) * (1 + 0.01 * random.standard_normal(100)))
-    >>> pool = Pool(sample.X, rows(["+", "*", "/"]), constants=[1.0])
+    >>> pool = Pool(sample.X, operators_of(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
     >>> best = best_pairs(pool, sample, links.forms([])[0], each=1)
     >>> sorted(str(pool.expression(i)) for i in (best[0].f, best[0].h))

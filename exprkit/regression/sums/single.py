@@ -3,14 +3,14 @@
 In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formulas of less error than all shorter ones.
 
     >>> import numpy as np
-    >>> from exprkit.expressions.arguments import rows
+    >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.problem.sample import Sample
     >>> from exprkit.regression.sums.formulas import Around
     >>> from exprkit.regression.sums.single import singles
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> sample = Sample(X, 3 * X[:, 0] * X[:, 1] / X[:, 2])
-    >>> pool = Pool(sample.X, rows(["*", "/"]), constants=[])
+    >>> pool = Pool(sample.X, operators_of(["*", "/"]), constants=[])
     >>> pool.grow(5, most=500)
     >>> '3 * x1 * x2 / x3' in map(str, next(singles(pool, sample, [Around(None, False)])))
     True
