@@ -30,7 +30,7 @@ from exprkit.regression.generations import evolution as evolutions
 from exprkit.regression.generations import survival
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.runtime import machine
 
 TABLE = timing.Table(width=74)
@@ -109,7 +109,7 @@ PARTS = [
 
 def sample_of(n_points=1000):
     X = np.random.default_rng(0).uniform(0.5, 3, (n_points, 3))
-    return Sample(X, X[:, 0] * np.sin(2.3 * X[:, 1]) / (1.7 + X[:, 2] ** 2) + 0.1 * X[:, 0])
+    return Rows(X, X[:, 0] * np.sin(2.3 * X[:, 1]) / (1.7 + X[:, 2] ** 2) + 0.1 * X[:, 0])
 
 
 def evolution_of(n, **settings):
@@ -135,16 +135,16 @@ def check_trees():
 
 def check_losses():
     """Losses are those of the formulas, and fall; the same twice."""
-    one, same, sample, least = evolution_of(5_000), evolution_of(5_000), sample_of(), np.inf
+    one, same, rows, least = evolution_of(5_000), evolution_of(5_000), sample_of(), np.inf
     for _ in range(15):
         made, again = one.generation(), same.generation()
         assert made.formulas == again.formulas and np.array_equal(made.loss, again.loss)
         if len(made.loss):
-            values = ek.Evaluator(made.formulas, sample.X, "cpu", dtype="float64").evaluate()
-            floor = 1e-10 * sample.y.var()
-            np.testing.assert_allclose(made.loss + floor, Goal("squares", sample).losses(values) + floor, rtol=0.02)
+            values = ek.Evaluator(made.formulas, rows.X, "cpu", dtype="float64").evaluate()
+            floor = 1e-10 * rows.y.var()
+            np.testing.assert_allclose(made.loss + floor, Goal("squares", rows).losses(values) + floor, rtol=0.02)
             least = min(least, made.loss.min())
-    TABLE.report("least loss after 15 generations of 5,000, a share of y's variance", least / sample.y.var(), "")
+    TABLE.report("least loss after 15 generations of 5,000, a share of y's variance", least / rows.y.var(), "")
 
 
 def check_memory():

@@ -30,7 +30,7 @@ from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.pairs import links
 from exprkit.regression.pairs.join import Partners
 from exprkit.regression.pairs.pool import Pool
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums import regress
 from exprkit.runtime.budget import Budget
 
@@ -98,14 +98,14 @@ def threes(most):
     """Three functions f, h1, h2: as many as a search looks at."""
     law = "sqrt(3.3 * x1 + 0.21 * x1 * x2 / x3 + 0.73 * x1 * x3)"
     X = np.random.default_rng(3).uniform(0.5, 3, (120, 3))
-    sample = Sample(X, values_of(list(ek.parse([law])), X)[0])
-    few, forms = sample.subsample(16, 0), links.forms([row for row in SEARCH if row.arity == 1])
+    rows = Rows(X, values_of(list(ek.parse([law])), X)[0])
+    few, forms = rows.subsample(16, 0), links.forms([row for row in SEARCH if row.arity == 1])
     begin = time.perf_counter()
     pool = DevicePool(few.X, SEARCH, Programs(gpu.current(), tuple(SEARCH), 16))
     pool.grow(30, most)
     pool.multiply(2 * most)
     say(f"three of {len(pool):,} functions: pool {time.perf_counter() - begin:.3f} s")
-    for found in triples.formulas(pool, few.y, sample, forms):
+    for found in triples.formulas(pool, few.y, rows, forms):
         say(f"   {time.perf_counter() - begin:.3f} s:", *map(str, found[:1]))
 
 

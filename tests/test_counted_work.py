@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget
@@ -21,7 +21,7 @@ SMALL = {"pool_size": 100, "niterations": 2, "population_size": 40, "maxsize": 1
 
 
 def searched(budget, checkpoint=None, save=lambda search: None):
-    search = Discovery(Sample(X, Y), SearchSettings(**SMALL), budget, save=save)
+    search = Discovery(Rows(X, Y), SearchSettings(**SMALL), budget, save=save)
     if checkpoint is not None:
         search.resume(checkpoint)
     search.run()
@@ -72,7 +72,7 @@ def test_a_limit_says_what_it_has_cut():
 
 
 def test_steps_whose_share_is_over_are_told():
-    search = Discovery(Sample(X, Y), SearchSettings(**SMALL), Budget(seconds=100.0))
+    search = Discovery(Rows(X, Y), SearchSettings(**SMALL), Budget(seconds=100.0))
     search.stage = "curve"
 
     def candidates():

@@ -12,7 +12,7 @@ from exprkit.expressions.arguments import operators_of
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
 from exprkit.regression.formulas.values import values_of
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes import curves as module
 from exprkit.regression.shapes import templates
 from exprkit.regression.shapes.curves import SHAPES, Family, Role, Shape, curves
@@ -45,16 +45,16 @@ def of(law):
 
 
 def found(y, n_vars=1, **options):
-    return [one for some in curves(Sample(X[:, :n_vars], y), default_operators(), 0, **options) for one in some]
+    return [one for some in curves(Rows(X[:, :n_vars], y), default_operators(), 0, **options) for one in some]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 def test_laws_with_several_numbers_inside(law):
-    sample = Sample(X[:, : 1 + ("x2" in law)], of(law))
-    made = curves(sample, default_operators(), 0)
-    least = min(np.abs(values_of(some, sample.X, None) - sample.y).max(axis=1).min() for some in made if some)
-    assert least < 1e-7 * np.abs(sample.y).max()
+    rows = Rows(X[:, : 1 + ("x2" in law)], of(law))
+    made = curves(rows, default_operators(), 0)
+    least = min(np.abs(values_of(some, rows.X, None) - rows.y).max(axis=1).min() for some in made if some)
+    assert least < 1e-7 * np.abs(rows.y).max()
 
 
 def test_a_number_is_searched_for_no_longer_than_noise_lets_know():
@@ -78,7 +78,7 @@ def test_they_do_not_depend_on_threads():
 
 def test_only_operators_that_are_given():
     few = operators_of(["+", "*", "tanh"])
-    made = [one for some in curves(Sample(X[:, :1], of(LAWS[7])), few, 0) for one in some]
+    made = [one for some in curves(Rows(X[:, :1], of(LAWS[7])), few, 0) for one in some]
     codes = {int(code) for one in made for code in one.values[one.kinds == OPERATOR]}
     assert codes <= {row.code for row in few} | {ops.SUB, ops.NEG} and made  # a - b is a + -b, printed
     kinds = module._kinds(["x1", "x2"], X[:, :2].T, 2, few)
@@ -107,22 +107,22 @@ def test_a_row_more_is_a_shape_more(monkeypatch):
     """The inverse of the lognormal's bell: none of the other shapes has it."""
     bell = Shape("lognormal", "f(-p1 * log(h) ^ 2)", (Role.FACTOR,), Family.EXPONENTIAL)
     y, operators = of("3.1 * exp(-0.7 * log(x1) ^ 2) - 1.2"), operators_of(["+", "-", "*", "sqr", "exp", "log"])
-    sample = Sample(X[:, :1], y)
+    rows = Rows(X[:, :1], y)
     monkeypatch.setattr(module, "SHAPES", [bell])
-    assert sample.is_exact(values_of(next(curves(sample, operators, 0)), sample.X, None)).any()
+    assert rows.is_exact(values_of(next(curves(rows, operators, 0)), rows.X, None)).any()
 
 
 @pytest.mark.slow
 def test_variables_that_say_nothing_are_left_out():
     x = np.column_stack([X[:, 0], np.ones(len(X))])
-    assert not any("x2" in str(one) for some in curves(Sample(x, of(LAWS[0])), default_operators(), 0) for one in some)
+    assert not any("x2" in str(one) for some in curves(Rows(x, of(LAWS[0])), default_operators(), 0) for one in some)
 
 
 def test_a_column_that_has_nothing_to_do_with_it_costs_little():
     """Shapes of variables alone come before those of pairs of them."""
-    sample = Sample(X, of(LAWS[3]))
-    some = [next(made) for made in [curves(sample, default_operators(), 0)] for _ in range(5)]
-    assert any(sample.is_exact(values_of(list(one), sample.X, None)).any() for one in some if one)
+    rows = Rows(X, of(LAWS[3]))
+    some = [next(made) for made in [curves(rows, default_operators(), 0)] for _ in range(5)]
+    assert any(rows.is_exact(values_of(list(one), rows.X, None)).any() for one in some if one)
 
 
 def test_it_ends_when_it_is_told_to():
@@ -173,14 +173,14 @@ def test_more_curves_are_tried_where_some_explain_most_of_y(monkeypatch, noise, 
 
     monkeypatch.setattr(nested, "curves", kinds)
     y = X[:, 0] + noise * np.random.default_rng(0).standard_normal(len(X))
-    FormulaSearch(Sample(X, y), SearchSettings(threads=1), CountedBudget()).run_stage(nested.curve)
+    FormulaSearch(Rows(X, y), SearchSettings(threads=1), CountedBudget()).run_stage(nested.curve)
     assert len(tried) == n_kinds
 
 
 def test_searches_for_very_short_formulas_fit_no_curves():
     X = np.random.default_rng(0).uniform(1, 3, (80, 3))
-    sample = Sample(X, X[:, 0] * np.exp(-X[:, 1]) + X[:, 2])
-    search = FormulaSearch(sample, SearchSettings(maxsize=4), Budget())
+    rows = Rows(X, X[:, 0] * np.exp(-X[:, 1]) + X[:, 2])
+    search = FormulaSearch(rows, SearchSettings(maxsize=4), Budget())
     search.run_stage(nested.curve)
     search.run_stage(fewer_variables.factor)
     assert not search.problem.budget.n_evals and not search.front.entries()

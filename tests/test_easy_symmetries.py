@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from exprkit.regression.pairs.links import UNDONE, inverted
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.products import inner_products
 from exprkit.regression.stages import exact, fewer_variables
 from exprkit.regression.stages.discovery import Discovery
@@ -22,7 +22,7 @@ def drawn(n_rows, n_columns, low=1.0, high=5.0, seed=0):
 
 def found(X, y, stage, **settings):
     """What one step of a search finds."""
-    search = FormulaSearch(Sample(X, y), SearchSettings(threads=1, **settings), Budget())
+    search = FormulaSearch(Rows(X, y), SearchSettings(threads=1, **settings), Budget())
     try:
         search.run_stage(stage)
     except Ended:
@@ -42,7 +42,7 @@ INNER = {
 @pytest.mark.parametrize("name", INNER)
 def test_the_product_that_y_depends_on_is_told(name, powers):
     X = drawn(150, len(powers))
-    [system] = inner_products(Sample(X, INNER[name](0.3 * np.prod(X ** np.array(powers), axis=1))))
+    [system] = inner_products(Rows(X, INNER[name](0.3 * np.prod(X ** np.array(powers), axis=1))))
     column, unit = system.columns(X)
     power = powers[system.remaining[0]]
     np.testing.assert_allclose(column[:, 0] ** power, np.prod(X ** np.array(powers), axis=1), rtol=1e-9)
@@ -51,16 +51,16 @@ def test_the_product_that_y_depends_on_is_told(name, powers):
 
 def test_signs_of_columns_count():
     X = drawn(150, 3, -2.0, 2.0)
-    [system] = inner_products(Sample(X, np.tanh(X[:, 0] * X[:, 1] / X[:, 2])))
+    [system] = inner_products(Rows(X, np.tanh(X[:, 0] * X[:, 1] / X[:, 2])))
     assert len(system.repeating) == 2 and set(map(abs, system.powers[0])) == {1.0}
 
 
 def test_data_of_no_product_have_none():
     X, random = drawn(150, 4), np.random.default_rng(1)
     for y in (X[:, 0] * X[:, 3] - X[:, 1] * X[:, 2], np.sin(X[:, 0]) + X[:, 1], random.standard_normal(150), X[:, 2]):
-        assert inner_products(Sample(X, y)) == []
+        assert inner_products(Rows(X, y)) == []
     noisy = np.exp(-X[:, 0] / X[:, 1]) * (1 + 0.1 * random.standard_normal(150))
-    assert inner_products(Sample(X, noisy)) == [] and inner_products(Sample(X[:10], X[:10, 0] / X[:10, 1])) == []
+    assert inner_products(Rows(X, noisy)) == [] and inner_products(Rows(X[:10], X[:10, 0] / X[:10, 1])) == []
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_law_is_found_whatever_its_sign(law):
     y, formulas = LAWS[law](X), []
     for sign in (1.0, -1.0):
         settings = SearchSettings(threads=1, pool_size=1_000, niterations=0)
-        search = Discovery(Sample(X, sign * y), settings, Budget())
+        search = Discovery(Rows(X, sign * y), settings, Budget())
         assert search.run() == "a formula is exact"
         formulas.append(search.front.entries()[-1].expression)
         np.testing.assert_allclose(formulas[-1](X), sign * y, rtol=1e-9)

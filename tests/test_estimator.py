@@ -28,7 +28,7 @@ from exprkit.errors import ArgumentError, BackendError, DataError, FileError, Po
 from exprkit.regression.estimator import checkpoint, equations, progress
 from exprkit.regression.estimator.equations import DescribedFront, selected
 from exprkit.regression.formulas.front import Entry
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages import discovery
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.settings import SearchSettings, default_operators
@@ -162,8 +162,8 @@ def test_settings_are_told_apart_by_all_they_hold_and_by_nothing_else():
 
 def test_a_checkpoint_knows_what_was_left_open():
     """A pool's default size and the backend depend on the machine, and the result on them."""
-    sample = Sample([[1.0], [2.0]], [3.0, 4.0])
-    resolved = Discovery(sample, SearchSettings(backend="auto"), Budget()).resolved
+    rows = Rows([[1.0], [2.0]], [3.0, 4.0])
+    resolved = Discovery(rows, SearchSettings(backend="auto"), Budget()).resolved
     assert resolved["backend"] in ek.backends() and resolved["pool_size"] >= 300_000
     assert resolved["device"] == "none" or resolved["backend"] in ("cuda", "ptx")
 
@@ -338,8 +338,8 @@ def test_a_terminal_shows_a_bar_after_a_while(monkeypatch):
 
 def test_the_bar_counts_what_ends_the_search():
     """Time, functions tried, or stages before the first generation and generations."""
-    sample = Sample(*map(np.asarray, table()))
-    timed, counted, free = (Discovery(sample, SearchSettings(niterations=5), budget) for budget in (
+    rows = Rows(*map(np.asarray, table()))
+    timed, counted, free = (Discovery(rows, SearchSettings(niterations=5), budget) for budget in (
         Budget(seconds=1000.0), Budget(max_evals=70), Budget(),
     ))  # fmt: skip
     assert timed.spent[1:] == (1000.0, "s") and 0 <= timed.spent[0] < 100

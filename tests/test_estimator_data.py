@@ -14,7 +14,7 @@ from sklearn.exceptions import DataConversionWarning
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 
 SMALL = {"niterations": 2, "pool_size": 30, "population_size": 40, "maxsize": 12, "random_state": 0}
 
@@ -162,10 +162,10 @@ def test_a_target_of_few_digits_is_exact_within_them(dtype):
     y = X[:, 0] / X[:, 1] ** 2
     model = small(pool_size=300).fit(X, y)
     assert model.get_best().equation == "x1 / sqr(x2)" and model.stopped_ == "a formula is exact"
-    sample, place = Sample(X, y), np.finfo(dtype).eps
-    assert not sample.is_exact(sample.y * (1 + place)), "all digits of float64"
-    for few in (sample.with_precision_of(y.dtype), sample.with_precision_of(y.dtype).with_y(sample.y)):
-        assert few.is_exact(sample.y * (1 + place)) and not few.is_exact(sample.y * (1 + 20 * place))
+    rows, place = Rows(X, y), np.finfo(dtype).eps
+    assert not rows.is_exact(rows.y * (1 + place)), "all digits of float64"
+    for few in (rows.with_precision_of(y.dtype), rows.with_precision_of(y.dtype).with_y(rows.y)):
+        assert few.is_exact(rows.y * (1 + place)) and not few.is_exact(rows.y * (1 + 20 * place))
 
 
 def test_a_single_number_is_no_target():

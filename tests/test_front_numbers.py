@@ -15,8 +15,8 @@ from exprkit.regression.estimator.equations import DescribedFront, described, se
 from exprkit.regression.formulas.front import Entry
 from exprkit.regression.formulas.parameters import as_parameters
 from exprkit.regression.formulas.simplify import simplified, with_signs_inside
-from exprkit.regression.problem.goal import sample_for
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.goal import rows_for
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.poles import have_poles
 from exprkit.regression.shapes.spread import proportional_weights
 from exprkit.regression.shapes.turns import turn_too_fast
@@ -36,7 +36,7 @@ def table(n=60, seed=0, noise=0.3):
 
 def front_of(texts, X, y, loss="squares", weights=None):
     """What is shown of a search that has found these formulas, and nothing else."""
-    search = FormulaSearch(sample_for(loss, X, y, weights), SearchSettings(loss=loss), Budget())
+    search = FormulaSearch(rows_for(loss, X, y, weights), SearchSettings(loss=loss), Budget())
     search.offer(ek.parse(texts))
     entries, simple = numbers.finished(search.problem)
     return described(entries, search.problem.goal, None, search.front.floor, simple)
@@ -60,7 +60,7 @@ def test_numbers_have_the_least_squares_of_their_form(text):
 @pytest.mark.parametrize("loss", ["mae", "huber", ROBUST])
 def test_numbers_have_the_least_loss_that_was_asked_for(loss):
     X, y = table()
-    goal = FormulaSearch(sample_for(loss, X, y), SearchSettings(loss=loss), Budget()).problem.goal
+    goal = FormulaSearch(rows_for(loss, X, y), SearchSettings(loss=loss), Budget()).problem.goal
     entry = front_of(["5 * x1 + 1"], X, y, loss).entries[0]
     for a, b in np.random.default_rng(1).normal(0, 0.02, (40, 2)):
         slope, cut = (float(number) for number in entry.expression.values[[0, 3]].view(np.float64))
@@ -184,19 +184,19 @@ def test_a_formula_with_a_pole_is_not_selected():
 ])  # fmt: skip
 def test_poles_between_rows_are_seen(text, expected):
     x = np.linspace(1, 200, 97)
-    assert have_poles([ek.parse(text)[0]], Sample(x[:, None], x)).tolist() == [expected]
+    assert have_poles([ek.parse(text)[0]], Rows(x[:, None], x)).tolist() == [expected]
 
 
 def test_poles_of_several_variables_are_seen():
     X = np.random.default_rng(0).uniform(1, 3, (80, 2))
     formulas = list(ek.parse(["1e-6 / (x1 - x2)", "x1 / x2", "1e-6 / (x1 - x2 - 2.5)", "1 / (x1 * x2 - 0.5)"]))
-    assert have_poles(formulas, Sample(X, X[:, 0])).tolist() == [True, False, False, False]
+    assert have_poles(formulas, Rows(X, X[:, 0])).tolist() == [True, False, False, False]
 
 
 def test_zeros_of_columns_with_both_signs_are_no_poles():
     X = np.random.default_rng(0).uniform(-3, 3, (80, 2))
     formulas = list(ek.parse(["x1 / x2", "sqrt(x1 * x2)", "1 / sqr(x1 * x2)", "1e-6 / (x2 - 0.37)", "1e-6 / sin(x1)"]))
-    assert have_poles(formulas, Sample(X, X[:, 0])).tolist() == [False, False, False, True, True]
+    assert have_poles(formulas, Rows(X, X[:, 0])).tolist() == [False, False, False, True, True]
 
 
 # ── noise that grows, and what turns too fast ──
@@ -222,7 +222,7 @@ def test_noise_in_proportion_gives_weights_and_no_other(law):
     for seed in range(8):
         X, y, noise = drawn_wide(f, low, high, n, seed, 0.15)
         for kind, data in (("proportional", y * (1 + noise)), ("constant", y + noise * y.std()), ("none", y)):
-            weights = proportional_weights(Sample(X, data))
+            weights = proportional_weights(Rows(X, data))
             told[kind] += weights is not None
             if weights is not None:
                 assert weights.mean() == pytest.approx(1)
@@ -238,10 +238,10 @@ def test_noise_of_two_parts_gives_small_values_no_more_than_their_weight():
     for seed in range(8):
         random = np.random.default_rng(seed)
         y = 12.5 * x / (0.85 + x) * (1 + 0.04 * random.standard_normal(len(x))) + 0.08 * random.standard_normal(len(x))
-        weights = proportional_weights(Sample(x[:, None], y))
+        weights = proportional_weights(Rows(x[:, None], y))
         ratios += [] if weights is None else [weights.max() / weights.min()]
     assert len(ratios) >= 4 and 10 < np.median(ratios) < 140
-    asked = proportional_weights(Sample(x[:, None], y), always=True)
+    asked = proportional_weights(Rows(x[:, None], y), always=True)
     assert asked.max() / asked.min() > 200
 
 
@@ -293,7 +293,7 @@ def test_what_turns_too_fast_is_taken_only_where_it_is_exact():
     X = np.linspace(0, 4, 41)[:, None]
     noise = 0.05 * np.random.default_rng(0).standard_normal(41)
     for y, taken in ((np.cos(70 * X[:, 0]) + noise, False), (np.cos(70 * X[:, 0]), True)):
-        search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
+        search = FormulaSearch(Rows(X, y), SearchSettings(), Budget())
         search.offer(ek.parse(["0.1 * x1", "cos(70 * x1)"]))
         assert any("cos" in str(entry.expression) for entry in search.front.entries()) == taken
 

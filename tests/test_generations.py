@@ -18,7 +18,7 @@ from exprkit.regression.generations import evolution as evolutions
 from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT
 
@@ -41,7 +41,7 @@ def there(device, monkeypatch):
 
 
 def evolution(backend, **settings):
-    return Evolution(Sample(X, Y), operators_of("search"), BLOCKS, backend=backend, **(SETTINGS | settings))
+    return Evolution(Rows(X, Y), operators_of("search"), BLOCKS, backend=backend, **(SETTINGS | settings))
 
 
 def hashed_fits(self, pop, init, **settings):
@@ -108,12 +108,12 @@ def test_children_are_trees_of_all_kinds():
     ("backend", "loss"), [("cpu", "mae"), ("cpu", "huber"), ("cpu", "squares"), ("cuda", "squares")]
 )
 def test_losses_are_those_of_the_formulas(there, backend, loss):
-    one, sample = evolution(backend, loss=loss, numbers=1), Sample(X, Y)  # few kernels to compile
+    one, rows = evolution(backend, loss=loss, numbers=1), Rows(X, Y)  # few kernels to compile
     least = {}
     for _ in range(3):
         made = one.generation()
-        values = ek.Evaluator(made.formulas, sample.X, "numpy", dtype="float64").evaluate()
-        assert made.loss == pytest.approx(Goal(loss, sample).losses(values), rel=1e-6, abs=1e-13)
+        values = ek.Evaluator(made.formulas, rows.X, "numpy", dtype="float64").evaluate()
+        assert made.loss == pytest.approx(Goal(loss, rows).losses(values), rel=1e-6, abs=1e-13)
         for size, one_loss in zip(made.formulas.n_tokens.tolist(), made.loss.tolist(), strict=True):
             least[size] = min(one_loss, least.get(size, np.inf))
     assert made.tried == 120 and min(least.values()) < 0.6
@@ -128,7 +128,9 @@ def test_float32_and_many_trees_on_the_device(there):
     losses = [one.generation().loss.min(initial=np.inf) for _ in range(5)]
     assert min(losses) < 0.03 * Y.var() < 0.1 * first.min()
     assert evolution("cpu", dtype=None)._dtype == "float64"
-    far = Evolution(Sample(X * 1e-20, Y), operators_of("search"), BLOCKS, population_size=20, width=9, seed=0, backend="cuda")
+    far = Evolution(
+        Rows(X * 1e-20, Y), operators_of("search"), BLOCKS, population_size=20, width=9, seed=0, backend="cuda"
+    )
     assert far._dtype == "float64"
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, ParseError
-from exprkit.regression.problem.goal import NAMED, Goal, sample_for
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.goal import NAMED, Goal, rows_for
+from exprkit.regression.problem.rows import Rows
 from exprkit.search.state_file import digest
 
 Y = np.array([0.5, 1.0, 3.0, 7.0, 20.0])
@@ -45,17 +45,17 @@ def searched(loss, X, y, weights=None, columns=None, **settings):
     ],
 )
 def test_rows_aim_at_where_the_loss_is_least(loss, least_at, plain):
-    sample = sample_for(loss, X, Y, columns={"s": np.full(5, 0.1)} if "s)" in loss else None)
-    goal = Goal(loss, sample)
-    assert (goal.target if plain else sample.y) == pytest.approx(least_at, rel=1e-9) and goal.plain is plain
+    rows = rows_for(loss, X, Y, columns={"s": np.full(5, 0.1)} if "s)" in loss else None)
+    goal = Goal(loss, rows)
+    assert (goal.target if plain else rows.y) == pytest.approx(least_at, rel=1e-9) and goal.plain is plain
     beside = np.array([[1.0], [1.01], [0.99], [1.7], [0.3]]) * least_at
     losses = goal.losses(beside)
     assert losses[0] <= 1e-12 and (losses[1:] > losses[0]).all()
 
 
 def test_a_loss_that_is_least_nowhere_aims_at_where_it_no_longer_counts():
-    sample = sample_for("exp(f) - y * f", X, np.array([0.0, 1.0, 0.0, 2.0, 5.0]))
-    assert np.abs(sample.y).max() < 50 and np.exp(sample.y[0]) < 1e-9
+    rows = rows_for("exp(f) - y * f", X, np.array([0.0, 1.0, 0.0, 2.0, 5.0]))
+    assert np.abs(rows.y).max() < 50 and np.exp(rows.y[0]) < 1e-9
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ WEIGHTS = {  # of least squares, in the place of the loss, near formulas that ar
 
 @pytest.mark.parametrize("loss", WEIGHTS)
 def test_least_squares_take_the_weights_that_the_loss_has(loss):
-    sample = sample_for(loss, X, Y)
-    weights = Goal(loss, sample).as_squares(sample.y * (1 + 1e-5)).w
+    rows = rows_for(loss, X, Y)
+    weights = Goal(loss, rows).as_squares(rows.y * (1 + 1e-5)).w
     assert weights / weights[0] == pytest.approx(WEIGHTS[loss] / WEIGHTS[loss][0], rel=1e-2)
 
 
 def test_outliers_hardly_count_in_least_squares_of_a_robust_loss():
     for loss in ("mae", "huber", "huber(f - y, 0.01)", "log(1 + ((f - y) / 0.1)^2)"):
-        sample = sample_for(loss, X, Y)
-        weights = Goal(loss, sample).as_squares(sample.y + np.array([0.01, -0.01, 0.01, 100.0, -0.01])).w
+        rows = rows_for(loss, X, Y)
+        weights = Goal(loss, rows).as_squares(rows.y + np.array([0.01, -0.01, 0.01, 100.0, -0.01])).w
         assert weights[3] < 0.02 * weights[[0, 1, 2, 4]].min()
 
 
@@ -129,8 +129,8 @@ POSITIVE = st.lists(st.floats(0.1, 50), min_size=2, max_size=8)
 def test_losses_are_means_of_what_evaluators_add_up(values, y, loss):
     n = min(len(values), len(y))
     f, y, w = np.array(values[:n])[:, None], np.array(y[:n]), np.arange(1.0, n + 1)
-    sample = sample_for(loss, f, y, w)
-    found = Goal(loss, sample).losses(sample.X.T)[0]
+    rows = rows_for(loss, f, y, w)
+    found = Goal(loss, rows).losses(rows.X.T)[0]
     named = {"squares": "sse", "mae": "sae"}.get(loss, loss)
     wanted = ek.Evaluator(ek.parse(["x1"]), f, dtype="float64").loss(None, y, named, w)[0] / w.sum()
     assert found == pytest.approx(wanted, rel=1e-9, abs=1e-12)
@@ -138,12 +138,12 @@ def test_losses_are_means_of_what_evaluators_add_up(values, y, loss):
 
 def test_a_sample_is_the_same_after_it_was_sent():
     loss, columns = "abs(f - y) / s", {"s": np.arange(1.0, 6.0)}
-    sample = sample_for(loss, X, Y, columns=columns)
-    again = Sample.of_arrays(sample.arrays, list(columns))
+    rows = rows_for(loss, X, Y, columns=columns)
+    again = Rows.of_arrays(rows.arrays, list(columns))
     values = np.stack([Y + 1, 2 * Y])
-    assert np.array_equal(Goal(loss, again).losses(values), Goal(loss, sample).losses(values))
-    other = sample_for(loss, X, Y, columns={"s": 2 * columns["s"]})
-    assert digest(again.arrays).tobytes() == digest(sample.arrays).tobytes() != digest(other.arrays).tobytes()
+    assert np.array_equal(Goal(loss, again).losses(values), Goal(loss, rows).losses(values))
+    other = rows_for(loss, X, Y, columns={"s": 2 * columns["s"]})
+    assert digest(again.arrays).tobytes() == digest(rows.arrays).tobytes() != digest(other.arrays).tobytes()
 
 
 # ── searches ──

@@ -21,7 +21,7 @@ from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.pairs import confirm, join, pool, triples
 from exprkit.regression.problem import effort
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes import templates
 from exprkit.regression.stages import exact, pairs, search, search_problem, sums
 from exprkit.runtime import budget
@@ -164,8 +164,8 @@ def test_rows_are_sorted_as_by_all_their_columns():
     X = random.integers(0, 3, (500, 3)).astype(float)
     y, w = random.integers(0, 2, 500).astype(float), random.uniform(1, 2, 500)
     for merged in (True, False):
-        sample = Sample(X, y, w, merged=merged)
-        found = np.column_stack([sample.X, sample.y, sample.w])
+        rows = Rows(X, y, w, merged=merged)
+        found = np.column_stack([rows.X, rows.y, rows.w])
         wanted = np.column_stack([X, y, w])[np.lexsort((w, y, *X.T[::-1]))]
         if not merged:
             assert np.array_equal(found, wanted)
@@ -179,7 +179,7 @@ def test_some_of_the_rows_have_both_values_of_a_column_of_0_and_1():
     random = np.random.default_rng(0)
     X = np.column_stack([random.integers(0, 2, 2000), random.uniform(1, 2, 2000)]).astype(float)
     X[::50, 1] = 0.0
-    few = Sample(X, X[:, 0] + X[:, 1] + 1).subsample(32, 0)
+    few = Rows(X, X[:, 0] + X[:, 1] + 1).subsample(32, 0)
     assert 5 < few.X[:, 0].sum() < 27 and (few.X[:, 1] != 0).all()
 
 

@@ -11,7 +11,7 @@ from exprkit.regression.formulas.front import Entry
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.noise import is_noise
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages import exact, growth
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.settings import SearchSettings
@@ -19,31 +19,31 @@ from exprkit.runtime.budget import Budget
 
 
 def noisy(n=300, n_vars=3, noise=0.01, seed=0):
-    """Of a law: its sample, and what it says at its rows."""
+    """Of a law: its rows, and what it says at its rows."""
     random = np.random.default_rng(seed)
     X = random.uniform(0.5, 3, (n, n_vars))
     y = X[:, 0] * np.sin(X[:, 1]) + np.sqrt(X[:, 2])
-    sample = Sample(X, y + noise * np.std(y) * random.standard_normal(n))
-    a, b, c = sample.X.T[:3]
-    return sample, a * np.sin(b) + np.sqrt(c)
+    rows = Rows(X, y + noise * np.std(y) * random.standard_normal(n))
+    a, b, c = rows.X.T[:3]
+    return rows, a * np.sin(b) + np.sqrt(c)
 
 
 @pytest.mark.slow
 @given(seed=st.integers(0, 10_000), noise=st.sampled_from([1e-6, 1e-3, 0.05, 0.3]), n_vars=st.integers(3, 5))
 def test_the_law_leaves_noise_and_another_formula_does_not(seed, noise, n_vars):
-    sample, law = noisy(400, n_vars, noise, seed)
-    assert is_noise(sample, law)
-    assert not is_noise(sample, law + 2 * noise * np.std(law) * np.sin(3 * sample.X[:, 1]))
-    assert not is_noise(sample, np.full(400, sample.y.mean()))
+    rows, law = noisy(400, n_vars, noise, seed)
+    assert is_noise(rows, law)
+    assert not is_noise(rows, law + 2 * noise * np.std(law) * np.sin(3 * rows.X[:, 1]))
+    assert not is_noise(rows, np.full(400, rows.y.mean()))
 
 
 @given(seed=st.integers(0, 10_000))
 def test_it_does_not_matter_how_columns_are_measured(seed):
-    sample, law = noisy(200, seed=seed)
-    other = Sample(np.exp(5 * sample.X), sample.y)
-    assert np.array_equal(other.y, sample.y)
-    for values in (law, law + 0.02 * sample.X[:, 0]):
-        assert is_noise(sample, values) == is_noise(other, values)
+    rows, law = noisy(200, seed=seed)
+    other = Rows(np.exp(5 * rows.X), rows.y)
+    assert np.array_equal(other.y, rows.y)
+    for values in (law, law + 0.02 * rows.X[:, 0]):
+        assert is_noise(rows, values) == is_noise(other, values)
 
 
 def test_there_is_no_answer_where_rows_nearby_do_not_tell_of_y():
@@ -51,17 +51,17 @@ def test_there_is_no_answer_where_rows_nearby_do_not_tell_of_y():
     assert not is_noise(few, law)
     wide, law = noisy(60, n_vars=30)  # no row is near to another one
     assert not is_noise(wide, law)
-    sample, law = noisy()
-    assert not is_noise(sample, np.where(np.arange(300) == 7, np.nan, law))
+    rows, law = noisy()
+    assert not is_noise(rows, np.where(np.arange(300) == 7, np.nan, law))
     random = np.random.default_rng(0)
-    nothing = Sample(random.uniform(size=(200, 2)), random.standard_normal(200))
+    nothing = Rows(random.uniform(size=(200, 2)), random.standard_normal(200))
     assert not is_noise(nothing, np.zeros(200))
-    assert not is_noise(Sample(np.ones((200, 1)), random.standard_normal(200)), np.zeros(200))
+    assert not is_noise(Rows(np.ones((200, 1)), random.standard_normal(200)), np.zeros(200))
 
 
 def test_a_law_without_noise_is_not_taken_for_noise():
-    sample, law = noisy(noise=0)
-    assert not is_noise(sample, law + 1e-9 * np.sin(3 * sample.X[:, 0]))
+    rows, law = noisy(noise=0)
+    assert not is_noise(rows, law + 1e-9 * np.sin(3 * rows.X[:, 0]))
 
 
 @pytest.mark.slow
@@ -70,8 +70,8 @@ def test_stages_for_exact_formulas_come_last_where_there_is_noise(noise, exact_l
     random = np.random.default_rng(0)
     a, b, c, d, e = X = random.uniform(1, 5, (5, 300))
     y = a * (b + c * d * np.sin(e)) if noise else np.exp(np.sin(a * b)) + np.sqrt(1 + c * c + d * d * np.cos(e) ** 2)
-    sample = Sample(X.T, y + noise * np.std(y) * random.standard_normal(300))
-    search = Discovery(sample, SearchSettings(), Budget())
+    rows = Rows(X.T, y + noise * np.std(y) * random.standard_normal(300))
+    search = Discovery(rows, SearchSettings(), Budget())
     stages = [turn.stage for turn in search.turns]
     for stage in stages[: stages.index(growth.grow_first) + 1]:
         search.run_stage(stage)
@@ -81,7 +81,7 @@ def test_stages_for_exact_formulas_come_last_where_there_is_noise(noise, exact_l
     assert (later[-3:] == list(put_off)) == exact_last
     if noise:
         assert search.front.min_loss < 1.05 * noise**2 * np.var(y)
-        again = Discovery(sample, SearchSettings(), Budget())
+        again = Discovery(rows, SearchSettings(), Budget())
         again.resume(search.checkpoint())
         assert again.turns == search.turns
 
@@ -91,8 +91,8 @@ def test_fractions_are_no_numbers_that_were_fitted():
     random = np.random.default_rng(1)
     x = np.append(1e-5, np.linspace(0.5, 20, 99))
     y = 3 * np.log(x) - np.log(np.expm1(0.7 * x)) + 2.5 + 0.1 * random.standard_normal(100)
-    goal = Goal("squares", Sample(x[:, None], y))
+    goal = Goal("squares", Rows(x[:, None], y))
     law = ek.parse(["3 * log(x1) - log(exp(0.7 * x1) - 1) + 2.5"])[0]
-    loss = float(goal.losses(values_of([law], goal.sample.X))[0])
+    loss = float(goal.losses(values_of([law], goal.rows.X))[0])
     front = described([Entry(law, loss, law.n_tokens)], goal, None, 0.0)
     assert front.expected[0] < 100 / 2 * np.log(loss) + 2 * 3 + 1.25 * law.n_tokens + 2

@@ -33,7 +33,7 @@ from exprkit.regression.pairs import links, triples
 from exprkit.regression.pairs.join import Partners
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import UnitSystem
 from exprkit.regression.stages import exact, simplification
@@ -71,14 +71,14 @@ def test_one_job_is_one_thread(monkeypatch):
     """Pools, lookups and regressions ask for no other thread."""
     X = drawn(40)
     y = values(["x1 + 3 * x2 * x3 - 0.5 * sqr(x3) + sin(x1)"], X)[0]
-    few = Sample(X, y).subsample(16, 0)
+    few = Rows(X, y).subsample(16, 0)
     monkeypatch.setattr(slices, "pool", lambda: pytest.fail("a thread was asked for"))
     pool = Pool(few.X, operators_of("search"), threads=1)
     pool.grow(30, 40_000)
     partners = Partners(pool, threads=1)
     unary = [row for row in operators_of("search") if row.arity == 1]
     partners.of(few.y, links.forms(unary)[0])
-    next(triples.formulas(pool, partners, few.y, Sample(X, y), unary))
+    next(triples.formulas(pool, partners, few.y, Rows(X, y), unary))
     chosen = selection.selected(pool.values[:900], pool.sizes[:900], few.y, np.full(16, 1 / 16), 3, 20, threads=1)
     assert chosen
 
@@ -360,7 +360,7 @@ def test_a_simple_number_is_close(number, denominator):
 
 def test_numbers_that_change_no_value_go():
     X = drawn()
-    found = Discovery(Sample(X, X[:, 0] + np.sin(X[:, 1])), SearchSettings(), Budget(max_evals=1))
+    found = Discovery(Rows(X, X[:, 0] + np.sin(X[:, 1])), SearchSettings(), Budget(max_evals=1))
     found.offer(ek.parse(["x1 - 2.2e-268", "x1 + 0.3 * x2 + 1e-90 * exp(x3)"]))
     assert found.run() == "1 functions were tried"
     assert [str(entry.expression) for entry in found.front.entries()][-2:] == ["x1", "x1 + 0.3 * x2"]
@@ -412,8 +412,8 @@ def test_products_of_monomials_are_few_tries_for_each_that_is_kept(n_vars):
 def test_a_pair_is_found_where_its_summand_hides_most_of_small_values():
     X = np.random.default_rng(0).uniform(0.5, 3.0, (40, 2))
     u = np.exp(np.random.default_rng(1).uniform(-7, 2, 40))
-    sample = Sample(np.column_stack([X, u]), np.expm1(u))
-    search = FormulaSearch(sample, SearchSettings(), Budget())
+    rows = Rows(np.column_stack([X, u]), np.expm1(u))
+    search = FormulaSearch(rows, SearchSettings(), Budget())
     with pytest.raises(Ended):
         search.run_stage(exact.join)
     assert str(search.front.entries()[-1].expression) == "exp(x3) - 1"
@@ -433,7 +433,7 @@ def test_a_form_is_taken_apart_as_it_is_put_together(form):
 def test_a_sample_does_not_depend_on_how_rows_are_given():
     X, y = drawn(30, 2), np.arange(30.0)
     order = np.random.default_rng(0).permutation(60) % 30
-    once, twice = Sample(X, y, np.full(30, 2.0)), Sample(X[order], y[order])
+    once, twice = Rows(X, y, np.full(30, 2.0)), Rows(X[order], y[order])
     assert np.array_equal(once.X, twice.X) and np.array_equal(once.w, twice.w)
     assert np.array_equal(once.subsample(7, 3).X, twice.subsample(7, 3).X)
 
@@ -442,13 +442,13 @@ def test_a_sample_does_not_depend_on_how_rows_are_given():
 def test_a_large_constant_in_y_does_not_make_a_wrong_formula_exact(large, scale):
     X = drawn(60, 2)
     law = X[:, 0] ** 1.5 + X[:, 1]
-    sample = Sample(X, large + scale * law, np.ones(60))
-    line = np.polynomial.Polynomial.fit(X[:, 0], sample.y - large, 1)(X[:, 0])
-    rounded = sample.y * (1 + np.finfo(float).eps)
-    assert sample.is_exact(np.array([sample.y, rounded, large + line])).tolist() == [True, True, False]
-    losses = Goal("squares", sample).losses(np.array([rounded, large + line]))
-    assert losses[0] <= Goal("squares", sample).floor < losses[1]
-    same = Sample(X, np.full(60, large + scale), np.ones(60))
+    rows = Rows(X, large + scale * law, np.ones(60))
+    line = np.polynomial.Polynomial.fit(X[:, 0], rows.y - large, 1)(X[:, 0])
+    rounded = rows.y * (1 + np.finfo(float).eps)
+    assert rows.is_exact(np.array([rows.y, rounded, large + line])).tolist() == [True, True, False]
+    losses = Goal("squares", rows).losses(np.array([rounded, large + line]))
+    assert losses[0] <= Goal("squares", rows).floor < losses[1]
+    same = Rows(X, np.full(60, large + scale), np.ones(60))
     assert same.is_exact(np.full((1, 60), same.y.mean())).all()
 
 
@@ -520,12 +520,12 @@ def test_variables_of_which_y_is_a_power_are_recognised():
     rest = 1 / np.sqrt(X[:, 2] ** 2 + X[:, 3])
     for noise in (0.0, 0.02):
         y = X[:, 0] / X[:, 1] ** 2 * rest * (1 + noise * random.standard_normal(300))
-        first = power_factors(Sample(X, y))[0]
+        first = power_factors(Rows(X, y))[0]
         assert (first.repeating, first.y_powers) == ((0, 1), (1.0, -2.0))
         inner, unit = first.columns(X)
         assert np.array_equal(inner, X[:, 2:]) and np.allclose(unit, X[:, 0] / X[:, 1] ** 2)
     for other in (X[:, 0] / (X[:, 0] + X[:, 1]), X[:, 0] * X[:, 1] + X[:, 2], np.exp(X[:, 0] * X[:, 3])):
-        assert power_factors(Sample(X, other)) == []
+        assert power_factors(Rows(X, other)) == []
 
 
 def test_a_power_that_noise_leaves_open_is_none():
@@ -534,7 +534,7 @@ def test_a_power_that_noise_leaves_open_is_none():
     for _ in range(5):
         X = random.uniform(1, 3, (150, 6))
         y = (4 + 3 * X[:, 0] + X[:, 1]) * np.exp(0.3 * random.standard_normal(150))
-        assert power_factors(Sample(X, y)) == []
+        assert power_factors(Rows(X, y)) == []
 
 
 def test_what_a_good_formula_contradicts_is_no_power():
@@ -544,7 +544,7 @@ def test_what_a_good_formula_contradicts_is_no_power():
     texts = "1.02 * x1 * cos(0.31 * x1 * x2)", "1.02 * x1 * cos(0.81 * x2)"
     linear = UnitSystem((0,), (1,), ((0.0,),), (1.0,), 2)
     for y, text, is_none in ((bent, texts[0], True), (straight, texts[1], False), (straight, "1.3", False)):
-        search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
+        search = FormulaSearch(Rows(X, y), SearchSettings(), Budget())
         search.offer(ek.parse([text]))
         assert is_contradicted(search.problem, linear) == is_none
 
@@ -555,7 +555,7 @@ def test_what_a_good_formula_contradicts_is_no_power():
 ])  # fmt: skip
 def test_sums_within_operators_are_found_at_once(stage, law):
     X = drawn(300, 5)
-    search = FormulaSearch(Sample(X, law(X.T)), SearchSettings(pool_size=3_000), Budget())
+    search = FormulaSearch(Rows(X, law(X.T)), SearchSettings(pool_size=3_000), Budget())
     with pytest.raises(Ended, match="a formula is exact"):
         search.run_stage(stage)
 
@@ -565,7 +565,7 @@ def test_numbers_of_a_noisy_law_become_simple_in_the_end():
     random = np.random.default_rng(0)
     X = random.uniform(0.5, 5, (200, 2))
     law = 3 * np.log(X[:, 0]) - np.log(np.exp(0.7 * X[:, 1]) - 1) + 2.345
-    search = Discovery(Sample(X, law + 0.05 * random.standard_normal(200)), SearchSettings(), Budget(60))
+    search = Discovery(Rows(X, law + 0.05 * random.standard_normal(200)), SearchSettings(), Budget(60))
     search.offer(ek.parse(["3.01 * log(x1) + 2.34 - 0.94 * log(exp(0.738 * x2) - 1.05)"]))
     search.run_stage(simplification.finish)
     best = search.front.by_nats()[0].expression
@@ -574,12 +574,12 @@ def test_numbers_of_a_noisy_law_become_simple_in_the_end():
 
 def test_what_fits_as_many_numbers_as_rows_is_no_law_and_ends_no_search():
     X, y = np.array([[1.0], [2.0], [3.5], [4.0]]), np.array([1.234, -0.77, 2.5391, 0.4447])
-    few, through = Sample(X, y), np.polynomial.Polynomial.fit(X[:, 0], y, 3).convert().coef
+    few, through = Rows(X, y), np.polynomial.Polynomial.fit(X[:, 0], y, 3).convert().coef
     text = "{} + x1 * ({} + x1 * ({} + x1 * {}))".format(*through.tolist())
     search = Discovery(few, SearchSettings(), Budget())
     search.offer(ek.parse([text]))
     assert search.front.min_loss < 1e-20 and not search.is_exact
-    search = Discovery(Sample(X, 3 * X[:, 0] ** 2), SearchSettings(), Budget())
+    search = Discovery(Rows(X, 3 * X[:, 0] ** 2), SearchSettings(), Budget())
     search.offer(ek.parse(["3 * sqr(x1)"]))
     assert search.is_exact
 
@@ -596,9 +596,9 @@ def test_what_fits_labels_by_as_many_bits_as_rows_tell_is_no_law(text, n_rows):
     """Labels 0 and 1 tell a bit a row, whatever a step through them holds; numbers of y tell their digits."""
     X = np.random.default_rng(n_rows).uniform(0, 1, (n_rows, 5))
     for y, formula in ((np.rint(values([text], X)[0]), text), (np.exp(X[:, 0]), "exp(x1)")):
-        search = FormulaSearch(Sample(X, y), SearchSettings(), Budget())
+        search = FormulaSearch(Rows(X, y), SearchSettings(), Budget())
         search.offer(ek.parse([formula]))
-        assert search.problem.sample.is_exact(values([formula], search.problem.sample.X))
+        assert search.problem.rows.is_exact(values([formula], search.problem.rows.X))
         assert search.is_exact == (formula != text)
 
 
@@ -606,9 +606,9 @@ def test_what_fits_labels_by_as_many_bits_as_rows_tell_is_no_law(text, n_rows):
 def test_what_is_exact_by_accident_is_not_selected(how):
     X = np.random.default_rng(0).uniform(0, 1, (28, 5))
     for n_rows, text, chosen in ((28, STEPS[0], 0), (28, STEPS[3], 0), (28, "greater(x1 + x2, 1)", 1)):
-        sample = Sample(X[:n_rows], np.rint(values([text], X[:n_rows])[0]))
-        goal, formulas = Goal("squares", sample), list(ek.parse([repr(float(sample.y.mean())), text]))
-        losses = goal.losses(values([str(one) for one in formulas], sample.X))
+        rows = Rows(X[:n_rows], np.rint(values([text], X[:n_rows])[0]))
+        goal, formulas = Goal("squares", rows), list(ek.parse([repr(float(rows.y.mean())), text]))
+        losses = goal.losses(values([str(one) for one in formulas], rows.X))
         entries = [Entry(one, loss, one.n_tokens) for one, loss in zip(formulas, losses.tolist(), strict=True)]
         assert selected(described(entries, goal, None, goal.floor), how, 0.0) == chosen, text
 
@@ -617,7 +617,7 @@ def test_labels_of_many_rows_and_whole_numbers_of_few_tell_a_law():
     X = np.random.default_rng(0).integers(0, 100, (200, 5)).astype(float)
     for n_rows, text in ((200, "greater(x1, x2)"), (200, "greater(x1 * x2, 1234)"), (8, "x1 * x2 + 3"), (5, "x1 / x3"),
                          (20, "5")):  # fmt: skip
-        search = FormulaSearch(Sample(X[:n_rows], values([text], X[:n_rows])[0]), SearchSettings(), Budget())
+        search = FormulaSearch(Rows(X[:n_rows], values([text], X[:n_rows])[0]), SearchSettings(), Budget())
         search.offer(ek.parse([text]))
         assert search.is_exact, text
 
@@ -625,7 +625,7 @@ def test_labels_of_many_rows_and_whole_numbers_of_few_tell_a_law():
 def test_a_formula_is_polished_once_and_an_interpolation_never(monkeypatch):
     random = np.random.default_rng(0)
     X = random.uniform(1, 3, (40, 1))
-    search = Discovery(Sample(X, 2.3 * X[:, 0] + 0.1 * random.standard_normal(40)), SearchSettings(), Budget())
+    search = Discovery(Rows(X, 2.3 * X[:, 0] + 0.1 * random.standard_normal(40)), SearchSettings(), Budget())
     search.offer(ek.parse(["2.31 * x1 + 0.017"]))
     search.run_stage(simplification.polish)
     entries = search.front.entries()
@@ -635,7 +635,7 @@ def test_a_formula_is_polished_once_and_an_interpolation_never(monkeypatch):
     assert [entry.size for entry in search.front.entries()] == [entry.size for entry in entries]
     losses = [[entry.loss for entry in front] for front in (search.front.entries(), entries)]
     np.testing.assert_allclose(*losses, rtol=1e-9)
-    few = Discovery(Sample(X[:4], X[:4, 0] + random.standard_normal(4)), SearchSettings(), Budget())
+    few = Discovery(Rows(X[:4], X[:4, 0] + random.standard_normal(4)), SearchSettings(), Budget())
     few.offer(ek.parse(["1.03 * x1 ^ 0.97 + 0.0123"]))
     few.run_stage(simplification.polish)
     assert not any(entry.is_polished for entry in few.front.entries())

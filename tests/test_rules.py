@@ -16,7 +16,7 @@ from exprkit.expressions.arguments import operators_of
 from exprkit.operators import ops
 from exprkit.regression.formulas.trees import nodes, tree_of
 from exprkit.regression.pairs.ruled_pool import RuledPool
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules import units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.constraints import limits
@@ -270,14 +270,14 @@ def test_a_law_is_found_in_units_that_its_variables_make():
 def test_fewer_variables_have_no_larger_pools(monkeypatch):
     sizes, pool = [], SearchProblem.pool
 
-    def seen(problem, sample, n, *rest):
+    def seen(problem, rows, n, *rest):
         sizes.append(n)
-        return pool(problem, sample, n, *rest)
+        return pool(problem, rows, n, *rest)
 
     monkeypatch.setattr(SearchProblem, "pool", seen)
     X = np.random.default_rng(0).uniform(1, 3, (80, 3))
     y = X[:, 0] ** 2 * np.sin(X[:, 1] + X[:, 2]) * (1 + 0.01 * np.random.default_rng(1).standard_normal(80))
-    found = FormulaSearch(Sample(X, y), SearchSettings(pool_size=60, threads=1), Budget())
+    found = FormulaSearch(Rows(X, y), SearchSettings(pool_size=60, threads=1), Budget())
     found.run_stage(factor)
     assert sizes and max(sizes) <= 60
 
@@ -291,7 +291,7 @@ def test_a_law_is_found_among_constants_of_nature():
     y = (X[:, 1] - X[:, 0] * X[:, 2] / c**2) / np.sqrt(1 - (X[:, 0] / c) ** 2)
     of = [exponents(unit) for unit in ("m/s", "s", "m")]
     rules = FormulaRules(3, of, exponents("s"), True, constants=units.constants())
-    found = FormulaSearch(Sample(X, y), SearchSettings(rules=rules, threads=1), Budget())
+    found = FormulaSearch(Rows(X, y), SearchSettings(rules=rules, threads=1), Budget())
     with pytest.raises(Ended, match="exact"):
         found.run_stage(group)
     assert found.front.entries()[-1].size <= 18

@@ -15,7 +15,7 @@ from exprkit.regression.formulas.parameters import as_constants, as_parameters
 from exprkit.regression.formulas.trees import expression_of
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.factored import factored
 from exprkit.regression.stages import growth
 from exprkit.regression.stages.begin import begin
@@ -93,15 +93,15 @@ NEAR = {"3 * log(x1) - log(exp(0.7 * x1 / x2) - 1)": NOISE}  # which the terms c
 def test_a_law_of_several_terms_is_found_in_noise(law):
     X, fresh = drawn(200), drawn(seed=1)
     y = values([law], X)[0]
-    sample = Sample(X, y + NOISE * np.sqrt(np.mean(y**2)) * np.random.default_rng(2).standard_normal(200))
-    few, around = sample.subsample(100, 0), LAWS[law]
+    rows = Rows(X, y + NOISE * np.sqrt(np.mean(y**2)) * np.random.default_rng(2).standard_normal(200))
+    few, around = rows.subsample(100, 0), LAWS[law]
     around = around if around.outer is None else Around(ek.ops.BY_NAME[law[: law.index("(")]], around.over)
     pool, plain = Pool(few.X, operators_of("search")), Pool(few.X, operators_of(["+", "-", "*", "/"]), ())
     pool.grow(9, 1_000)
     plain.grow(9, 12)
     inside = terms_inside(plain.values, [plain.tree(i) for i in range(len(plain))], operators_of("search"))
     pop, params = as_parameters(ek.parse(sums(pool, few, around, 26, inside)))
-    fitted = as_constants(pop, ek.fit(pop, sample.X, sample.y, init=np.nan_to_num(params), dtype="float64").params)
+    fitted = as_constants(pop, ek.fit(pop, rows.X, rows.y, init=np.nan_to_num(params), dtype="float64").params)
     with np.errstate(all="ignore"):
         error = np.sqrt(np.mean((values(list(fitted), fresh) - values([law], fresh)[0]) ** 2, axis=1))
     small = fitted.n_tokens <= ek.parse([law])[0].n_tokens + 6
@@ -128,12 +128,12 @@ def test_what_is_exact_at_every_row_stands_beside_what_large_rows_make_good():
 def test_a_sum_is_found_below_1_where_a_few_rows_have_nearly_all_of_the_squared_error():
     random = np.random.default_rng(1)
     X = random.choice([-1, 1], (32, 6)) * np.exp(random.uniform(-2.3, 2.3, (32, 6)))
-    sample = Sample(X, 1 / ((X[:, ::2] - X[:, 1::2]) ** 2).sum(axis=1))
+    rows = Rows(X, 1 / ((X[:, ::2] - X[:, 1::2]) ** 2).sum(axis=1))
     operators = operators_of(["+", "-", "*", "/", "sqr", "log"])
-    pool = Pool(sample.X, operators, constants=[1.0])
+    pool = Pool(rows.X, operators, constants=[1.0])
     pool.grow(4, most=1_000)
-    found = [one for some in exact_sums(pool, sample, operators, 30) for one in some]
-    assert sample.is_exact(values(found, sample.X)).any()
+    found = [one for some in exact_sums(pool, rows, operators, 30) for one in some]
+    assert rows.is_exact(values(found, rows.X)).any()
 
 
 @pytest.mark.slow
@@ -141,12 +141,12 @@ def test_a_sum_of_many_variables_monomials_is_found_within_a_root():
     random = np.random.default_rng(2)
     X = np.exp(random.uniform(-1.5, 1.5, (32, 5)))
     y = np.sqrt(2 * (30 * X[:, 1] - X[:, 2]) / X[:, 0] + (X[:, 3] / (X[:, 0] * X[:, 4])) ** 2)
-    sample = Sample(X[np.isfinite(y)], y[np.isfinite(y)])
+    rows = Rows(X[np.isfinite(y)], y[np.isfinite(y)])
     operators = operators_of(["+", "-", "*", "/", "sqrt", "sin"])
-    pool = Pool(sample.X, operators, constants=[1.0])
+    pool = Pool(rows.X, operators, constants=[1.0])
     pool.grow(3, most=200)
-    found = [one for some in exact_sums(pool, sample, operators, 30) for one in some]
-    assert sample.is_exact(values(found, sample.X)).any()
+    found = [one for some in exact_sums(pool, rows, operators, 30) for one in some]
+    assert rows.is_exact(values(found, rows.X)).any()
 
 
 @pytest.mark.parametrize("n_vars", [1, 4, 30])
@@ -163,7 +163,7 @@ def test_monomials_have_the_values_of_their_trees_and_are_not_too_many(n_vars):
 
 def test_noise_is_told_from_what_longer_formulas_explain():
     X = drawn()
-    found = FormulaSearch(Sample(X, X[:, 0]), SearchSettings(maxsize=20), Budget())
+    found = FormulaSearch(Rows(X, X[:, 0]), SearchSettings(maxsize=20), Budget())
     short, longer = ek.parse(["x1 * x2", "x1 * x2 + x3 * x1 + x2 * x3 + x1 + x2"])
     found.front.offer(short, 1e-4)
     assert found.problem.is_noise_left
@@ -180,7 +180,7 @@ def test_a_formula_that_one_row_decides_is_not_chosen():
     pop = ek.parse(["p1 * x1", "p1 * x1 + p2 * exp(x2)"])
     made = as_constants(pop, ek.fit(pop, X, y, dtype="float64", backend="cpu").params)
     entries = [Entry(one, float(np.mean((one(X) - y) ** 2)), one.n_tokens) for one in made]
-    goal = Goal("squares", Sample(X, y))
+    goal = Goal("squares", Rows(X, y))
     short, long = equations.described(entries, goal, None, 0.0).lengths
     assert entries[1].loss < 0.8 * entries[0].loss and short < long
 
@@ -188,7 +188,7 @@ def test_a_formula_that_one_row_decides_is_not_chosen():
 def expected(texts, X, y):
     pop = ek.parse(texts)
     entries = [Entry(one, float(np.mean((one(X) - y) ** 2)), one.n_tokens) for one in pop]
-    return equations.described(entries, Goal("squares", Sample(X, y)), None, 0.0).expected
+    return equations.described(entries, Goal("squares", Rows(X, y)), None, 0.0).expected
 
 
 def test_a_formula_that_is_undefined_between_rows_is_expected_to_err():
@@ -230,7 +230,7 @@ def test_sums_of_many_terms_are_grown_in_noise():
     X = random.uniform(0, 1, (300, 7))
     y = X @ [5.0, 4.0, 3.0, 6.0, 7.0, 2.0, 0.0] + 8 * X[:, 0] * X[:, 1] + 0.2 * random.standard_normal(300)
     settings = SearchSettings(operators=tuple(operators_of(["+", "*"])), maxsize=40, threads=1)
-    found = FormulaSearch(Sample(X, y), settings, Budget())
+    found = FormulaSearch(Rows(X, y), settings, Budget())
     for stage in (begin, growth.grow):
         found.run_stage(stage)
     noise = 0.2**2
@@ -244,20 +244,20 @@ def test_sums_of_many_terms_are_grown_in_noise():
 ])  # fmt: skip
 def test_quotients_of_sums_and_roots_of_quadratic_equations_are_found_by_what_depends_linearly(law):
     X = drawn(200)
-    sample = Sample(X, values([law], X)[0])
-    few, operators = sample.subsample(32, 0), SearchSettings().operators
+    rows = Rows(X, values([law], X)[0])
+    few, operators = rows.subsample(32, 0), SearchSettings().operators
     pool = Pool(few.X, operators)
     pool.grow(30, 1_500)
     pool.multiply_operators(3_000)
     found = [one for within in (False, True) for some in dependent(pool, few, operators, within, 1) for one in some]
-    exact = [one for one in found if sample.is_exact(values([str(one)], sample.X))[0]]
+    exact = [one for one in found if rows.is_exact(values([str(one)], rows.X))[0]]
     assert min(one.n_tokens for one in exact) <= ek.parse([law])[0].n_tokens + 6
 
 
 def test_functions_that_depend_on_each_other_whatever_y_is_make_no_formula():
     X = drawn(100)
     y = np.random.default_rng(3).uniform(1, 2, 100)
-    few, operators = Sample(X, y).subsample(32, 0), SearchSettings().operators
+    few, operators = Rows(X, y).subsample(32, 0), SearchSettings().operators
     pool = Pool(few.X, operators)
     pool.grow(30, 1_500)
     assert not any(some for within in (False, True) for some in dependent(pool, few, operators, within, 1))
@@ -275,7 +275,7 @@ def test_operators_of_products_are_added_to_a_pool_also_with_a_minus():
 @pytest.mark.slow
 def test_a_line_of_a_product_with_an_operator_stands_beside_a_factor_with_a_number_inside():
     X = drawn(120, 2)
-    sample = Sample(X, values(["sqrt(1 - 0.1 * sqr(x1)) / (1 + 0.3 * x1 * cos(x2))"], X)[0])
+    rows = Rows(X, values(["sqrt(1 - 0.1 * sqr(x1)) / (1 + 0.3 * x1 * cos(x2))"], X)[0])
     operators = SearchSettings().operators
     pool, plain = Pool(X, operators), Pool(X, operators_of(["+", "-", "*", "/"]), ())
     for one in (pool, plain):
@@ -283,5 +283,5 @@ def test_a_line_of_a_product_with_an_operator_stands_beside_a_factor_with_a_numb
     costs, names = pool.costs(), [str(pool.expression(i)) for i in range(400)]
     order = ["x1", "x1 * x2", "x1 + x2", "sqr(x1 + x2)"]
     assert [order[k] for k in np.argsort([costs[names.index(name)] for name in order])] == order
-    found = factored([pool, plain], sample, operators, threads=1)
-    assert sample.is_exact(values([str(found[0])], sample.X))[0] and found[0].n_tokens == 16
+    found = factored([pool, plain], rows, operators, threads=1)
+    assert rows.is_exact(values([str(found[0])], rows.X))[0] and found[0].n_tokens == 16

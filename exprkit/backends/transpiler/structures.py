@@ -185,7 +185,7 @@ class _Numbering(NamedTuple):
     indirect: bool
 
 
-class _Rows(NamedTuple):
+class _OperatorTables(NamedTuple):
     """Of the operator table, by code."""
 
     commutative: np.ndarray
@@ -193,8 +193,8 @@ class _Rows(NamedTuple):
     takes_pair: np.ndarray
 
 
-def _rows() -> _Rows:
-    rows = _Rows(np.zeros(256, np.bool_), np.ones(256, np.uint8), np.zeros(256, np.bool_))
+def _rows() -> _OperatorTables:
+    rows = _OperatorTables(np.zeros(256, np.bool_), np.ones(256, np.uint8), np.zeros(256, np.bool_))
     for row in ops.BY_CODE.values():
         rows.takes_pair[row.code] = opcodes.takes_pair(row)
         rows.commutative[row.code] = row.commutative and not opcodes.takes_pair(row)

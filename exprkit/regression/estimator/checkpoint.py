@@ -9,11 +9,11 @@ read again by a search of the same data and settings.
     >>> from exprkit.regression.stages.discovery import Discovery
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.regression.estimator.checkpoint import Checkpoint
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> sample, path = Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), pathlib.Path(tempfile.mkdtemp()) / "search.npz"
+    >>> rows, path = Rows(X, X[:, 0] / (3 + 5 * X[:, 1])), pathlib.Path(tempfile.mkdtemp()) / "search.npz"
     >>> checkpoint = Checkpoint(path)
-    >>> search = Discovery(sample, SearchSettings(seed=5), Budget(), save=checkpoint.save)
+    >>> search = Discovery(rows, SearchSettings(seed=5), Budget(), save=checkpoint.save)
     >>> checkpoint.attach(search)
     >>> search.run()
     'a formula is exact'
@@ -72,7 +72,7 @@ class Checkpoint:
         """Resume a search from the file; where there is none, write the first, so that an unwritable path is told."""
         if self._file.path is None:
             return
-        self._file.begin(search.problem.sample.arrays, settings_of_result(search.resolved))
+        self._file.begin(search.problem.rows.arrays, settings_of_result(search.resolved))
         if self._resumable is None:
             self.save(search)
         else:

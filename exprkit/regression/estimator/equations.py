@@ -201,10 +201,10 @@ def described(
     lengths, expected = _lengths(entries, goal)
     if simple is not None:
         lengths, expected = np.minimum((lengths, expected), _lengths(simple, goal))
-    values = values_of(expressions, goal.sample.X)
+    values = values_of(expressions, goal.rows.X)
     covariance = covariances(goal, pop, np.where(np.isnan(params), 0.0, params))
-    told, poles = CoincidenceTest(goal.sample), have_poles(expressions, goal.sample)
-    exact = goal.sample.is_exact(values)
+    told, poles = CoincidenceTest(goal.rows), have_poles(expressions, goal.rows)
+    exact = goal.rows.is_exact(values)
     if told.least_error:  # a formula may be exact by accident
         exact, floor = exact & np.array([told.exceeds(one) for one in expressions]), 0.0
     return DescribedFront(entries, names, lengths, expected, exact, params, covariance, floor, poles)
@@ -232,7 +232,7 @@ def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.nd
     numbers, tokens = np.array([(n_inexact(one), one.n_tokens) for one in formulas], np.float64).T
     by_accident = NATS_PER_NUMBER * np.minimum(numbers, FEW) + NATS_PER_TOKEN * np.minimum(tokens, SHORT)
     by_accident += GROWN * np.maximum(tokens - SHORT, 0)
-    return nats + numbers + by_accident + goal.total / 2 * np.log1p(errors_between_rows(formulas, goal.sample))
+    return nats + numbers + by_accident + goal.total / 2 * np.log1p(errors_between_rows(formulas, goal.rows))
 
 
 def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:
@@ -241,9 +241,9 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     Few rows are fitted better than they are known: C. M. Hurvich and C.-L. Tsai (1989) say by how much.  So are single
     rows that decide a number by themselves: ``_of_rows_left_out``.
     """
-    told = CoincidenceTest(goal.sample).least_error * float(np.cov(goal.sample.y, bias=True, aweights=goal.sample.w))
+    told = CoincidenceTest(goal.rows).least_error * float(np.cov(goal.rows.y, bias=True, aweights=goal.rows.w))
     variance = np.maximum([entry.loss for entry in entries], max(goal.floor, told, 1e-300))
-    some = goal if len(goal.sample) <= MANY_ROWS else Goal(goal.loss, goal.sample.subsample(MANY_ROWS, 0))
+    some = goal if len(goal.rows) <= MANY_ROWS else Goal(goal.loss, goal.rows.subsample(MANY_ROWS, 0))
     squares = _squares(pop, params, some, some.weights) * (goal.total / some.total)
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
     fitted, numbers = as_parameters(Population.of([entry.expression for entry in entries]), is_fraction)
@@ -261,11 +261,11 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
     (error / (1 - h))^2 (D. M. Allen, Technometrics 16, 1974), and for equal shares that of G. H. Golub, M. Heath and
     G. Wahba (Technometrics 21, 1979).
     """
-    sample = goal.sample if len(goal.sample) <= FEWER_ROWS else goal.sample.subsample(FEWER_ROWS, 0)
-    evaluator, n = Evaluator(pop, sample.X, "cpu", dtype="float64"), len(sample)
-    errors, slopes = evaluator.evaluate(params) - sample.y, evaluator.jacobian(params)
-    found, root = np.ones(len(pop)), np.sqrt(sample.w)
-    of_y = sample.w * (sample.y - sample.w @ sample.y / sample.total) ** 2
+    rows = goal.rows if len(goal.rows) <= FEWER_ROWS else goal.rows.subsample(FEWER_ROWS, 0)
+    evaluator, n = Evaluator(pop, rows.X, "cpu", dtype="float64"), len(rows)
+    errors, slopes = evaluator.evaluate(params) - rows.y, evaluator.jacobian(params)
+    found, root = np.ones(len(pop)), np.sqrt(rows.w)
+    of_y = rows.w * (rows.y - rows.w @ rows.y / rows.total) ** 2
     for i, k in enumerate(pop.n_params.tolist()):
         columns = slopes[i][:, :k] * root[:, None]
         size = np.abs(columns).max(axis=0)
@@ -273,7 +273,7 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
             continue
         left, singular, _ = np.linalg.svd(columns / size, full_matrices=False)
         share = (left[:, singular > DETERMINED * singular[0]] ** 2).sum(axis=1)
-        squares = sample.w * errors[i] ** 2
+        squares = rows.w * errors[i] ** 2
         equally = squares.sum() / (1 - k / n) ** 2
         if equally > ROUNDING * of_y.sum():  # else nothing is left to be told
             others = np.maximum(1 - share, DETERMINED)
@@ -290,14 +290,14 @@ def _of_loss(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal
     K. L. Lange, R. J. A. Little, J. M. G. Taylor, JASA 84 (1989), by the logarithm, so that no formula is chosen for
     an outlier.  The curvature is by differences as wide as errors are.
     """
-    values = values_of([entry.expression for entry in entries], goal.sample.X)
-    distance, size = np.abs(values - goal.sample.y), float(np.median(np.abs(goal.sample.y))) or 1.0
+    values = values_of([entry.expression for entry in entries], goal.rows.X)
+    distance, size = np.abs(values - goal.rows.y), float(np.median(np.abs(goal.rows.y))) or 1.0
     step = np.maximum(np.median(distance, axis=1) / 2, 1e-9 * size)[:, None]
     slopes = goal.row_weights * goal.slopes(values) ** 2
     curves = goal.row_weights * (goal.slopes(values + step) - goal.slopes(values - step)) / (2 * step)
     slopes, curves = (np.where(np.isfinite(part), np.maximum(part, 0.0), 0.0) for part in (slopes, curves))
-    rows, n = len(goal.sample), int(pop.n_params[-1])
-    dispersion = slopes[-1].sum() / curves[-1].sum() * rows / max(rows - n, 1)
+    n_rows, n = len(goal.rows), int(pop.n_params[-1])
+    dispersion = slopes[-1].sum() / curves[-1].sum() * n_rows / max(n_rows - n, 1)
     dispersion = max(dispersion if np.isfinite(dispersion) else 0.0, goal.floor, 1e-300)
     nats = np.log1p(goal.row_losses(values) / dispersion) @ goal.row_weights
     information = np.full(params.shape, np.nan)
@@ -311,8 +311,8 @@ def _squares(pop: Population, params: np.ndarray, goal: Goal, weights: np.ndarra
     """Sums of products of the derivatives by the numbers, (n, max_params, max_params)."""
     if not pop.max_params:
         return np.empty((len(pop), 0, 0))
-    squares: np.ndarray = Evaluator(pop, goal.sample.X, "cpu", dtype="float64").normal_equations(
-        params, goal.sample.y, weights
+    squares: np.ndarray = Evaluator(pop, goal.rows.X, "cpu", dtype="float64").normal_equations(
+        params, goal.rows.y, weights
     )[0]
     return squares
 

@@ -31,7 +31,7 @@ from exprkit.distributed.tasks import TokenSlice, on_device, population_of, slic
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
@@ -43,13 +43,13 @@ NOT_SHARED = ("operators", "early_stop", "guesses", "seed", "threads", "niterati
 
 def evolve(search: Discovery, settings: SearchSettings, workers: Workers, show: Callable[[Discovery], Any]) -> str:
     """Breed on all workers, and let the front of the search take the result; returns why that ended."""
-    sample, on_gpu = search.problem.sample, workers.on_gpu(settings.backend)
+    rows, on_gpu = search.problem.rows, workers.on_gpu(settings.backend)
     n = len(workers.places(on_gpu))
-    data = KeptArrays(workers, "data").take(sample.arrays)
+    data = KeptArrays(workers, "data").take(rows.arrays)
     names = [field.name for field in dataclasses.fields(settings) if field.name not in NOT_SHARED]
     shared = {name: getattr(settings, name) for name in names}
-    shared["columns"] = None if sample.loss_rows is None else list(sample.loss_rows.columns)
-    shared["operators"], shared["coarseness"] = [row.name for row in settings.operators], sample.coarseness
+    shared["columns"] = None if rows.loss_rows is None else list(rows.loss_rows.columns)
+    shared["operators"], shared["coarseness"] = [row.name for row in settings.operators], rows.coarseness
     for first in range(0, settings.niterations, EPOCH):
         generations = min(EPOCH, settings.niterations - first)
         formulas = Population.of([entry.expression for entry in search.front.entries()])
@@ -86,11 +86,11 @@ def _island(
 
 def _bred(data: tuple[Any, ...], settings: dict[str, Any], front: Population) -> tuple[Population, int]:
     settings = dict(settings)
-    sample = Sample.of_arrays(data, settings.pop("columns"))
-    sample.coarseness = settings.pop("coarseness")
+    rows = Rows.of_arrays(data, settings.pop("columns"))
+    rows.coarseness = settings.pop("coarseness")
     operators = tuple(filter(None, map(defined.spelled, settings["operators"])))
     budget = Budget()
-    search = Discovery(sample, SearchSettings(**{**settings, "operators": operators, "threads": 1}), budget)
+    search = Discovery(rows, SearchSettings(**{**settings, "operators": operators, "threads": 1}), budget)
     search.offer(front)
     with contextlib.suppress(Ended), np.errstate(all="ignore"):
         search.evolve()

@@ -6,12 +6,12 @@ loss, and the errors of these as ``ek.fit`` has them.
     >>> import numpy as np
     >>> import exprkit as ek
     >>> from exprkit.regression.estimator.numbers import finished
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.stages.search import FormulaSearch
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.array([[1.0], [4.0], [9.0], [16.0], [25.0]])
-    >>> search = FormulaSearch(Sample(X, [2.1, 3.9, 6.2, 7.8, 10.1]), SearchSettings(), Budget())
+    >>> search = FormulaSearch(Rows(X, [2.1, 3.9, 6.2, 7.8, 10.1]), SearchSettings(), Budget())
     >>> search.offer(ek.parse(["4 * (0.5 * sqrt(x1) + 0.1)"]))
     >>> entries, simple = finished(search.problem)
     >>> entries[0].size, simple[0].size, round(entries[0].loss, 4), round(simple[0].loss, 4)
@@ -57,7 +57,7 @@ def finished(problem: SearchProblem) -> tuple[list[Entry], list[Entry]]:
     fitted = iter(_least(problem, [entry.expression for entry in entries if not entry.is_exact]))
     formulas = [one.expression if one.is_exact else _needed(problem, next(fitted)) for one in entries]
     formulas = [(problem.allowed([with_signs_inside(one)]) or [one])[0] for one in formulas]
-    losses = goal.losses(values_of(formulas, problem.sample.X, problem.settings.threads)).tolist()
+    losses = goal.losses(values_of(formulas, problem.rows.X, problem.settings.threads)).tolist()
     pairs = [
         (before._replace(expression=one, loss=loss, size=one.n_tokens, is_polished=True), before)
         for one, loss, before in zip(formulas, losses, entries, strict=True)
@@ -76,7 +76,7 @@ def _least(problem: SearchProblem, formulas: list[Expression]) -> list[Expressio
         return []
     free, held = _fitted(problem, formulas, None), _fitted(problem, formulas, constants.is_fraction)
     every = [*formulas, *held, *free]
-    losses = problem.goal.losses(values_of(every, problem.sample.X, problem.settings.threads))
+    losses = problem.goal.losses(values_of(every, problem.rows.X, problem.settings.threads))
     allowed = set(problem.allowed(every))
     losses = np.where([formula in allowed for formula in every], losses, np.inf).reshape(3, -1)
     best = []
@@ -113,12 +113,12 @@ def _fit(goal: Goal, pop: Population, starts: np.ndarray, threads: int | None, s
 
 def _needed(problem: SearchProblem, formula: Expression) -> Expression:
     """The formula without numbers that others can stand for, as a in a * (b * f + c); or with 1 for such a one."""
-    sample = problem.sample
+    rows = problem.rows
     for _ in range(ROUNDS):
         pop, params = constants.as_parameters(Population.of([formula]))
-        if not 0 < params.size < len(sample):
+        if not 0 < params.size < len(rows):
             return formula
-        some = sample if len(sample) <= FEWER_ROWS else sample.subsample(FEWER_ROWS, 0)
+        some = rows if len(rows) <= FEWER_ROWS else rows.subsample(FEWER_ROWS, 0)
         places = np.flatnonzero(undetermined(pop, params, some.X))
         made = [
             constants.as_constants(pop, np.where(np.arange(params.size) == j, value, params))[0]
@@ -129,7 +129,7 @@ def _needed(problem: SearchProblem, formula: Expression) -> Expression:
         shorter = [one for one in made if one.n_tokens < formula.n_tokens]
         as_long = [one for one in made if one.n_tokens == formula.n_tokens]
         fitted = problem.allowed([*_fitted(problem, shorter, None), *_fitted(problem, as_long, _is_unit)])
-        both = values_of([formula, *fitted], sample.X, problem.settings.threads)
+        both = values_of([formula, *fitted], rows.X, problem.settings.threads)
         losses = problem.goal.losses(both)
         most = max(losses[0] * (1 + NO_WORSE), problem.front.floor)
         good = [k for k in range(len(fitted)) if losses[k + 1] <= most]
@@ -170,7 +170,7 @@ def covariances(goal: Goal, pop: Population, params: np.ndarray, threads: int | 
     """
     if not pop.max_params:
         return np.empty((len(pop), 0, 0))
-    every = Goal(goal.loss, goal.sample.unmerged())
+    every = Goal(goal.loss, goal.rows.unmerged())
     problem = every.problem(backend="cpu", dtype="float64", threads=threads, max_iter=1)
     found = problem.fit(pop, init=params).covariance.copy()
     for i, n in enumerate(pop.n_params.tolist()):
@@ -181,4 +181,4 @@ def covariances(goal: Goal, pop: Population, params: np.ndarray, threads: int | 
             found[i, :n, :n] = 0.0
             free = np.flatnonzero(~units)
             found[i][np.ix_(free, free)] = problem.fit(others[0], init=others[1]).covariance[0]
-    return np.where((pop.n_params < len(every.sample))[:, None, None], found, np.nan)
+    return np.where((pop.n_params < len(every.rows))[:, None, None], found, np.nan)

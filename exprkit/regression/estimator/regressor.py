@@ -56,8 +56,8 @@ from exprkit.regression.estimator.refusals import checked_data, checked_rows, na
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
-from exprkit.regression.problem.goal import NAMED, Goal, sample_for
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.goal import NAMED, Goal, rows_for
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.shapes.spread import proportional_weights
@@ -315,8 +315,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         X, y, weights = checked_data(self, X, given, sample_weight)
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
-        sample = sample_for(self._loss, X, y, weights, columns).with_precision_of(np.asarray(given).dtype)
-        if self.backend not in ON_HOST and not Goal(self._loss, sample).plain:
+        rows = rows_for(self._loss, X, y, weights, columns).with_precision_of(np.asarray(given).dtype)
+        if self.backend not in ON_HOST and not Goal(self._loss, rows).plain:
             raise ArgumentError(
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
                 f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
@@ -326,15 +326,15 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         is_new = checkpoint.seed is None or self.random_state is not None
         seed = seed_of(self.random_state if is_new else checkpoint.seed)
         settings = replace(checked, guesses=self._guessed(), seed=seed, rules=self._rules(X_units, y_units))
-        rows = self._weighed(sample) if sample_weight is None else sample
-        few = rows if len(rows) <= MOST_SEARCHED else rows.subsample(MOST_SEARCHED, seed)
-        self.n_rows_searched_, self.noise_ = len(few), "constant" if rows is sample else "proportional"
+        weighted = self._weighted(rows) if sample_weight is None else rows
+        few = weighted if len(rows) <= MOST_SEARCHED else weighted.subsample(MOST_SEARCHED, seed)
+        self.n_rows_searched_, self.noise_ = len(few), "constant" if weighted is rows else "proportional"
         search = self._searched(begin, few, settings, checkpoint, [entry.expression for entry in previous], workers)
         if not search.front.entries():
             search.offer(parse([repr(float(few.w @ few.y / few.total)), "0"]))
         self.n_evals_, self.seconds_ = search.problem.budget.n_evals, search.problem.budget.seconds
         self.cut_ = search.left_out
-        self._front = self._described(search, sample, rows)
+        self._front = self._described(search, rows, weighted)
         for failure in search.failures:
             warnings.warn(failure, RuntimeWarning, stacklevel=2)
         if self.verbosity:
@@ -342,30 +342,30 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             print("; ".join([how, *self._notes(), self.get_best().equation]))
         return self
 
-    def _weighed(self, sample: Sample) -> Sample:
+    def _weighted(self, rows: Rows) -> Rows:
         """The rows, weighted if noise is in proportion to y."""
         asked = one_of("noise", self.noise, NOISES) == "proportional"
         if self._loss != "squares" or self.noise == "constant":
             if asked:
                 raise ArgumentError("noise='proportional' weights squares: it needs elementwise_loss='squares'")
-            return sample
-        weights = proportional_weights(sample, asked)
+            return rows
+        weights = proportional_weights(rows, asked)
         if asked and weights is None:
             raise ArgumentError("noise='proportional' needs a y of one sign, without 0: noise of 0 has no share of it")
         if weights is None:
-            return sample
-        return sample.with_weights(sample.w * weights / (sample.w @ weights) * sample.total)
+            return rows
+        return rows.with_weights(rows.w * weights / (rows.w @ weights) * rows.total)
 
-    def _described(self, search: FormulaSearch, sample: Sample, rows: Sample) -> DescribedFront:
+    def _described(self, search: FormulaSearch, rows: Rows, weighted: Rows) -> DescribedFront:
         """What was found, at all rows; without weights of noise where there is none."""
         entries = search.front.entries()
         if any(entry.is_exact for entry in entries):
-            rows, self.noise_ = sample, "constant"
-        if rows is not search.problem.sample:
-            formulas = [entry.expression for entry in entries]
-            search = FormulaSearch(rows, search.problem.settings, Budget())
-            search.offer(formulas)
-        self._n_rows, shown = len(rows), rows if len(rows) <= MOST_SEARCHED else rows.subsample(MOST_SEARCHED, 0)
+            weighted, self.noise_ = rows, "constant"
+        if weighted is not search.problem.rows:
+            search = FormulaSearch(weighted, search.problem.settings, Budget())
+            search.offer([entry.expression for entry in entries])
+        self._n_rows = len(weighted)
+        shown = weighted if self._n_rows <= MOST_SEARCHED else weighted.subsample(MOST_SEARCHED, 0)
         self._data = shown.X, shown.y
         self.__dict__.pop("_table", None)
         entries, simple = numbers.finished(search.problem)
@@ -374,7 +374,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     def _searched(
         self,
         begin: float,
-        sample: Sample,
+        rows: Rows,
         settings: SearchSettings,
         checkpoint: Checkpoint,
         previous: Sequence[Expression],
@@ -384,7 +384,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         with progress.ProgressDisplay(self.progress, self._names) as display:
             budget = Budget(self.timeout_in_seconds, self.max_evals, display.refresh, begin=begin)
             here = replace(settings, niterations=0) if workers else settings
-            search = Discovery(sample, here, budget, display.update, checkpoint.save)
+            search = Discovery(rows, here, budget, display.update, checkpoint.save)
             display.watch(search)
             checkpoint.attach(search)
             self.interrupted_ = False
@@ -398,9 +398,9 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
                 self.stopped_ = str(ended)
             except KeyboardInterrupt:
                 self.interrupted_, self.stopped_ = True, "it was interrupted"
-            short = 4 * sample.X.shape[1] < settings.maxsize and not search.is_exact
+            short = 4 * rows.X.shape[1] < settings.maxsize and not search.is_exact
             if short and {ops.ADD, ops.MUL} <= {row.code for row in settings.operators}:
-                search.offer(linear_formulas(sample))  # at the end: what is found before stays the same
+                search.offer(linear_formulas(rows))  # at the end: what is found before stays the same
         return search
 
     def predict(self, X: Any, index: int | None = None) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Genetic programming: trees are bred, fitted and selected on host threads or a GPU by the same loops.
 
-In: a sample, operators, blocks.  Out: generation by generation the formulas that are new bests of their size.
+In: Rows of data, operators, blocks.  Out: generation by generation the formulas that are new bests of their size.
 
 ==============  ================================================================================
 ``variation``   tournaments, and new trees from old ones

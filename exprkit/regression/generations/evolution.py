@@ -1,17 +1,17 @@
 """Evolution: genetic programming with linear scaling and constant optimisation of every tree.
 
-In: the ``Sample``, blocks, which are the first generation and the subtrees of mutations.  Out: generation by generation
+In: the ``Rows``, blocks, which are the first generation and the subtrees of mutations.  Out: generation by generation
 the hall of fame, the best new formula ``a + b * tree`` of every size.
 
     >>> import numpy as np
     >>> import exprkit as ek
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.generations.evolution import Evolution
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> sample = Sample(X, 3 * X[:, 0] / (1.5 + X[:, 1]))
+    >>> rows = Rows(X, 3 * X[:, 0] / (1.5 + X[:, 1]))
     >>> leaves = ek.parse(["x1", "x2"])
-    >>> evolution = Evolution(sample, operators_of(["+", "*", "/"]), leaves, population_size=400, width=9, seed=1)
+    >>> evolution = Evolution(rows, operators_of(["+", "*", "/"]), leaves, population_size=400, width=9, seed=1)
     >>> losses = [evolution.generation().loss.min(initial=np.inf) for _ in range(12)]
     >>> bool(min(losses) < 1e-9)
     True
@@ -42,7 +42,7 @@ from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.survival import SCALING_TOKENS, FitOutcome, HallOfFame, SurvivalLimits
 from exprkit.regression.generations.variation import RandomState, TreeRows
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.runtime.hashes import mixed
 from exprkit.text.tokens import CONSTANT, OPERATOR
@@ -70,7 +70,7 @@ class Evolution:
 
     Parameters
     ----------
-    sample : Sample
+    rows : Rows
         The rows of the fits; some hundred are enough.
     operators : list of rows
     blocks : Population
@@ -89,7 +89,7 @@ class Evolution:
 
     def __init__(
         self,
-        sample: Sample,
+        rows: Rows,
         operators: list[defined.Written],
         blocks: Population,
         *,
@@ -111,13 +111,13 @@ class Evolution:
         self._n, self._width, self._seed = population_size, min(max(width - SCALING_TOKENS, 1), survival.MAX_SIZE), seed
         islands = islands or min(MAX_ISLANDS, max(1, population_size // MIN_ISLAND_SIZE))
         self._numbers = numbers
-        self._goal = Goal(loss, sample)
-        size = float(np.sqrt(sample.w @ sample.y**2 / sample.total)) or 1.0
+        self._goal = Goal(loss, rows)
+        size = float(np.sqrt(rows.w @ rows.y**2 / rows.total)) or 1.0
         self._scale = size if self._goal.plain else 1.0
         backend = backend_of_fits(backend if rules is None and self._goal.plain else "cpu")
         on_device = load(backend).takes_device_populations
         self._loops: Any = DeviceLoops(gpu.current()) if on_device else HostLoops(threads)
-        self._dtype = dtype or ("float32" if on_device and _is_moderate(sample) else "float64")
+        self._dtype = dtype or ("float32" if on_device and _is_moderate(rows) else "float64")
         try:
             self._problem = self._problem_of(steps, backend, threads)
         except DataError:  # float32 spoils the data
@@ -129,7 +129,7 @@ class Evolution:
         self._breeding = self._loops.bag(
             variation.breeding_settings(
                 operators,
-                sample.X.shape[1],
+                rows.X.shape[1],
                 crossover,
                 width=self._width,
                 tournament=tournament,
@@ -235,12 +235,12 @@ class Evolution:
     def _fit_own_loss(self, pop: Any, starts: np.ndarray) -> Fitted:
         """Fits of a loss without a name, approximated by squares near the values of the best tree."""
         trees, fitness = self._parents
-        sample, n = self._goal.sample, fitness.island_start[-1]
-        near = np.full(len(sample), float(sample.w @ sample.y / sample.total))
+        rows, n = self._goal.rows, fitness.island_start[-1]
+        near = np.full(len(rows), float(rows.w @ rows.y / rows.total))
         if np.isfinite(fitness.loss[:n]).any():
             best = int(np.argmin(fitness.loss[:n]))
             tree = variation.population_of(TreeRows(*(array[best : best + 1] for array in trees)))
-            near = values_of(list(_scaled(tree, fitness.scaling[best : best + 1])), sample.X)[0]
+            near = values_of(list(_scaled(tree, fitness.scaling[best : best + 1])), rows.X)[0]
         params, loss = self._goal.fitted(pop, starts, near, **self._settings)
         nothing = np.empty(0, np.int32)
         return Fitted(params, loss, nothing, nothing, 0)
@@ -303,9 +303,9 @@ def _hall_of_fame(buffer: Any, width: int) -> HallOfFame:
     return HallOfFame(kinds, values, length, scaling, loss)
 
 
-def _is_moderate(sample: Sample) -> bool:
+def _is_moderate(rows: Rows) -> bool:
     """Whether the data and their squares are normal numbers of float32."""
-    sizes = np.abs(sample.X[sample.X != 0])
+    sizes = np.abs(rows.X[rows.X != 0])
     return not len(sizes) or bool(sizes.min() > 1 / MAX_FLOAT32_DATA and sizes.max() < MAX_FLOAT32_DATA)
 
 

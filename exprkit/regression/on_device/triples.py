@@ -32,7 +32,7 @@ from exprkit.regression.on_device.programs import KernelFile
 from exprkit.regression.pairs.confirm import MOSTLY, TRIED, line
 from exprkit.regression.pairs.join import AGREES, ROUNDING
 from exprkit.regression.pairs.links import OVER, TIMES, Form
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.runtime.jit import compiled
 
 SMALL, MONOMIALS = (1_000, 15_000), (100, 50_000)  # functions f, and functions h
@@ -42,7 +42,7 @@ DIFFERENCES = 4  # points of a determinant
 
 
 def formulas(
-    pool: DevicePool, y: np.ndarray, sample: Sample, forms: Iterable[Form], go_on: Callable[[], None] = lambda: None
+    pool: DevicePool, y: np.ndarray, rows: Rows, forms: Iterable[Form], go_on: Callable[[], None] = lambda: None
 ) -> Iterator[list[Expression]]:
     """Form by form what three of a pool's smallest functions make of y, or a small one and two monomials."""
     small = pool.xp.sort(DevicePartners(pool, go_on, looks_up=False).order)  # numbers rise with sizes
@@ -51,7 +51,7 @@ def formulas(
         if form.inner is None and (form.way == TIMES or (form.way == OVER and form.outer is None)):
             for n_f, h in lists:
                 f = np.arange(min(n_f, len(pool)))
-                yield confirmed(triples(pool, f, h, y, form, go_on), form, pool, sample)
+                yield confirmed(triples(pool, f, h, y, form, go_on), form, pool, rows)
 
 
 def triples(
@@ -98,21 +98,21 @@ def triples(
     return all_found[np.argsort(sizes, kind="stable")]
 
 
-def confirmed(found: np.ndarray, form: Form, pool: DevicePool, sample: Sample) -> list[Expression]:
+def confirmed(found: np.ndarray, form: Form, pool: DevicePool, rows: Rows) -> list[Expression]:
     """Formulas of the smallest of them that are exact at all rows."""
-    v = form.behind(sample.y)
+    v = form.behind(rows.y)
     if v is None or not len(found):
         return []
     made: list[Expression] = []
     for triple in found[:TRIED].tolist():
         f, *h = pool.expressions(triple)
-        values = values_of([f, *h], sample.X)
+        values = values_of([f, *h], rows.X)
         f_values, h_values = values[0], values[1:]
         wanted = form.linear_part(v, f_values)
         known = np.isfinite(wanted) & (wanted != 0)  # elsewhere f hides what is left
         for a, b, c in _numbers(wanted[known], *h_values[:, known]) if known.mean() >= MOSTLY else []:
             made.append(simplified(form.expression(f, line(a, b, h[0]) + c * h[1])))
-    exact = np.flatnonzero(sample.is_exact(values_of(made, sample.X))) if made else ()
+    exact = np.flatnonzero(rows.is_exact(values_of(made, rows.X))) if made else ()
     return sorted((made[k] for k in exact), key=lambda formula: formula.n_tokens)
 
 

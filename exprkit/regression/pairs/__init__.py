@@ -1,6 +1,6 @@
 """Two or three functions that make y exactly.
 
-In: a sample, operators.  Out: formulas that are y but for rounding.
+In: Rows of data, operators.  Out: formulas that are y but for rounding.
 
 ==============  ==================================================================
 ``pool``        distinct functions of the variables, compared by their values

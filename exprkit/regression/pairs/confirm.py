@@ -1,6 +1,6 @@
 """Confirmation of the join's pairs: their numbers by least squares on all rows, and the shortest formula.
 
-In: ``Pairs`` of a form, the ``Sample``.  Out: formulas that are y but for rounding at every row.
+In: ``Pairs`` of a form, the ``Rows``.  Out: formulas that are y but for rounding at every row.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
@@ -8,13 +8,13 @@ In: ``Pairs`` of a form, the ``Sample``.  Out: formulas that are y but for round
     >>> from exprkit.regression.pairs.confirm import confirmed
     >>> from exprkit.regression.pairs.join import Partners
     >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> sample = Sample(X, X[:, 0] / (3 + 5 * X[:, 0] * X[:, 1]))
-    >>> pool = Pool(sample.X[:16], operators_of(["+", "*", "/"]), constants=[1.0])
+    >>> rows = Rows(X, X[:, 0] / (3 + 5 * X[:, 0] * X[:, 1]))
+    >>> pool = Pool(rows.X[:16], operators_of(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
     >>> form = links.forms([])[1]
-    >>> print(*confirmed(Partners(pool).of(sample.y[:16], form), form, pool, sample)[:1])
+    >>> print(*confirmed(Partners(pool).of(rows.y[:16], form), form, pool, rows)[:1])
     x1 / (5 * x1 * x2 + 3)
 """
 
@@ -29,22 +29,22 @@ from exprkit.regression.formulas.values import values_of
 from exprkit.regression.pairs.join import Pairs
 from exprkit.regression.pairs.links import OVER, TIMES, Form, pair_numbers
 from exprkit.regression.pairs.pool import Pool
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 
 TRIED = 16  # pairs of a form, the smallest (chosen, not measured)
 MOSTLY = 0.8  # share of the rows at which a + b h has to be known (chosen, not measured)
 
 
-def confirmed(pairs: Pairs, form: Form, pool: Pool, sample: Sample) -> list[Expression]:
+def confirmed(pairs: Pairs, form: Form, pool: Pool, rows: Rows) -> list[Expression]:
     """Formulas of these pairs that are exact at all rows, the shortest first."""
     f, h = pairs.f[:TRIED].tolist(), pairs.h[:TRIED].tolist()
-    v = form.behind(sample.y)
+    v = form.behind(rows.y)
     if not f or v is None:
         return []
     functions = sorted({*f, *h})
     index = {function: k for k, function in enumerate(functions)}
     expressions = pool.expressions(functions)
-    values = values_of(expressions, sample.X)
+    values = values_of(expressions, rows.X)
     formulas: list[Expression] = []
     for i, j in zip(f, h, strict=True):
         f_values, h_values = values[index[i]], values[index[j]]
@@ -57,7 +57,7 @@ def confirmed(pairs: Pairs, form: Form, pool: Pool, sample: Sample) -> list[Expr
             formulas.append(simplified(form.expression(whole, line(a, b, expressions[index[j]]))))
     if not formulas:
         return []
-    exact = sample.is_exact(values_of(formulas, sample.X))
+    exact = rows.is_exact(values_of(formulas, rows.X))
     return sorted((formulas[k] for k in np.flatnonzero(exact)), key=lambda formula: formula.n_tokens)
 
 

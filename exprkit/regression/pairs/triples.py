@@ -8,13 +8,13 @@ In: a ``Pool``, its ``Partners``, y at its points.  Out: formulas ``outer(g + f 
     >>> from exprkit.regression.pairs.join import Partners
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.pairs.triples import formulas
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 4))
-    >>> sample = Sample(X, X[:, 0] / X[:, 1] + np.exp(X[:, 1]) * (2 + 3 * X[:, 2] * X[:, 3]))
-    >>> few = sample.subsample(16, 0)
+    >>> rows = Rows(X, X[:, 0] / X[:, 1] + np.exp(X[:, 1]) * (2 + 3 * X[:, 2] * X[:, 3]))
+    >>> few = rows.subsample(16, 0)
     >>> pool = Pool(few.X, operators_of(["+", "-", "*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(5, most=3000)
-    >>> any(formulas(pool, Partners(pool), few.y, sample, operators_of(["exp"])))
+    >>> any(formulas(pool, Partners(pool), few.y, rows, operators_of(["exp"])))
     True
 
 Sizes of functions rise, and their numbers grow by a factor for every token: the numbers of the three in the pool,
@@ -53,7 +53,7 @@ from exprkit.regression.pairs.links import (
 )
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.pairs.ruled_pool import RuledPool
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import have_same_dimension
 from exprkit.regression.rules.dimensions import operand_dimension
 from exprkit.runtime import slices
@@ -117,7 +117,7 @@ def formulas(
     pool: Pool,
     partners: Partners,
     y: np.ndarray,
-    sample: Sample,
+    rows: Rows,
     unary: Sequence[defined.Written],
     dimension: float = np.nan,
     go_on: Callable[[], None] = lambda: None,
@@ -134,7 +134,7 @@ def formulas(
     for base in _bases(pool, y, unary, dimension):
         go_on()
         triples = sorted(_triples(base, pool, partners.lookup, factors, go_on), key=lambda triple: triple.size)
-        yield [formula for triple in triples[:TRIED] for formula in _formulas(triple, pool, sample)]
+        yield [formula for triple in triples[:TRIED] for formula in _formulas(triple, pool, rows)]
 
 
 def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimension: float) -> list[_Base]:
@@ -196,17 +196,17 @@ def _inverse(values: np.ndarray) -> np.ndarray:
         return 1 / values
 
 
-def _formulas(triple: _Triple, pool: Pool, sample: Sample) -> list[Expression]:
+def _formulas(triple: _Triple, pool: Pool, rows: Rows) -> list[Expression]:
     """Formulas of a triple that are exact at all rows."""
     parts = [pool.expression(0 if removal.way == WITHIN_ROW else removal.what) for removal in triple.removals]
-    target = sample.y
-    for removal, values in zip(triple.removals, values_of(parts, sample.X), strict=True):
+    target = rows.y
+    for removal, values in zip(triple.removals, values_of(parts, rows.X), strict=True):
         remainder = removal.off(target, values)
         if remainder is None or not np.isfinite(remainder).all():
             return []
         target = remainder
     pairs = Pairs(np.array([triple.f]), np.array([triple.h]))
-    formulas = confirmed(pairs, Form(None, triple.way, None), pool, sample.with_y(target))
+    formulas = confirmed(pairs, Form(None, triple.way, None), pool, rows.with_y(target))
     for removal, part in zip(triple.removals[::-1], parts[::-1], strict=True):
         formulas = [removal.on(formula, part) for formula in formulas]
     return [simplified(formula) for formula in formulas]

@@ -3,7 +3,7 @@
 In: X, y, weights, a loss.  Out: what all stages read and none changes.
 
 ==========  ==================================================================
-``sample``  the distinct rows of the data
+``rows``  the distinct rows of the data
 ``goal``    the loss by which formulas are fitted and ranked
 ``noise``   whether what a formula leaves of y is noise
 ``effort``  the constants of the stages: functions, rows, rounds, shares of time

@@ -1,14 +1,14 @@
 """The goal of a search: the loss by which its formulas are fitted and ranked.
 
-In: a loss, by its name or as a text over f, y, w and columns, and the ``Sample`` of it.  Out: losses of values, fits,
+In: a loss, by its name or as a text over f, y, w and columns, and the ``Rows`` of it.  Out: losses of values, fits,
 and rows as least squares want them, which make proposals.
 
     >>> import numpy as np
-    >>> from exprkit.regression.problem.goal import Goal, sample_for
-    >>> sample = sample_for("(sqrt(f) - y)^2", [[1.0], [2.0]], [3.0, 4.0])
-    >>> sample.y  # where the loss is least
+    >>> from exprkit.regression.problem.goal import Goal, rows_for
+    >>> rows = rows_for("(sqrt(f) - y)^2", [[1.0], [2.0]], [3.0, 4.0])
+    >>> rows.y  # where the loss is least
     array([ 9., 16.])
-    >>> Goal("(sqrt(f) - y)^2", sample).losses(np.array([[9.0, 25.0]]))
+    >>> Goal("(sqrt(f) - y)^2", rows).losses(np.array([[9.0, 25.0]]))
     array([0.5])
 
 =============  ======================================================================================================
@@ -37,7 +37,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import LossPoints, LossText, W, compose, parse_loss
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import BY_KIND, KINDS, FitProblem
-from exprkit.regression.problem.sample import FLOOR_ERROR, Sample, as_counts
+from exprkit.regression.problem.rows import FLOOR_ERROR, Rows, as_counts
 
 NAMED = ("squares", "mae", "huber", "poisson")
 CHUNK = 1 << 21  # values of a loss text computed at a time: 16 MiB a column
@@ -56,13 +56,13 @@ MIN_DISTANCE = 0.1  # of the median distance from the minimiser: nearer values a
 
 
 class Goal:
-    """A loss at the rows of a sample.
+    """A loss at rows of data.
 
     Attributes
     ----------
     loss : str
         Name or text of the loss.
-    sample : Sample
+    rows : Rows
     plain : bool
         Whether it is squares, absolute errors or Huber's loss of f itself, which all backends fit.
     kind : int
@@ -71,21 +71,21 @@ class Goal:
         Number of observations: the sum over the rows is divided by it.
     """
 
-    def __init__(self, loss: str, sample: Sample) -> None:
-        self.loss, self.sample = loss, sample
-        self.target, self.weights, self.delta, self.total = sample.y, sample.w, 1.0, sample.total
+    def __init__(self, loss: str, rows: Rows) -> None:
+        self.loss, self.rows = loss, rows
+        self.target, self.weights, self.delta, self.total = rows.y, rows.w, 1.0, rows.total
         self._text: LossText | None = None
         self.plain = loss in NAMED
         if self.plain:
             self.kind = KINDS[loss]
             self.plain = self.kind != objective.POISSON
             return
-        inputs = sample.loss_rows
+        inputs = rows.loss_rows
         assert inputs is not None
         self._text = parse_loss(loss, inputs.columns)
-        composed = compose(self._text, _points(sample), sample.X.shape[1], fitting=True)
+        composed = compose(self._text, _points(rows), rows.X.shape[1], fitting=True)
         self.kind, self.plain = composed.kind, composed.formula is None and composed.kind != objective.SUM
-        self._counts = np.ones(len(sample)) if self._text.names(W) else sample.w
+        self._counts = np.ones(len(rows)) if self._text.names(W) else rows.w
         self.total = float(self._counts.sum())
         if self.plain:
             self.target, self.weights = composed.target, composed.weights
@@ -94,9 +94,9 @@ class Goal:
     @property
     def floor(self) -> float:
         """The loss of rounding errors: smaller ones are as good as 0."""
-        y = self.sample.y
-        rounding = self.losses(y + np.array([[1.0], [-1.0]]) * self.sample.rounding(FLOOR_ERROR))
-        least = 0.0 if self.sample.loss_rows is None else float(np.abs(self.sample.loss_rows.least).mean())
+        y = self.rows.y
+        rounding = self.losses(y + np.array([[1.0], [-1.0]]) * self.rows.rounding(FLOOR_ERROR))
+        least = 0.0 if self.rows.loss_rows is None else float(np.abs(self.rows.loss_rows.least).mean())
         return float(max(rounding[np.isfinite(rounding)].max(initial=0.0), 1e-15 * least))
 
     def losses(self, values: np.ndarray) -> np.ndarray:
@@ -118,14 +118,14 @@ class Goal:
                 share = 0.5 if self.kind in (objective.HUBER, objective.POISSON) else 1.0  # fits have twice these
                 error = values - self.target
                 return share * objective.loss_of(self.kind, error, values, self.target, self.delta, np), self.weights
-        assert self.sample.loss_rows is not None
-        return _text_values(_tokens(self._text), values, self.sample) - self.sample.loss_rows.least, self._counts
+        assert self.rows.loss_rows is not None
+        return _text_values(_tokens(self._text), values, self.rows) - self.rows.loss_rows.least, self._counts
 
     def slopes(self, values: np.ndarray) -> np.ndarray:
         """Derivative of every row's loss by f, (n_exprs, n_rows), before ``row_weights``."""
         if self._text is not None:
-            return _text_values(_tokens(self._text).diff("x1"), values, self.sample)
-        error = values - self.sample.y
+            return _text_values(_tokens(self._text).diff("x1"), values, self.rows)
+        error = values - self.rows.y
         if self.kind == objective.POISSON:
             with np.errstate(all="ignore"):
                 return np.where(values > 0, error / values, np.nan)
@@ -134,16 +134,16 @@ class Goal:
     @property
     def row_weights(self) -> np.ndarray:
         """Weight of every row's loss, (n_rows,)."""
-        return self.sample.w if self._text is None else self._counts
+        return self.rows.w if self._text is None else self._counts
 
-    def as_squares(self, values: np.ndarray) -> Sample:
+    def as_squares(self, values: np.ndarray) -> Rows:
         """The rows with the weights of iteratively reweighted least squares near these values, (n_rows,).
 
         Weight = slope of the loss over the distance from its minimiser (Beaton and Tukey, Technometrics 16, 1974).
         """
         if self.loss == "squares":
-            return self.sample
-        y = self.sample.y
+            return self.rows
+        y = self.rows.y
         with np.errstate(all="ignore"):
             distance = values - y
             finite = np.abs(distance[np.isfinite(distance)])
@@ -153,15 +153,15 @@ class Goal:
             weights = self.row_weights * np.abs(self.slopes((y + step)[None])[0] / step)
         is_finite = np.isfinite(weights)
         if not weights[is_finite].any():
-            return self.sample
-        return self.sample.with_weights(np.where(is_finite, weights, 0.0) / weights[is_finite].max())
+            return self.rows
+        return self.rows.with_weights(np.where(is_finite, weights, 0.0) / weights[is_finite].max())
 
     def problem(self, scale: float = 1.0, **settings: Any) -> FitProblem:
         """The ``FitProblem`` of this loss, of y / ``scale`` if it is plain; settings as for ``FitProblem``."""
-        sample, settings = self.sample, {"accuracy": "screen", **settings}
+        rows, settings = self.rows, {"accuracy": "screen", **settings}
         if self.plain:
             return FitProblem(
-                sample.X,
+                rows.X,
                 self.target / scale,
                 weights=self.weights,
                 loss=BY_KIND[self.kind],
@@ -169,9 +169,9 @@ class Goal:
                 **settings,
             )
         if self._text is None:
-            return FitProblem(sample.X, sample.y, weights=sample.w, loss=self.loss, **settings)
-        points = _points(sample)
-        return FitProblem(sample.X, points.y, weights=points.w, loss=self.loss, columns=points.columns, **settings)
+            return FitProblem(rows.X, rows.y, weights=rows.w, loss=self.loss, **settings)
+        points = _points(rows)
+        return FitProblem(rows.X, points.y, weights=points.w, loss=self.loss, columns=points.columns, **settings)
 
     def to_loss(self, scale: float) -> float:
         """The factor from losses of ``problem(scale).fitted`` to those of ``losses``, for a plain loss."""
@@ -198,20 +198,20 @@ class Goal:
         squared = FitProblem(squares.X, squares.y, weights=squares.w, accuracy="screen", **settings)
         least_squares = squared.fit(pop, init=starts).params
         inits = np.stack([starts, np.where(np.isfinite(least_squares), least_squares, starts)])
-        values = Evaluator(pop, self.sample.X, "cpu", dtype="float64", threads=settings.get("threads")).evaluate(inits)
+        values = Evaluator(pop, self.rows.X, "cpu", dtype="float64", threads=settings.get("threads")).evaluate(inits)
         better = np.argmin([self.losses(values_of_set) for values_of_set in values], axis=0)
         limits = {"tol": max(settings["tol"], MIN_TOL), "max_iter": min(settings["max_iter"], MAX_STEPS)}
         result = self.problem(**(settings | limits)).fit(pop, init=inits[better, np.arange(len(pop))])
         if self._text is None:
-            values = Evaluator(pop, self.sample.X, "cpu", dtype="float64").evaluate(np.nan_to_num(result.params))
+            values = Evaluator(pop, self.rows.X, "cpu", dtype="float64").evaluate(np.nan_to_num(result.params))
             return result.params, self.losses(values)
-        assert self.sample.loss_rows is not None
-        loss = (result.loss - self._counts @ self.sample.loss_rows.least) / self.total
+        assert self.rows.loss_rows is not None
+        loss = (result.loss - self._counts @ self.rows.loss_rows.least) / self.total
         return result.params, np.maximum(loss, 0.0)
 
 
-def sample_for(loss: str, X: Any, y: Any, weights: Any = None, columns: Mapping[str, Any] | None = None) -> Sample:
-    """The sample of data for a loss; of a loss text, y is replaced by the minimiser of the loss at each row.
+def rows_for(loss: str, X: Any, y: Any, weights: Any = None, columns: Mapping[str, Any] | None = None) -> Rows:
+    """The rows of data for a loss; of a loss text, y is replaced by the minimiser of the loss at each row.
 
     Raises
     ------
@@ -223,12 +223,12 @@ def sample_for(loss: str, X: Any, y: Any, weights: Any = None, columns: Mapping[
             raise ArgumentError(f"elementwise_loss={loss!r} takes no columns; a loss of your own does, over f and y")
         if loss == "poisson" and bool((np.asarray(y) < 0).any()):
             raise DataError("elementwise_loss='poisson' needs counts: y must not be negative")
-        return Sample(X, y, as_counts(weights))
+        return Rows(X, y, as_counts(weights))
     inputs = _checked({} if columns is None else columns, len(y))
     text = parse_loss(loss, inputs, "elementwise_loss")
     names_weights = text.names(W)
-    sample = Sample(X, y, weights if names_weights else as_counts(weights), inputs, merged=not names_weights)
-    return sample.with_targets(*_minimisers(text, sample))
+    rows = Rows(X, y, weights if names_weights else as_counts(weights), inputs, merged=not names_weights)
+    return rows.with_targets(*_minimisers(text, rows))
 
 
 def _checked(columns: Any, n_rows: int) -> dict[str, np.ndarray]:
@@ -246,9 +246,9 @@ def _checked(columns: Any, n_rows: int) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _points(sample: Sample) -> LossPoints:
-    assert sample.loss_rows is not None
-    return LossPoints(sample.loss_rows.y, sample.w, sample.loss_rows.columns)
+def _points(rows: Rows) -> LossPoints:
+    assert rows.loss_rows is not None
+    return LossPoints(rows.loss_rows.y, rows.w, rows.loss_rows.columns)
 
 
 # ── a loss as it stands ──
@@ -259,11 +259,11 @@ def _tokens(text: LossText) -> Population:
     return Population(text.kinds, text.values, [0, len(text.kinds)]).expanded()
 
 
-def _text_values(pop: Population, values: np.ndarray, sample: Sample) -> np.ndarray:
-    """A loss expression at values of f, (n, n_rows), for every row of the sample."""
-    assert sample.loss_rows is not None
-    columns, out = [sample.loss_rows.y, sample.w, *sample.loss_rows.columns.values()], np.empty(values.shape)
-    n_chunk = max(CHUNK // max(len(sample), 1), 1)
+def _text_values(pop: Population, values: np.ndarray, rows: Rows) -> np.ndarray:
+    """A loss expression at values of f, (n, n_rows), for every row of the data."""
+    assert rows.loss_rows is not None
+    columns, out = [rows.loss_rows.y, rows.w, *rows.loss_rows.columns.values()], np.empty(values.shape)
+    n_chunk = max(CHUNK // max(len(rows), 1), 1)
     for k in range(0, len(values), n_chunk):
         part = values[k : k + n_chunk]
         X = np.column_stack([part.ravel(), *(np.tile(column, len(part)) for column in columns)])
@@ -272,66 +272,66 @@ def _text_values(pop: Population, values: np.ndarray, sample: Sample) -> np.ndar
     return out
 
 
-def _minimisers(text: LossText, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+def _minimisers(text: LossText, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Minimisers f of the loss and its minima, (n_rows,) each: y itself unless a value beside it is better."""
-    f, pop = sample.y.copy(), _tokens(text)
-    least = _text_values(pop, f[None], sample)[0]
+    f, pop = rows.y.copy(), _tokens(text)
+    least = _text_values(pop, f[None], rows)[0]
     size = np.where(f != 0, np.abs(f), float(np.sqrt(np.mean(f**2))) or 1.0)
     steps = np.concatenate([OFFSETS, -OFFSETS])[:, None]
-    nearby = _text_values(pop, np.concatenate([f + steps * size, np.zeros((1, len(f)))]), sample)
+    nearby = _text_values(pop, np.concatenate([f + steps * size, np.zeros((1, len(f)))]), rows)
     if (nearby == least).all():
         raise ArgumentError(f"elementwise_loss={brief(text.text)} does not depend on f, the value of the formula")
     with np.errstate(invalid="ignore"):
         elsewhere = np.flatnonzero(~(least <= np.fmin.reduce(nearby)))
     for k in range(0, len(elsewhere), CHUNK // len(GRID)):
         part = elsewhere[k : k + CHUNK // len(GRID)]
-        f[part], least[part] = _grid_minimisers(text, pop, sample.at(part))
+        f[part], least[part] = _grid_minimisers(text, pop, rows.at(part))
     return f, least
 
 
-def _grid_minimisers(text: LossText, pop: Population, sample: Sample) -> tuple[np.ndarray, np.ndarray]:
+def _grid_minimisers(text: LossText, pop: Population, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Minimisers and minima by a grid over all orders of magnitude, then bisection of the slope between grid points."""
     grid = np.concatenate([-GRID[::-1], [0.0], GRID])
-    rows = np.arange(len(sample))
-    losses = _text_values(pop, np.repeat(grid[:, None], len(sample), axis=1), sample)
+    columns = np.arange(len(rows))
+    losses = _text_values(pop, np.repeat(grid[:, None], len(rows), axis=1), rows)
     losses = np.where(np.isfinite(losses), losses, np.inf)
     order = np.lexsort((grid < 0, np.abs(grid)))  # of equal losses the smallest |f|, positive f first
     at = order[losses[order].argmin(axis=0)]
-    least = losses[at, rows]
-    _check_minima(text, sample, grid, losses, at)
+    least = losses[at, columns]
+    _check_minima(text, rows, grid, losses, at)
     near = _nearest(grid, losses, at)
     low, high = grid[np.maximum(at - 1, 0)], grid[np.minimum(at + 1, len(grid) - 1)]
     low, high = np.where(near == at, low, grid[near]), np.where(near == at, high, grid[near])
     slope = pop.diff("x1")
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        rises = _text_values(slope, middle[None], sample)[0] > 0
+        rises = _text_values(slope, middle[None], rows)[0] > 0
         low, high = np.where(rises, low, middle), np.where(rises, middle, high)
-    between = _text_values(pop, np.stack([low, high]), sample)
+    between = _text_values(pop, np.stack([low, high]), rows)
     better = between.argmin(axis=0)
     with np.errstate(invalid="ignore"):
-        is_better = between[better, rows] <= least
-    f = np.where(is_better, np.stack([low, high])[better, rows], grid[near])
-    return f, np.where(is_better, between[better, rows], least)
+        is_better = between[better, columns] <= least
+    f = np.where(is_better, np.stack([low, high])[better, columns], grid[near])
+    return f, np.where(is_better, between[better, columns], least)
 
 
 def _nearest(grid: np.ndarray, losses: np.ndarray, at: np.ndarray) -> np.ndarray:
     """Indices of minimisers; of a loss that approaches its minimum at infinity, the smallest |f| that is as good."""
-    rows, at = np.arange(len(at)), at.copy()
-    for i in np.flatnonzero(losses[[0, -1]].min(axis=0) <= losses[at, rows]).tolist():
+    columns, at = np.arange(len(at)), at.copy()
+    for i in np.flatnonzero(losses[[0, -1]].min(axis=0) <= losses[at, columns]).tolist():
         least, at_0 = losses[at[i], i], losses[len(GRID), i]
         is_minimal = losses[:, i] <= least + (NEGLIGIBLE * (at_0 - least) if np.isfinite(at_0) else 0.0)
         at[i] = np.argmin(np.where(is_minimal, np.abs(grid), np.inf))
     return at
 
 
-def _check_minima(text: LossText, sample: Sample, grid: np.ndarray, losses: np.ndarray, at: np.ndarray) -> None:
+def _check_minima(text: LossText, rows: Rows, grid: np.ndarray, losses: np.ndarray, at: np.ndarray) -> None:
     """An error for a row whose loss is no number for any f, or has no minimum."""
-    assert sample.loss_rows is not None
-    name, rows, last = f"elementwise_loss={brief(text.text)}", np.arange(len(at)), len(grid) - 1
-    least = losses[at, rows]
+    assert rows.loss_rows is not None
+    name, columns, last = f"elementwise_loss={brief(text.text)}", np.arange(len(at)), len(grid) - 1
+    least = losses[at, columns]
     if not np.isfinite(least).all():
-        y = sample.loss_rows.y[int(np.argmax(~np.isfinite(least)))]
+        y = rows.loss_rows.y[int(np.argmax(~np.isfinite(least)))]
         raise ArgumentError(f"{name} is no number where y is {y:g}, whatever f is: leave such rows out")
     middle = len(GRID)
     ends = {0: (1, "-inf"), last: (last - 1, "inf"), middle - 1: (middle - 2, "0"), middle + 1: (middle + 2, "0")}
@@ -341,5 +341,5 @@ def _check_minima(text: LossText, sample: Sample, grid: np.ndarray, losses: np.n
             fall = losses[before] - losses[end]
         falls = (at == end) & (fall > MAX_FALL * np.abs(losses[end])) & (fall > 1e-9 * min(size, 1.0))
         if falls.any():
-            y = sample.loss_rows.y[int(np.argmax(falls))]
+            y = rows.loss_rows.y[int(np.argmax(falls))]
             raise ArgumentError(f"{name} has no least value where y is {y:g}: it falls on and on as f goes to {where}")

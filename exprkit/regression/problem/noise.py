@@ -1,15 +1,15 @@
 """Noise: whether the residuals of a formula are not correlated between neighbouring rows, though y is.
 
-In: a ``Sample``, a formula's values.  Out: whether the residuals are noise.
+In: ``Rows``, a formula's values.  Out: whether the residuals are noise.
 
     >>> import numpy as np
     >>> from exprkit.regression.problem.noise import is_noise
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> random = np.random.default_rng(0)
     >>> X = random.uniform(1, 2, (200, 2))
-    >>> sample = Sample(X, X[:, 0] * X[:, 1] ** 2 + 0.01 * random.standard_normal(200))
-    >>> a, b = sample.X.T
-    >>> is_noise(sample, a * b**2), is_noise(sample, a * (3 * b - 2.2))
+    >>> rows = Rows(X, X[:, 0] * X[:, 1] ** 2 + 0.01 * random.standard_normal(200))
+    >>> a, b = rows.X.T
+    >>> is_noise(rows, a * b**2), is_noise(rows, a * (3 * b - 2.2))
     (True, False)
 
 What a law and another formula differ by is smooth, so that rows with nearly the same X differ by nearly the same;
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 
 MAX_ROWS = 1_000  # rows; distances of all pairs are computed
 MIN_ROWS = 30
@@ -31,7 +31,7 @@ MAX_NOISE_SCORE = 3.5  # standard deviations; -3.6 to 3.1 of 89 residuals of noi
 MIN_SIGNAL_SCORE = 6.0  # standard deviations of y itself; chosen, not measured
 
 
-def is_noise(sample: Sample, values: np.ndarray) -> bool:
+def is_noise(rows: Rows, values: np.ndarray) -> bool:
     """Whether the residuals of neighbouring rows are not correlated, though their y are.
 
     False where y is not correlated either: X may have so many columns that no rows are near to others.
@@ -41,12 +41,12 @@ def is_noise(sample: Sample, values: np.ndarray) -> bool:
     values : array, float64 (rows,)
         Of a formula.
     """
-    residuals = sample.y - values
-    if len(residuals) < MIN_ROWS or not sample.X.shape[1] or not np.isfinite(residuals).all():
+    residuals = rows.y - values
+    if len(residuals) < MIN_ROWS or not rows.X.shape[1] or not np.isfinite(residuals).all():
         return False
-    neighbours = nearest_neighbours(sample.X)
+    neighbours = nearest_neighbours(rows.X)
     is_uncorrelated = moran_z_score(residuals, neighbours) < MAX_NOISE_SCORE
-    return is_uncorrelated and moran_z_score(sample.y, neighbours) > MIN_SIGNAL_SCORE
+    return is_uncorrelated and moran_z_score(rows.y, neighbours) > MIN_SIGNAL_SCORE
 
 
 def nearest_neighbours(X: np.ndarray) -> np.ndarray:

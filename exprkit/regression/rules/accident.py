@@ -1,12 +1,12 @@
 """Coincidences: a formula may equal y at every row because it holds as much information as the rows do.
 
-In: a ``Sample``, and a formula that is exact at its rows.  Out: whether the data hold more bits than the formula does.
+In: ``Rows``, and a formula that is exact at its rows.  Out: whether the data hold more bits than the formula does.
 
     >>> import exprkit as ek, numpy as np
     >>> from exprkit.regression.rules.accident import CoincidenceTest
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.arange(20.0)[:, None]
-    >>> numbers, labels = CoincidenceTest(Sample(X, np.sqrt(X[:, 0]))), CoincidenceTest(Sample(X, X[:, 0] % 7 > 3))
+    >>> numbers, labels = CoincidenceTest(Rows(X, np.sqrt(X[:, 0]))), CoincidenceTest(Rows(X, X[:, 0] % 7 > 3))
     >>> formula = ek.parse("tanh(4e22 * exp(30 * sin(0.7318 * x1)))")[0]
     >>> [round(data.bits) for data in (numbers, labels)], numbers.exceeds(formula), labels.exceeds(formula)
     ([508, 18], True, False)
@@ -26,7 +26,7 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.regression.formulas.numbers import MAX_DENOMINATOR, MAX_NUMERATOR
 from exprkit.regression.formulas.parameters import is_fraction, n_inexact
-from exprkit.regression.problem.sample import MAX_ERROR, MEDIAN_ERROR, Sample
+from exprkit.regression.problem.rows import MAX_ERROR, MEDIAN_ERROR, Rows
 from exprkit.text.tokens import CONSTANT, VARIABLE
 
 MIN_SPARE_ROWS = 2  # rows more than numbers of a formula; chosen, not measured
@@ -36,7 +36,7 @@ MAX_VALUES = 1_000  # values of y that are counted: more bits than any formula h
 
 
 class CoincidenceTest:
-    """Test of an exact formula for coincidence, by the information in the y of a sample.
+    """Test of an exact formula for coincidence, by the information in y.
 
     Attributes
     ----------
@@ -48,10 +48,10 @@ class CoincidenceTest:
         Share of y's variance below which errors of coarse y (labels, whole numbers) say nothing; 0 of other y.
     """
 
-    def __init__(self, sample: Sample) -> None:
-        self.n_rows, self._bits_of_variable = len(sample), math.log2(max(sample.X.shape[1], 1))
-        self.max_bits = -math.log2(max(math.sqrt(MAX_ERROR * MEDIAN_ERROR), sample.coarseness))
-        values, counts = np.unique(sample.y, return_counts=True)
+    def __init__(self, rows: Rows) -> None:
+        self.n_rows, self._bits_of_variable = len(rows), math.log2(max(rows.X.shape[1], 1))
+        self.max_bits = -math.log2(max(math.sqrt(MAX_ERROR * MEDIAN_ERROR), rows.coarseness))
+        values, counts = np.unique(rows.y, return_counts=True)
         orders = math.lgamma(counts.sum() + 1) - sum(map(math.lgamma, counts + 1.0)) - math.lgamma(len(counts) + 1)
         self.bits = orders / math.log(2) + sum(_bits(value, self.max_bits) for value in values[:MAX_VALUES].tolist())
         if len(values) < 2:

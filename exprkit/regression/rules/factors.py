@@ -1,13 +1,13 @@
 """Power factors: variables of which y is a power, ``y = x1 / x2^2 * F(x3, x4)``, by a regression of logarithms.
 
-In: a ``Sample``.  Out: unit systems with such variables as the repeating ones, so that formulas of the others remain.
+In: ``Rows``.  Out: unit systems with such variables as the repeating ones, so that formulas of the others remain.
 
     >>> import numpy as np
     >>> from exprkit.regression.rules.factors import power_factors
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(1, 9, (300, 4))
     >>> y = X[:, 0] / X[:, 1] ** 2 * np.log(1 + X[:, 2] * X[:, 3])
-    >>> [(system.repeating, system.y_powers) for system in power_factors(Sample(X, y))][0]
+    >>> [(system.repeating, system.y_powers) for system in power_factors(Rows(X, y))][0]
     ((0, 1), (1.0, -2.0))
 
 For every variable log |y| is regressed on its logarithm and on simple functions of the others.  Its power is the
@@ -21,7 +21,7 @@ import itertools
 
 import numpy as np
 
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.groups import UnitSystem
 
 # Chosen, not measured, unless a source is given.
@@ -30,15 +30,15 @@ MAX_POWER = 4.0
 MAX_SCORE = 3.0  # standard errors between a coefficient and its power
 MAX_STANDARD_ERROR = 0.06  # of a power; a true factor had 0.043, a false one 0.044 (data/results/laws.md)
 MAX_F = 4.0  # F statistic of the interactions
-MAX_ROWS = 2_000  # of the sample
+MAX_ROWS = 2_000  # of the data
 MIN_ROWS = 60
 MAX_RESIDUAL = 3.5  # robust standard deviations: where y is near 0, its logarithm says little
 MAX_SYSTEMS = 3  # unit systems that are returned
 
 
-def power_factors(sample: Sample) -> list[UnitSystem]:
+def power_factors(rows: Rows) -> list[UnitSystem]:
     """Unit systems of all power factors, then without those of the largest F; each leaves a variable at least."""
-    part = sample.subsample(min(MAX_ROWS, len(sample)), 0)
+    part = rows.subsample(min(MAX_ROWS, len(rows)), 0)
     is_nonzero = part.y != 0
     X, n = part.X[is_nonzero], part.X.shape[1]
     if len(X) < MIN_ROWS or n < 2:

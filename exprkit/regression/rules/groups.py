@@ -36,7 +36,7 @@ from exprkit.operators import ops
 from exprkit.regression.formulas.numbers import CLOSE, simple_number
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.dimensions import ALIKE, FREE, POWER, SCALES, law_of
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
@@ -183,13 +183,13 @@ def _cost(system: UnitSystem) -> float:
     return float(np.abs(powers).sum() + (powers % 1 != 0).sum())
 
 
-def monomials_in_unit_of_y(sample: Sample, systems: Iterable[UnitSystem], most: int) -> list[Expression]:
+def monomials_in_unit_of_y(rows: Rows, systems: Iterable[UnitSystem], most: int) -> list[Expression]:
     """At most ``most`` products of powers of variables with y's unit, times their coefficients of least squares."""
     formulas: list[Expression] = []
     for system in itertools.islice((system for system in systems if not system.constants), most):
-        unit = system.columns(sample.X)[1]
+        unit = system.columns(rows.X)[1]
         with np.errstate(all="ignore"):
-            coefficient = float((sample.w * sample.y) @ unit / ((sample.w * unit) @ unit))
+            coefficient = float((rows.w * rows.y) @ unit / ((rows.w * unit) @ unit))
         if np.isfinite(coefficient):
             formulas += [system.restored(number) for number in parse([repr(simple_number(coefficient, CLOSE))])]
     return formulas

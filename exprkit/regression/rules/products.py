@@ -1,13 +1,13 @@
 """Inner products: y as a function of one product of powers of the variables, ``y = g(x1 * x3 / (x2 * x4))``.
 
-In: a ``Sample``.  Out: the unit system in which one variable remains, the product; none if y is no such function.
+In: ``Rows``.  Out: the unit system in which one variable remains, the product; none if y is no such function.
 
     >>> import numpy as np
     >>> from exprkit.regression.rules.products import inner_products
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(1, 5, (150, 3))
     >>> y = 1 / (np.exp(X[:, 0] * X[:, 2] / X[:, 1] ** 2) + 1)
-    >>> [(system.repeating, system.remaining, system.powers) for system in inner_products(Sample(X, y))]
+    >>> [(system.repeating, system.remaining, system.powers) for system in inner_products(Rows(X, y))]
     [((1, 2), (0,), ((2.0, -1.0),))]
 
 If rows are sorted by the right product, y hardly differs between neighbouring rows.  All products with simple exponents
@@ -22,7 +22,7 @@ import math
 
 import numpy as np
 
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.groups import UnitSystem
 
 EXPONENTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 4.0, -4.0, 1.5, -1.5)  # of a variable, simple ones first
@@ -37,14 +37,14 @@ MAX_ERROR_RATIO = 1.5  # times the least error, up to which the simplest product
 CHUNK = 1 << 12  # products at a time
 
 
-def inner_products(sample: Sample) -> list[UnitSystem]:
+def inner_products(rows: Rows) -> list[UnitSystem]:
     """The unit system of the simplest product of two or more variables in which y is smooth, or an empty list."""
-    part = sample.subsample(min(MAX_ROWS, len(sample)), 0)
-    larger = sample.subsample(min(MAX_ROWS_OF_BEST, len(sample)), 0)
-    varying = np.flatnonzero(np.ptp(sample.X, axis=0) > 0)
-    if len(part) < MIN_ROWS or len(varying) < 2 or (sample.X[:, varying] == 0).any() or not np.ptp(part.y):
+    part = rows.subsample(min(MAX_ROWS, len(rows)), 0)
+    larger = rows.subsample(min(MAX_ROWS_OF_BEST, len(rows)), 0)
+    varying = np.flatnonzero(np.ptp(rows.X, axis=0) > 0)
+    if len(part) < MIN_ROWS or len(varying) < 2 or (rows.X[:, varying] == 0).any() or not np.ptp(part.y):
         return []
-    candidates = _exponents(len(varying), bool((sample.X[:, varying] > 0).all()))
+    candidates = _exponents(len(varying), bool((rows.X[:, varying] > 0).all()))
     if not len(candidates):
         return []
     chunks = (candidates[k : k + CHUNK] for k in range(0, len(candidates), CHUNK))
@@ -55,7 +55,7 @@ def inner_products(sample: Sample) -> list[UnitSystem]:
     if errors.min() > MAX_ERROR * np.std(larger.y):
         return []
     exponents = candidates[best[errors <= MAX_ERROR_RATIO * errors.min()].min()]
-    return [_unit_system(exponents, varying, sample.X.shape[1])] if np.count_nonzero(exponents) > 1 else []
+    return [_unit_system(exponents, varying, rows.X.shape[1])] if np.count_nonzero(exponents) > 1 else []
 
 
 def _exponents(n: int, are_positive: bool) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Formulas with parameters inside operators, by nonlinear least squares; and checks of fitted formulas.
 
-In: a sample, functions, operators.  Out: fitted formulas; what they do between the rows.
+In: Rows of data, functions, operators.  Out: fitted formulas; what they do between the rows.
 
 ================  ==============================================================================
 ``templates``     one parameter inside an operator, by grid search and linear regression

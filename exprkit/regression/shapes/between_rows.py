@@ -1,26 +1,26 @@
 """Errors between rows: formulas that are undefined or far off where the variables have usual values.
 
-In: formulas, the ``Sample`` that they were fitted to.  Out: their errors there, in multiples of those at the sample.
+In: formulas, the ``Rows`` that they were fitted to.  Out: their errors there, in multiples of those at the rows.
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
     >>> from exprkit.regression.shapes.between_rows import errors_between_rows
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(0, 1, (50, 2))
     >>> formulas = list(parse(["x1", "sqrt(x1 - 0.02)", "0.001 / (x1 - 0.5)"]))
-    >>> errors = errors_between_rows(formulas, Sample(X, X[:, 0]))
+    >>> errors = errors_between_rows(formulas, Rows(X, X[:, 0]))
     >>> (errors > 0).tolist()
     [False, True, True]
 
 =======  ==============================================================================================================
-between  rows on lines through two rows of the sample, between them or as far beyond as half their distance, where no
+between  rows on lines through two rows of the data, between them or as far beyond as half their distance, where no
          variable is beyond its least and largest value
 beyond   rows in which one variable is less than its least value, or more than its largest, by as much as a hundredth of
-         the rows are apart from that; of as many new rows as the sample has about one is so far off at either end
+         the rows are apart from that; of as many new rows as the data have about one is so far off at either end
 =======  ==============================================================================================================
 
 A pole between two rows, a root that is undefined between them, or an exponential that grows right behind the last row
-changes no error at any row of the sample.
+changes no error at any row of the data.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.regression.formulas.values import values_of
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 
-ROWS = 1_000  # random rows between those of the sample (chosen, not measured)
+ROWS = 1_000  # random rows between those of the data (chosen, not measured)
 EXTENSION = 0.5  # of a line beyond two rows, as a share of their distance (chosen, not measured)
 FAR_OFF = 1.0  # distance from the range of y, as a share of it (chosen, not measured)
 # squared errors where a formula is far off, in multiples of its mean squared error (chosen, not measured)
@@ -41,19 +41,19 @@ BEYOND = 100.0  # at a row beyond
 EDGE = 0.01  # share of the rows at an end of a variable's range, which says how far beyond new rows lie (chosen)
 
 
-def errors_between_rows(formulas: list[Expression], sample: Sample, threads: int | None = None) -> np.ndarray:
-    """The mean squared error that rows between and beyond add, in multiples of that at the sample's rows, (n,)."""
-    between, beyond = _rows_between(sample.X), _rows_beyond(sample.X)
+def errors_between_rows(formulas: list[Expression], rows: Rows, threads: int | None = None) -> np.ndarray:
+    """The mean squared error that rows between and beyond add, in multiples of that at the rows, (n,)."""
+    between, beyond = _rows_between(rows.X), _rows_beyond(rows.X)
     values, low, high = (
         values_of(formulas, np.concatenate([between, beyond]), threads),
-        sample.y.min(),
-        sample.y.max(),
+        rows.y.min(),
+        rows.y.max(),
     )
     room = FAR_OFF * (high - low)
     is_far_off = ~((values >= low - room) & (values <= high + room))
     n = len(between)
     errors = np.where(np.isfinite(values[:, :n]), ERROR_BETWEEN * is_far_off[:, :n], UNDEFINED)
-    added: np.ndarray = errors.mean(axis=1) + BEYOND * is_far_off[:, n:].sum(axis=1) / len(sample)
+    added: np.ndarray = errors.mean(axis=1) + BEYOND * is_far_off[:, n:].sum(axis=1) / len(rows)
     return added
 
 
@@ -67,7 +67,7 @@ def _rows_between(X: np.ndarray) -> np.ndarray:
 
 
 def _rows_beyond(X: np.ndarray) -> np.ndarray:
-    """Rows of the sample with one variable beyond its range; whole numbers remain so, and signs; counts may be 0."""
+    """Rows of the rows with one variable beyond its range; whole numbers remain so, and signs; counts may be 0."""
     n_edge = min(int(EDGE * len(X)), len(X) - 1)
     rows = []
     for k, whole in enumerate(_is_whole(X)):

@@ -1,17 +1,17 @@
 """Curves: growth, decay, peaks, oscillations, saturation, fitted by nonlinear least squares from several starts.
 
-In: a ``Sample``, operators.  Out: formulas with fitted numbers, the best of each size, such as
+In: ``Rows``, operators.  Out: formulas with fitted numbers, the best of each size, such as
 ``a + b * exp(c * h) * sin(d * h + e)``.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.expressions.parser import parse
     >>> from exprkit.regression.shapes.curves import curves
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.linspace(0.1, 6, 60)[:, None]
-    >>> sample = Sample(X, 2 * np.exp(-0.4 * X[:, 0]) * np.sin(3 * X[:, 0] + 1) + 5)
-    >>> formulas = [formula for front in curves(sample, operators_of(["+", "*", "exp", "sin"]), seed=0) for formula in front]
-    >>> bool(sample.is_exact(np.array([formula(X) for formula in formulas])).any())
+    >>> rows = Rows(X, 2 * np.exp(-0.4 * X[:, 0]) * np.sin(3 * X[:, 0] + 1) + 5)
+    >>> operators = operators_of(["+", "*", "exp", "sin"])
+    >>> bool(rows.is_exact(np.array([f(X) for front in curves(rows, operators, seed=0) for f in front])).any())
     True
 
 ``SHAPES`` is the table of inner functions: Gaussian, Hill, logistic, ...; one more shape is one more row.  An inner
@@ -48,7 +48,7 @@ from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.pairs.links import inverse
 from exprkit.regression.pairs.pool import is_power
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums.formulas import Around, weighted
 from exprkit.regression.sums.inside import is_logarithm
 
@@ -170,7 +170,7 @@ _Kind = tuple[list[CurveModel], np.ndarray]  # curves, and the values of all the
 
 
 def curves(
-    sample: Sample,
+    rows: Rows,
     operators: Sequence[defined.Written],
     seed: int,
     threads: int | None = None,
@@ -184,27 +184,27 @@ def curves(
 
     Parameters
     ----------
-    sample : Sample
+    rows : Rows
         Whose weighted squared errors are to be small.
     go_on, count
         Called before every fit, and with the number of curves.
     max_curves : int
         Curves of a kind.
     """
-    names = [f"x{k + 1}" for k in np.flatnonzero(np.ptp(sample.X, axis=0) > 0)[:MAX_ARGUMENTS]]
+    names = [f"x{k + 1}" for k in np.flatnonzero(np.ptp(rows.X, axis=0) > 0)[:MAX_ARGUMENTS]]
     if not names or not {ops.ADD, ops.MUL} <= {row.code for row in operators}:
         return
     levels: list[list[_Kind]] = []
     for arguments in dict.fromkeys([(*names,), (*_arguments(names, operators),)]):
-        h = values_of(list(parse(arguments)), sample.X, threads)
+        h = values_of(list(parse(arguments)), rows.X, threads)
         usable = np.isfinite(h).all(axis=1) & (h != h[:, :1]).any(axis=1)
         texts, h = [text for text, use in zip(arguments, usable, strict=True) if use], h[usable]
         levels.append([(kind[:max_curves], h) for kind in _kinds(texts, h, len(names), operators) if kind])
     n_refined = -(-MAX_REFINED * min(max_curves, MAX_CURVES) // MAX_CURVES)
     for transform, kinds in _order(levels, operators):
-        if (inner := weighted(transform, sample)) is None:
+        if (inner := weighted(transform, rows)) is None:
             continue
-        transformed = sample.with_y(inner[0]).with_weights(inner[1])
+        transformed = rows.with_y(inner[0]).with_weights(inner[1])
         for kind, h in kinds:
             count(len(kind))
             fitted = _fit(kind, n_refined, h, transformed, seed, threads, go_on)
@@ -236,7 +236,7 @@ def _fit(
     kind: list[CurveModel],
     n_refined: int,
     h: np.ndarray,
-    sample: Sample,
+    rows: Rows,
     seed: int,
     threads: int | None,
     go_on: Callable[[], None],
@@ -245,10 +245,10 @@ def _fit(
     pop = parse([_with_parameters(curve.text) for curve in kind])
     roles = _as_arrays(kind, pop.max_params)
     params = np.empty((0, *roles.shape[:2]))
-    scale = float(np.abs(sample.y).max()) or 1.0
+    scale = float(np.abs(rows.y).max()) or 1.0
     for effort in (SCREENING, REFINEMENT):
         go_on()
-        part = sample.subsample(min(effort.rows, len(sample)), seed)
+        part = rows.subsample(min(effort.rows, len(rows)), seed)
         problem = FitProblem(
             part.X,
             part.y / scale,

@@ -1,17 +1,17 @@
 """Factors with one parameter inside, times a line: ``f * u(c * h) * (a + b * g)`` and ``f * u(c * h) / (a + b * g)``.
 
-In: functions f, h and g, the ``Sample``, operators.  Out: formulas of least error, the best first.
+In: functions f, h and g, the ``Rows``, operators.  Out: formulas of least error, the best first.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.shapes.factored import factored
     >>> from exprkit.regression.pairs.pool import Pool, without_multiples
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
-    >>> sample = Sample(X, np.exp(-0.7 * X[:, 0]) * (1.5 + 0.3 * X[:, 0] * X[:, 1]))
-    >>> pool = Pool(sample.X, operators_of(["*", "/", "exp"]), constants=[1.0])
+    >>> rows = Rows(X, np.exp(-0.7 * X[:, 0]) * (1.5 + 0.3 * X[:, 0] * X[:, 1]))
+    >>> pool = Pool(rows.X, operators_of(["*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> print(factored([pool] * 2, sample, operators_of(["*", "exp"]))[0])
+    >>> print(factored([pool] * 2, rows, operators_of(["*", "exp"]))[0])
     exp(-0.7 * x1) * (0.3 * x1 * x2 + 1.5)
 
 As in ``templates`` c is on a grid at first, all f u(c h) / y are regressed with all g at once, and c is refined by a
@@ -31,7 +31,7 @@ from exprkit.regression.formulas.numbers import plain_numbers
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.regression.pairs.pool import Pool, without_multiples
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.templates import (
     EDGE_GRID,
     SHARE_GRID,
@@ -47,7 +47,7 @@ from exprkit.regression.sums.regress import regressed
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 # all chosen, not measured
-ROWS = 16  # of the sample, for the grid search
+ROWS = 16  # of the data, for the grid search
 MAX_F = 8
 MAX_H = 20
 ANY_G = 120  # functions g of any kind, those of least cost
@@ -61,7 +61,7 @@ _Column = tuple[int, Inner, int, float]  # f, u, h and c of a factor f u(c h)
 
 def factored(
     pools: Sequence[Pool],
-    sample: Sample,
+    rows: Rows,
     operators: Sequence[defined.Written],
     threads: int | None = None,
     go_on: Callable[[], None] = lambda: None,
@@ -71,16 +71,16 @@ def factored(
 
     Parameters
     ----------
-    pools : two of them, of this sample or another one
+    pools : two of them, of these rows or others
         Of any functions, and of functions of variables alone.
     """
-    if not len(sample) or (sample.y == 0).any():
+    if not len(rows) or (rows.y == 0).any():
         return []
     cheapest = without_multiples(pools[0].values, np.argsort(pools[0].costs(), kind="stable").tolist(), ANY_G)
     chosen = simplest(pools[0], MAX_F), simplest(pools[1], MAX_H), simplest(pools[1], PLAIN_G)
     trees = [[pools[k].tree(i) for i in group] for k, group in zip((0, 1, 1), chosen, strict=True)]
     trees[2] = [pools[0].tree(i) for i in cheapest] + trees[2]
-    few = sample.subsample(min(ROWS, len(sample)), 0)
+    few = rows.subsample(min(ROWS, len(rows)), 0)
     f, h, g = (values_at(group, few.X, threads) for group in trees)
     factors, columns = _factors(f / few.y, h, with_a_number(operators), go_on)
     if not columns:
@@ -92,13 +92,13 @@ def factored(
     ones, weight, groups = np.ones(len(few)), few.w / few.w.sum(), np.array([0, len(usable)])
     best = regressed(factors_and_inverses, g[usable], ones, weight, groups, threads, go_on)
     count(len(factors_and_inverses) * len(usable))
-    f, h, g = (values_at(group, sample.X, threads) for group in trees)
+    f, h, g = (values_at(group, rows.X, threads) for group in trees)
     fitted = []
     for k in _best_of_each(best.error[:, 0], columns):
         go_on()
         column, index = columns[k % len(columns)], int(usable[best.h[k, 0]])
         of_g = trees[0], trees[1], trees[2][index]
-        error, formula = _refine((f, h, g[index]), sample, column, k >= len(columns), of_g)
+        error, formula = _refine((f, h, g[index]), rows, column, k >= len(columns), of_g)
         if formula is not None:
             fitted.append((error, formula))
     return [formula for _, formula in sorted(fitted, key=lambda pair: pair[0])[:MAX_FORMULAS]]
@@ -141,18 +141,18 @@ def _best_of_each(error: np.ndarray, columns: list[_Column]) -> list[int]:
 
 def _refine(
     values: tuple[np.ndarray, np.ndarray, np.ndarray],
-    sample: Sample,
+    rows: Rows,
     column: _Column,
     over: bool,
     trees: tuple[Sequence[Tree], Sequence[Tree], Tree],
 ) -> tuple[float, Expression | None]:
     """The least squared error over c near that of the grid, a and b, and the formula."""
     i, u, j, c = column
-    root, centred = np.sqrt(sample.w), values[2] - values[2][0]
+    root, centred = np.sqrt(rows.w), values[2] - values[2][0]
 
     def line(c: float) -> tuple[float, float, float]:
         with np.errstate(all="ignore"):
-            factor = values[0][i] * u.function(c * values[1][j]) / sample.y
+            factor = values[0][i] * u.function(c * values[1][j]) / rows.y
             return fit_line(1 / factor if over else factor, centred, root)
 
     c *= 10.0 ** golden_section(lambda at: line(c * 10.0**at)[2], STEP)

@@ -1,17 +1,17 @@
 """Growth: forward selection of one more function at any node of a formula, and backward elimination of nodes.
 
-In: a formula, ``Functions`` to choose from, the ``Sample`` at their rows.  Out: larger and smaller formulas, whose
+In: a formula, ``Functions`` to choose from, the ``Rows`` at their rows.  Out: larger and smaller formulas, whose
 numbers are fitted afterwards.
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
     >>> from exprkit.regression.shapes.growth import Functions, grown
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.text.tokens import VARIABLE
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 2))
-    >>> sample = Sample(X, np.exp(0.1 * X[:, 0] + 0.2 * X[:, 1]))
-    >>> functions = Functions(sample.X.T, [(VARIABLE, 0), (VARIABLE, 1)], np.array([1, 1]))
-    >>> any("exp(0.1 * x1 +" in str(one) for one in grown(parse(["exp(0.1 * x1)"])[0], functions, sample, 20))
+    >>> rows = Rows(X, np.exp(0.1 * X[:, 0] + 0.2 * X[:, 1]))
+    >>> functions = Functions(rows.X.T, [(VARIABLE, 0), (VARIABLE, 1)], np.array([1, 1]))
+    >>> any("exp(0.1 * x1 +" in str(one) for one in grown(parse(["exp(0.1 * x1)"])[0], functions, rows, 20))
     True
 
 A node with the value ``v`` becomes ``v + c g`` or ``v * (1 + c g)``.  To first order the formula's value changes by c
@@ -42,7 +42,7 @@ from exprkit.regression.formulas.front import FrontView
 from exprkit.regression.formulas.parameters import as_parameters
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.regression.formulas.values import values_of
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.between_rows import errors_between_rows
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
@@ -129,11 +129,11 @@ class _Change(NamedTuple):
 
 
 def grown(
-    formula: Expression, functions: Functions, sample: Sample, most_size: int, go_on: Callable[[], None] = lambda: None
+    formula: Expression, functions: Functions, rows: Rows, most_size: int, go_on: Callable[[], None] = lambda: None
 ) -> list[Expression]:
     """The best larger and smaller formulas of every size, the new coefficient to first order, the others as before."""
     tree = tree_of(formula)
-    derivatives = _nodes_of(tree, sample)
+    derivatives = _nodes_of(tree, rows)
     if derivatives is None:
         return []
     subtrees, tangent = derivatives
@@ -146,25 +146,25 @@ def grown(
     return list(dict.fromkeys(expression_of(change.tree()) for change in best))
 
 
-def leave_one_out_errors(formulas: list[Expression], sample: Sample, threads: int | None = None) -> np.ndarray:
+def leave_one_out_errors(formulas: list[Expression], rows: Rows, threads: int | None = None) -> np.ndarray:
     """Leave-one-out mean squared errors (PRESS), (n_formulas,): each row is predicted by numbers fitted to the others.
 
     To first order, by the rows' leverages; with the errors between rows; inf where a value or derivative is no number.
     """
     pop, params = as_parameters(Population.of(formulas))
-    ev = Evaluator(pop, sample.X, "cpu", dtype="float64", threads=threads)
+    ev = Evaluator(pop, rows.X, "cpu", dtype="float64", threads=threads)
     counts = (~np.isnan(params)).sum(axis=1)
     params = np.where(np.isnan(params), 0.0, params)
-    weight = sample.w / sample.w.sum()
+    weight = rows.w / rows.w.sum()
     with np.errstate(all="ignore"):
-        residuals, slopes = (sample.y - ev.evaluate(params)) * np.sqrt(weight), ev.jacobian(params)
+        residuals, slopes = (rows.y - ev.evaluate(params)) * np.sqrt(weight), ev.jacobian(params)
         errors = np.full(len(formulas), np.inf)
         for i, n in enumerate(counts.tolist()):
             columns = slopes[i][:, :n] * np.sqrt(weight)[:, None]
             if np.isfinite(columns).all() and np.isfinite(residuals[i]).all():
                 weights = np.maximum(1 - (_orthonormal(columns) ** 2).sum(axis=1), MIN_WEIGHT)
                 errors[i] = ((residuals[i] / weights) ** 2).sum()
-    return errors * (1 + errors_between_rows(formulas, sample, threads))
+    return errors * (1 + errors_between_rows(formulas, rows, threads))
 
 
 class Growing:
@@ -181,22 +181,22 @@ class Growing:
         self._grown: set[Expression] = set()
         self._press: dict[Expression, float] = {}  # errors at rows left out
 
-    def rounds(self, sample: Callable[[], Sample], go_on: Callable[[], None]) -> Iterator[list[Expression]]:
+    def rounds(self, rows: Callable[[], Rows], go_on: Callable[[], None]) -> Iterator[list[Expression]]:
         """Round by round what the two shortest to describe and the two smallest formulas grow to, each formula once."""
         while new := [entry.expression for entry in self._front.by_nats() if entry.expression not in self._grown]:
             parents = dict.fromkeys([*new[:2], *sorted(new, key=lambda formula: formula.n_tokens)[:2]])
             self._grown.update(parents)
-            children = (grown(parent, self._functions, sample(), self._front.maxsize, go_on) for parent in parents)
+            children = (grown(parent, self._functions, rows(), self._front.maxsize, go_on) for parent in parents)
             yield list(itertools.chain.from_iterable(children))
 
-    def better(self, formulas: list[Expression], sample: Sample, threads: int | None) -> list[Expression]:
+    def better(self, formulas: list[Expression], rows: Rows, threads: int | None) -> list[Expression]:
         """Those with smaller leave-one-out errors than every shorter one of the front, by more than accident gives."""
         if not formulas:
             return []
         entries = self._front.entries()
         candidates = [*formulas, *(entry.expression for entry in entries)]
         new = [formula for formula in candidates if formula not in self._press]
-        errors = leave_one_out_errors(new, sample, threads) if new else ()
+        errors = leave_one_out_errors(new, rows, threads) if new else ()
         self._press.update(zip(new, errors, strict=True))
         with np.errstate(all="ignore"):
             nats, front_nats = (
@@ -211,22 +211,22 @@ class Growing:
 # ── derivatives of a formula ──
 
 
-def _nodes_of(tree: Tree, sample: Sample) -> tuple[list[_Subtree], _Tangent] | None:
+def _nodes_of(tree: Tree, rows: Rows) -> tuple[list[_Subtree], _Tangent] | None:
     """All nodes of a tree with values and derivatives, and the tangent; None where any of them is no number."""
     pop, params = as_parameters(Population.of([expression_of(tree)]))
     parametric, n = tree_of(pop[0]), pop.max_params
     paths = list(_paths(tree))
     shifted = expression_of(_shifted(parametric, (), {path: n + k for k, path in enumerate(paths)}))
     point = np.concatenate([params[0], np.zeros(len(paths))])
-    ev = Evaluator(Population.of([shifted]), sample.X, "cpu", dtype="float64", threads=1)
+    ev = Evaluator(Population.of([shifted]), rows.X, "cpu", dtype="float64", threads=1)
     with np.errstate(all="ignore"):
         slopes = np.asarray(ev.jacobian([point]))[0]
-        values = values_of([expression_of(_subtree(tree, path)) for path in paths], sample.X, 1)
+        values = values_of([expression_of(_subtree(tree, path)) for path in paths], rows.X, 1)
     if not (np.isfinite(slopes).all() and np.isfinite(values).all()):
         return None
-    root = np.sqrt(sample.w / sample.w.sum())
+    root = np.sqrt(rows.w / rows.w.sum())
     columns = _orthonormal(slopes[:, :n] * root[:, None])
-    residuals = (sample.y - values[0]) * root
+    residuals = (rows.y - values[0]) * root
     residuals = residuals - columns @ (columns.T @ residuals)
     subtrees = [_Subtree(path, _subtree(tree, path), values[k], slopes[:, n + k]) for k, path in enumerate(paths)]
     return subtrees, _Tangent(columns, root, residuals)

@@ -1,14 +1,14 @@
-"""Poles: whether a formula is infinite, or no number, between rows of the sample.
+"""Poles: whether a formula is infinite, or no number, between rows of the data.
 
-In: fitted formulas, the ``Sample``.  Out: for each whether it has a pole, or is undefined, between two rows.
+In: fitted formulas, the ``Rows``.  Out: for each whether it has a pole, or is undefined, between two rows.
 
     >>> import numpy as np
     >>> from exprkit.expressions.parser import parse
     >>> from exprkit.regression.shapes.poles import have_poles
-    >>> from exprkit.regression.problem.sample import Sample
-    >>> sample = Sample(np.linspace(1, 8, 9)[:, None], np.linspace(1, 8, 9))
+    >>> from exprkit.regression.problem.rows import Rows
+    >>> rows = Rows(np.linspace(1, 8, 9)[:, None], np.linspace(1, 8, 9))
     >>> texts = ["1e-6 / (x1 - 2.3)", "1e-6 / sqr(x1 - 2.3)", "sqrt(sqr(x1 - 2.5) - 0.01)", "sin(x1 - 2) / (x1 - 2)"]
-    >>> have_poles(list(parse(texts)), sample).tolist()
+    >>> have_poles(list(parse(texts)), rows).tolist()
     [True, True, True, False]
 
 Formulas are looked at on lines between rows next to each other.  Where an operand comes to 0 there at which its
@@ -30,11 +30,11 @@ from exprkit.operators import defined
 from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.noise import nearest_neighbours
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.turns import operators_in
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
-ROWS = 500  # of the sample at most
+ROWS = 500  # of the data at most
 LINES = 1_000  # between neighbours at most
 STEPS = 8  # of a line
 ZOOMS = 40  # halvings of the step around the least operand
@@ -45,11 +45,11 @@ AWKWARD = (-1.5, 0.5, 1.5)  # operands at which operators may be undefined: root
 FAR_OFF = 1.0  # distance from the range of y, as a share of it
 
 
-def have_poles(formulas: list[Expression], sample: Sample) -> np.ndarray:
+def have_poles(formulas: list[Expression], rows: Rows) -> np.ndarray:
     """Whether each formula has a pole or is undefined between two rows, bool (n,)."""
-    if len(sample) < 2 or not sample.X.shape[1]:
+    if len(rows) < 2 or not rows.X.shape[1]:
         return np.zeros(len(formulas), bool)
-    few = sample if len(sample) <= ROWS else sample.subsample(ROWS, 0)
+    few = rows if len(rows) <= ROWS else rows.subsample(ROWS, 0)
     first, second = _neighbours(few.X)
     are_poles = ~np.isfinite(values_of(formulas, _between(first, second, np.linspace(0, 1, STEPS + 1)))).all(axis=1)
     are_poles &= [bool(_operands_with(tree_of(formula), AWKWARD, np.isnan)) for formula in formulas]

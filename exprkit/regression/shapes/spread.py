@@ -1,14 +1,14 @@
 """Spread: weights for noise that grows in proportion to y (heteroscedasticity).
 
-In: a ``Sample``.  Out: weights 1 / (a^2 + f^2) with a simple estimate f of y; None where noise does not grow with y.
+In: ``Rows``.  Out: weights 1 / (a^2 + f^2) with a simple estimate f of y; None where noise does not grow with y.
 
     >>> import numpy as np
     >>> from exprkit.regression.shapes.spread import proportional_weights
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> random = np.random.default_rng(0)
     >>> x = np.exp(random.uniform(0, 7, 40))
     >>> y, noise = 3 / x**2, random.standard_normal(40)
-    >>> [proportional_weights(Sample(x[:, None], v)) is None for v in (y * (1 + 0.1 * noise), y + 0.1 * noise, y)]
+    >>> [proportional_weights(Rows(x[:, None], v)) is None for v in (y * (1 + 0.1 * noise), y + 0.1 * noise, y)]
     [False, True, True]
 
 log(f) is a polynomial in the columns, or their logarithms, fitted to log(y): power laws and exponentials are such, and
@@ -29,7 +29,7 @@ import itertools
 import numpy as np
 
 from exprkit.regression.problem.noise import moran_z_score, nearest_neighbours, ranks
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 
 # all chosen, not measured
 MIN_ROWS = 12
@@ -50,16 +50,16 @@ ROUNDS = 3  # of fitting f with the weights that it gives
 MIN_WEIGHT = 1e-3  # of 1 less a row's leverage
 
 
-def proportional_weights(sample: Sample, always: bool = False) -> np.ndarray | None:
+def proportional_weights(rows: Rows, always: bool = False) -> np.ndarray | None:
     """Weights of rows by which proportional noise counts equally, (n_rows,), their mean 1; None where noise is not so.
 
     ``always``: 1 / f^2 whatever the noise is like.  None where y has two signs.
     """
-    y, n_columns = np.abs(sample.y), sample.X.shape[1]
-    one_sign = bool((sample.y > 0).all() or (sample.y < 0).all())
+    y, n_columns = np.abs(rows.y), rows.X.shape[1]
+    one_sign = bool((rows.y > 0).all() or (rows.y < 0).all())
     if not one_sign or not (always or (len(y) >= MIN_ROWS and 0 < n_columns <= MAX_COLUMNS)):
         return None
-    few = sample if len(sample) <= MAX_ROWS else sample.subsample(MAX_ROWS, 0)
+    few = rows if len(rows) <= MAX_ROWS else rows.subsample(MAX_ROWS, 0)
     as_logs = [bool(column.min() > 0 and column.max() > WIDE_RANGE * column.min()) for column in few.X.T]
     columns, v = _columns(few.X, as_logs), np.log(np.abs(few.y))
     with np.errstate(all="ignore"):
@@ -75,7 +75,7 @@ def proportional_weights(sample: Sample, always: bool = False) -> np.ndarray | N
             constant_part = _constant_part(np.abs(few.y), values, numbers, constant_part)
             root = _roots_of_weights(values @ numbers, constant_part)
             numbers = np.linalg.lstsq(values * root[:, None], v * root, rcond=None)[0]
-    columns_of_all = (_columns(sample.X, as_logs) - middle) / np.where(size > 0, size, 1.0)
+    columns_of_all = (_columns(rows.X, as_logs) - middle) / np.where(size > 0, size, 1.0)
     with np.errstate(all="ignore"):
         f = np.exp(_term_values(columns_of_all, terms) @ numbers)
     f = np.clip(np.nan_to_num(f, posinf=np.inf), y.min() / MARGIN, y.max() * MARGIN)
@@ -131,16 +131,16 @@ def _best_terms(columns: np.ndarray, v: np.ndarray) -> list[tuple[int, ...]]:
     return best
 
 
-def _grows(errors: np.ndarray, log_f: np.ndarray, sample: Sample) -> bool:
+def _grows(errors: np.ndarray, log_f: np.ndarray, rows: Rows) -> bool:
     """Whether absolute errors grow with f, relative ones do not fall with it, and they are noise."""
     size, n = float(np.sqrt(np.mean(errors**2))), len(errors)
     if not MIN_ERROR < size < MAX_ERROR:
         return False
     with np.errstate(all="ignore"):
-        of_y = np.abs(sample.y - np.sign(sample.y[0]) * np.exp(log_f))
+        of_y = np.abs(rows.y - np.sign(rows.y[0]) * np.exp(log_f))
         slope = np.polyfit(log_f, np.log(np.maximum(of_y, 1e-300)), 1)[0] if np.ptp(log_f) > 0 else 0.0
         of_absolute, of_relative = (
             np.corrcoef(ranks(sizes), ranks(log_f))[0, 1] * np.sqrt(n - 1) for sizes in (of_y, np.abs(errors))
         )
-    is_noise = moran_z_score(errors, nearest_neighbours(sample.X)) < CORRELATED
+    is_noise = moran_z_score(errors, nearest_neighbours(rows.X)) < CORRELATED
     return bool(of_absolute > GROWS and of_relative > FALLS and slope > MIN_SLOPE and is_noise)

@@ -1,18 +1,18 @@
 """Templates with one parameter inside an operator: a grid search over it, the others by linear regression.
 
-In: a ``Pool``, the ``Sample``.  Out: formulas ``f * (a + b * u(c * h))`` and ``f / (a + b * u(c * h))`` of least error,
+In: a ``Pool``, the ``Rows``.  Out: formulas ``f * (a + b * u(c * h))`` and ``f / (a + b * u(c * h))`` of least error,
 f and h being small functions and u an operator, or a root or logarithm of ``1 + c * h``.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.shapes.templates import nested
     >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
-    >>> sample = Sample(X, X[:, 0] / (np.exp(0.7 * X[:, 0] / X[:, 1]) - 1))
-    >>> pool = Pool(sample.X, operators_of(["*", "/", "exp"]), constants=[1.0])
+    >>> rows = Rows(X, X[:, 0] / (np.exp(0.7 * X[:, 0] / X[:, 1]) - 1))
+    >>> pool = Pool(rows.X, operators_of(["*", "/", "exp"]), constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> bool(sample.is_exact(nested([pool] * 3, sample, operators_of(["exp"])).values).any())
+    >>> bool(rows.is_exact(nested([pool] * 3, rows, operators_of(["exp"])).values).any())
     True
 
 For a given c the best a and b are a linear regression, which ``regress`` does for all pairs of f and ``u(c h)`` at
@@ -37,14 +37,14 @@ from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.regression.pairs.pool import Pool, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import have_same_dimension
 from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
 from exprkit.regression.sums.regress import regressed
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 # all chosen, not measured
-ROWS = 48  # of the sample, for the grid search
+ROWS = 48  # of the data, for the grid search
 STEP = 0.25  # of the grid, in decades
 SHARE_GRID = 10.0 ** np.arange(-6, 1.01, STEP)  # of c times the median of |h|, where errors count as shares of y
 ABSOLUTE_GRID = 10.0 ** np.arange(-2, 1.01, STEP)  # the same where they count as they are: less is lost in noise
@@ -73,7 +73,7 @@ class Nested(NamedTuple):
 
 def nested(
     pools: Sequence[Pool],
-    sample: Sample,
+    rows: Rows,
     operators: Sequence[defined.Written],
     threads: int | None = None,
     go_on: Callable[[], None] = lambda: None,
@@ -85,17 +85,17 @@ def nested(
 
     Parameters
     ----------
-    pools : three of them, of this sample or another one
+    pools : three of them, of these rows or others
         Of any functions, of products of powers (f), and of functions of variables alone (h).
     as_shares : bool
         Whether errors count as shares of y, or as they are.
     dimension : float
         Of y, where numbers have no units: f has it then, and h has none.
     """
-    nothing = Nested([], np.empty((0, len(sample))))
-    if not len(sample) or (sample.y == 0).any() or not (inner := with_a_number(operators)):
+    nothing = Nested([], np.empty((0, len(rows))))
+    if not len(rows) or (rows.y == 0).any() or not (inner := with_a_number(operators)):
         return nothing
-    few = sample.subsample(min(ROWS, len(sample)), 0)
+    few = rows.subsample(min(ROWS, len(rows)), 0)
     anything, powers, plain = pools
     inner_dimension = np.nan if np.isnan(dimension) else 0.0
     groups = [
@@ -108,7 +108,7 @@ def nested(
     trees = [tree for part in parts for tree in part]
     values, sizes = values_at(trees, few.X, threads), np.array([nodes(tree) for tree in trees])
     ends = np.cumsum([len(part) for part in parts])
-    weight, full_weight = (part.w if as_shares else part.w * part.y**2 for part in (few, sample))
+    weight, full_weight = (part.w if as_shares else part.w * part.y**2 for part in (few, rows))
     grid = SHARE_GRID if as_shares else ABSOLUTE_GRID
     search = _GridSearch(few.y, weight / weight.sum(), grid, threads, go_on, count)
     templates = [
@@ -118,20 +118,20 @@ def nested(
     best = sorted((template for group in templates for template in group), key=lambda template: template.error)
     if not best:
         return nothing
-    full_values = values_at(trees, sample.X, threads)
+    full_values = values_at(trees, rows.X, threads)
     fitted: list[tuple[float, Expression]] = []
     for template in best:
         go_on()
         with np.errstate(all="ignore"):
             f = full_values[template.f]
-            factor = sample.y / f if template.way == ops.DIV else f / sample.y
+            factor = rows.y / f if template.way == ops.DIV else f / rows.y
         c, a, b, error = _refine(factor, template.u, full_values[template.h], template.c, np.sqrt(full_weight))
         if np.isfinite([a, b, c, error]).all():
             fitted.append((error, _formula(trees[template.f], template.way, template.u, c, trees[template.h], (a, b))))
     formulas = [formula for _, formula in sorted(fitted, key=lambda pair: pair[0])[:MAX_FORMULAS]]
     if not formulas:
         return nothing
-    return Nested(formulas, values_at([tree_of(formula) for formula in formulas], sample.X, threads))
+    return Nested(formulas, values_at([tree_of(formula) for formula in formulas], rows.X, threads))
 
 
 class _GridSearch(NamedTuple):

@@ -24,15 +24,15 @@ def begin(problem: SearchProblem) -> Iterator[Step]:
     ArgumentError
         For a guess that the chosen operators cannot write.
     """
-    sample, settings = problem.sample, problem.settings
+    rows, settings = problem.rows, problem.settings
     for guess in settings.guesses:
         if problem.spelling is not None and problem.spelling.spell(guess) is None:
             raise ArgumentError(
                 f"guesses: {str(guess)!r} has an operator that was not chosen; add it to binary_operators or "
                 "unary_operators, or leave these out"
             )
-    mean = float(sample.w @ sample.y / sample.total)
+    mean = float(rows.w @ rows.y / rows.total)
     yield [*problem.refitted([*parse([repr(mean)]), *settings.guesses]), *settings.guesses]
     if not problem.front.entries():
         system = settings.rules.unit_systems if settings.rules else []
-        yield [*parse(["0"]), *monomials_in_unit_of_y(sample, system, effort.FEWER_VARIABLES.max_unit_systems)]
+        yield [*parse(["0"]), *monomials_in_unit_of_y(rows, system, effort.FEWER_VARIABLES.max_unit_systems)]

@@ -1,14 +1,14 @@
 """``Discovery``: runs the stages of a search in order until a law is found or a limit is reached.
 
-In: a ``Sample``, operators, ``SearchSettings``.  Out: a ``Front``.
+In: ``Rows``, operators, ``SearchSettings``.  Out: a ``Front``.
 
     >>> import numpy as np
     >>> from exprkit.regression.stages.discovery import Discovery
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> search = Discovery(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
+    >>> search = Discovery(Rows(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
     >>> search.run()
     'a formula is exact'
     >>> print(search.front.entries()[-1].expression)
@@ -38,7 +38,7 @@ from exprkit.fitting.fit import backend_of_fits
 from exprkit.regression.formulas.front import Entry
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem import effort
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages import exact, fewer_variables, generations, growth, nested, pairs, simplification, sums
 from exprkit.regression.stages.begin import begin
 from exprkit.regression.stages.search import FormulaSearch, Stage
@@ -110,13 +110,13 @@ class Discovery(FormulaSearch):
 
     def __init__(
         self,
-        sample: Sample,
+        rows: Rows,
         settings: SearchSettings,
         budget: Budget,
         show: Callable[[Any], None] = lambda search: None,
         save: Callable[[Discovery], None] = lambda search: None,
     ) -> None:
-        super().__init__(sample, settings, budget, show)
+        super().__init__(rows, settings, budget, show)
         self._save = save
         self._evolution: Evolution | None = None
         self._resumed: CheckpointState | None = None

@@ -3,13 +3,13 @@
 In: a ``SearchProblem``.  Out: formulas that are exact at a few rows, tested at all of them.
 
     >>> import numpy as np
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.regression.stages import exact
     >>> from exprkit.regression.stages.search import FormulaSearch
     >>> from exprkit.runtime.budget import Budget, Ended
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> search = FormulaSearch(Sample(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
+    >>> search = FormulaSearch(Rows(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
     >>> try:
     ...     search.run_stage(exact.join)
     ... except Ended as ended:
@@ -33,7 +33,7 @@ from exprkit.regression.pairs.confirm import TRIED, confirmed
 from exprkit.regression.pairs.join import LOOKUP, Partners
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem import effort
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums.exact import exact_sums
 
@@ -63,7 +63,7 @@ def join_more(problem: SearchProblem) -> Iterator[Step]:
 
 
 def _join(problem: SearchProblem, n: int) -> Iterator[Step]:
-    n_points = min(effort.POOLS.key_rows, len(problem.sample))
+    n_points = min(effort.POOLS.key_rows, len(problem.rows))
     if n_points < effort.POOLS.min_rows:
         return
     points = problem.drawn(n_points)
@@ -74,7 +74,7 @@ def _join(problem: SearchProblem, n: int) -> Iterator[Step]:
     yield Signal.PART_DONE
 
 
-def _join_in(problem: SearchProblem, points: Sample, pool: Pool, n: int) -> Iterator[Step]:
+def _join_in(problem: SearchProblem, points: Rows, pool: Pool, n: int) -> Iterator[Step]:
     """Exact pairs of a pool of n functions, after products enlarge it by half."""
     pool.multiply(n + n // 2)
     check, settings = problem.budget.check, problem.settings
@@ -83,7 +83,7 @@ def _join_in(problem: SearchProblem, points: Sample, pool: Pool, n: int) -> Iter
     for form, pairs in partners.each(points.y, links.forms(problem.unary, outermost, problem.divides)):
         problem.budget.count(len(pool))
         problem.budget.spend(len(pool) * LOOKUP)
-        yield confirmed(pairs, form, pool, problem.sample)[:TRIED]
+        yield confirmed(pairs, form, pool, problem.rows)[:TRIED]
         problem.budget.check()
 
 
@@ -95,7 +95,7 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
     Costs: a fifth of the time at most.
     Pays: not measured alone; data/results/laws_lists.csv has the search with it.
     """
-    n_points = min(effort.POOLS.key_rows, len(problem.sample))
+    n_points = min(effort.POOLS.key_rows, len(problem.rows))
     if problem.largest_pool < effort.POOLS.host_sizes[0] or n_points < effort.POOLS.min_rows + 2:
         return
     points, check = problem.drawn(n_points), problem.budget.check
@@ -108,7 +108,7 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
             pool,
             partners,
             points.y,
-            problem.sample,
+            problem.rows,
             problem.unary,
             np.nan if rules is None else rules.target,
             problem.check_before(effort.WORK.triples_check),
@@ -118,14 +118,14 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
         yield from _join_three_on_device(problem, points)
 
 
-def _join_three_on_device(problem: SearchProblem, points: Sample) -> Iterator[Step]:
+def _join_three_on_device(problem: SearchProblem, points: Rows) -> Iterator[Step]:
     """All triples of some ten thousand functions."""
     forms = links.forms(problem.unary, divides=problem.divides)
 
     def candidates(size: int) -> Iterator[Step]:
         pool: Any = problem.pool(points, size, problem.device)
         pool.multiply(2 * size)
-        formulas = device_triples.formulas(pool, points.y, problem.sample, forms, problem.budget.check)
+        formulas = device_triples.formulas(pool, points.y, problem.rows, forms, problem.budget.check)
         yield from problem.for_share(effort.EXACT.triples_share, formulas)
 
     n = min(effort.POOLS.device_sizes[0], problem.largest_pool)
@@ -141,16 +141,16 @@ def sum_exactly(problem: SearchProblem) -> Iterator[Step]:
     Costs: half a second on most data, a fifth of the time at most.
     Pays: data/results/laws.md, point 4: N3, N11, N18, N19, W22, B20, and the quotients B15, H30, H34, Q7, Q27.
     """
-    sample = problem.drawn(effort.EXACT.sum_rows)
-    if not problem.largest_pool or len(sample) < effort.EXACT.sum_rows:
+    rows = problem.drawn(effort.EXACT.sum_rows)
+    if not problem.largest_pool or len(rows) < effort.EXACT.sum_rows:
         return
-    settings, pool = problem.settings, problem.pool(sample, min(effort.EXACT.sum_functions, problem.largest_pool))
+    settings, pool = problem.settings, problem.pool(rows, min(effort.EXACT.sum_functions, problem.largest_pool))
     pool.multiply_operators(2 * len(pool))
     yield from problem.for_share(
         effort.EXACT.sums_share,
         exact_sums(
             pool,
-            sample,
+            rows,
             settings.operators,
             settings.maxsize,
             settings.rules,

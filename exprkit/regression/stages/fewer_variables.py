@@ -14,7 +14,7 @@ import numpy as np
 from exprkit.regression.formulas.simplify import negated
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import UnitSystem
 from exprkit.regression.rules.products import inner_products
@@ -62,7 +62,7 @@ def factor(problem: SearchProblem) -> Iterator[Step]:
         return
     is_over = problem.budget.part(effort.FEWER_VARIABLES.factors_share)
     stages = [] if problem.is_noisy else [exact.join, exact.sum_exactly, exact.join_three]
-    factors = [system for system in power_factors(problem.sample) if not is_contradicted(problem, system)]
+    factors = [system for system in power_factors(problem.rows) if not is_contradicted(problem, system)]
     for k, system in enumerate(factors):
         for stage in [*stages, nested.curve, nested.nest_in_factors] if k == 0 else stages:
             if is_over():
@@ -82,7 +82,7 @@ def product(problem: SearchProblem) -> Iterator[Step]:
     if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens or problem.is_noisy:
         return
     is_over = problem.budget.part(effort.FEWER_VARIABLES.product_share)
-    for system in inner_products(problem.sample):
+    for system in inner_products(problem.rows):
         for stage in (exact.join, exact.sum_exactly, exact.join_three, nested.curve):
             if is_over():
                 yield Signal.CUT
@@ -98,24 +98,24 @@ def is_contradicted(problem: SearchProblem, system: UnitSystem) -> bool:
     """
     if not (best := problem.front.entries()):
         return False
-    sample = problem.drawn(effort.FEWER_VARIABLES.check_rows)
-    exchanged, chosen = sample.X.copy(), list(system.repeating)
-    exchanged[:, chosen] = np.roll(sample.X[:, chosen], len(sample) // 2, axis=0)
-    values, changed = (values_of([best[-1].expression], X, problem.settings.threads)[0] for X in (sample.X, exchanged))
+    rows = problem.drawn(effort.FEWER_VARIABLES.check_rows)
+    exchanged, chosen = rows.X.copy(), list(system.repeating)
+    exchanged[:, chosen] = np.roll(rows.X[:, chosen], len(rows) // 2, axis=0)
+    values, changed = (values_of([best[-1].expression], X, problem.settings.threads)[0] for X in (rows.X, exchanged))
     with np.errstate(all="ignore"):
-        difference = changed * system.columns(sample.X)[1] / system.columns(exchanged)[1] - values
+        difference = changed * system.columns(rows.X)[1] / system.columns(exchanged)[1] - values
     finite = np.isfinite(difference) & np.isfinite(values)
     if not finite.any():
         return False
-    off, error = np.median(difference[finite] ** 2), np.median((sample.y - values)[finite] ** 2)
+    off, error = np.median(difference[finite] ** 2), np.median((rows.y - values)[finite] ** 2)
     limits = effort.FEWER_VARIABLES
-    return bool(off > limits.max_error_ratio * max(error, limits.min_error * np.var(sample.y)))
+    return bool(off > limits.max_error_ratio * max(error, limits.min_error * np.var(rows.y)))
 
 
 def mirrored(problem: SearchProblem, stage: Stage) -> Iterator[Step]:
     """What a stage yields for -y, negated: roots, logarithms and powers have no inverse at a negative y."""
     settings = replace(problem.settings, guesses=())
-    inner = FormulaSearch(problem.sample.with_y(-problem.sample.y), settings, problem.budget)
+    inner = FormulaSearch(problem.rows.with_y(-problem.rows.y), settings, problem.budget)
     inner.state.is_noisy = problem.is_noisy
     with contextlib.suppress(Ended):
         inner.run_stage(stage)
@@ -129,8 +129,8 @@ def _in_units(problem: SearchProblem, system: UnitSystem, stage: Stage, pool_siz
 
     ``pool_size``: the largest pool; None: that of the search.
     """
-    X, unit = system.columns(problem.sample.X)
-    y = problem.sample.y / unit
+    X, unit = system.columns(problem.rows.X)
+    y = problem.rows.y / unit
     is_negative = bool((y < 0).all())
     y = -y if is_negative else y
     if not X.shape[1] or not np.isfinite(np.column_stack([X, y])).all():
@@ -138,7 +138,7 @@ def _in_units(problem: SearchProblem, system: UnitSystem, stage: Stage, pool_siz
     size = problem.settings.pool_size if pool_size is None else min(pool_size, problem.largest_pool)
     settings = replace(problem.settings, rules=None, guesses=(), loss="squares", backend="cpu", pool_size=size)
     # errors count as shares of a unit: a law holds where y is small as well
-    inner = FormulaSearch(Sample(X, y, problem.sample.w), settings, problem.budget)
+    inner = FormulaSearch(Rows(X, y, problem.rows.w), settings, problem.budget)
     with contextlib.suppress(Ended):
         inner.run_stage(stage)
     formulas = [system.restored(entry.expression) for entry in inner.front.entries()]

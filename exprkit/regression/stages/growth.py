@@ -19,7 +19,7 @@ from exprkit.regression.formulas import parameters as constants
 from exprkit.regression.formulas.trees import nodes
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort, noise
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.growth import Functions, Growing, dissimilar
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.stages.sums import inner_terms
@@ -40,9 +40,9 @@ def grow_first(problem: SearchProblem) -> Iterator[Step]:
     if not problem.is_without_law:
         return
     yield from _grow(problem, effort.GROWTH.first_rounds, problem.budget.part(effort.GROWTH.first_share))
-    sample = problem.drawn(noise.MAX_ROWS)
-    best = values_of([problem.front.entries()[-1].expression], sample.X, problem.settings.threads)[0]
-    if problem.is_explained(effort.NOISE.max_unexplained) and noise.is_noise(sample, best):
+    rows = problem.drawn(noise.MAX_ROWS)
+    best = values_of([problem.front.entries()[-1].expression], rows.X, problem.settings.threads)[0]
+    if problem.is_explained(effort.NOISE.max_unexplained) and noise.is_noise(rows, best):
         yield Signal.NOISE
 
 
@@ -100,13 +100,13 @@ def _best_fitted(problem: SearchProblem, formulas: list[Expression]) -> list[Exp
     return problem.best_candidates(fitted, problem.fit_goal.losses(values), effort.GROWTH.max_shortening)
 
 
-def _functions_to_add(problem: SearchProblem, sample: Sample) -> Functions:
-    """The number 1, simple functions of a pool, and terms u(c h), at the rows of a sample; no work is counted."""
+def _functions_to_add(problem: SearchProblem, rows: Rows) -> Functions:
+    """The number 1, simple functions of a pool, and terms u(c h), at rows of data; no work is counted."""
     uncounted = dataclasses.replace(problem, budget=Budget())
-    pool = uncounted.pool(sample, effort.GROWTH.functions)
+    pool = uncounted.pool(rows, effort.GROWTH.functions)
     terms = terms_of(pool, np.arange(len(pool)), effort.GROWTH.functions)
-    inside = inner_terms(uncounted, sample)
-    values: list[np.ndarray] = [np.ones((1, len(sample))), pool.values[terms]]
+    inside = inner_terms(uncounted, rows)
+    values: list[np.ndarray] = [np.ones((1, len(rows))), pool.values[terms]]
     trees: list[Any] = [(CONSTANT, 1.0), *map(pool.tree, terms.tolist())]
     if inside is not None:
         values.append(inside.values)

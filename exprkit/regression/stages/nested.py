@@ -86,23 +86,23 @@ def nest_more(problem: SearchProblem) -> Iterator[Step]:
 
 
 def _nest(problem: SearchProblem, is_relative: bool, outer: defined.Written | None) -> Iterator[Step]:
-    sample, settings = problem.for_squares(problem.shape_rows), problem.settings
-    target = sample.y if outer is None else links.inverted(outer, sample.y)
+    rows, settings = problem.for_squares(problem.shape_rows), problem.settings
+    target = rows.y if outer is None else links.inverted(outer, rows.y)
     rules = settings.rules
     dimension = None if rules is None else rules.operand_dimension(outer)
     if target is None or (rules is not None and dimension is None):
         return
-    rows, binary = problem.generation_rows, problem.binary
-    n = problem.pool_limit(effort.REGRESSIONS.template_functions, rows)
+    few, binary = problem.generation_rows, problem.binary
+    n = problem.pool_limit(effort.REGRESSIONS.template_functions, few)
     if not binary:
         return
     powers = [row for row in binary if row.code in (ops.MUL, ops.DIV)]
     powers += [row for row in problem.unary if is_power(row)]
-    pools = [problem.pool(rows, n)]
-    pools += [problem.pool(rows, n, None, operators, ()) for operators in (powers or binary, binary)]
+    pools = [problem.pool(few, n)]
+    pools += [problem.pool(few, n, None, operators, ()) for operators in (powers or binary, binary)]
     formulas = templates.nested(
         pools,
-        sample.with_y(target),
+        rows.with_y(target),
         settings.operators,
         settings.threads,
         problem.budget.check,
@@ -123,14 +123,14 @@ def nest_in_factors(problem: SearchProblem) -> Iterator[Step]:
     Method: as ``nest``, all f u(c h) with all g at once (``shapes/factored``).
     Pays: data/results/laws_curves.csv, decay and saturation beside a line.
     """
-    sample, settings = problem.for_squares(problem.shape_rows), problem.settings
+    rows, settings = problem.for_squares(problem.shape_rows), problem.settings
     if not problem.binary:
         return
-    rows = problem.generation_rows
-    n = problem.pool_limit(effort.REGRESSIONS.template_functions, rows)
-    pool, plain = problem.pool(rows, n), problem.pool(rows, n, None, problem.binary, ())
+    few = problem.generation_rows
+    n = problem.pool_limit(effort.REGRESSIONS.template_functions, few)
+    pool, plain = problem.pool(few, n), problem.pool(few, n, None, problem.binary, ())
     check, count = problem.check_before(effort.WORK.factors_check), problem.budget.count
-    formulas = factored((pool, plain), sample, settings.operators, settings.threads, check, count)
+    formulas = factored((pool, plain), rows, settings.operators, settings.threads, check, count)
     yield formulas if settings.loss == "squares" else problem.refitted(formulas)
     yield from simplification.settle(problem)
     yield Signal.PART_DONE

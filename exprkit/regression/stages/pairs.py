@@ -25,19 +25,19 @@ def regress(problem: SearchProblem) -> Iterator[Step]:
     Costs: 3,000 functions (within an operator 1,000), all their pairs at 128 rows for each form; on a GPU 20,000.
     Pays: data/results/laws_noise.csv (44 and 45 of 60 laws with noise of 0.001 and 0.01).
     """
-    settings, sample = problem.settings, problem.drawn(effort.REGRESSIONS.rows)
+    settings, rows = problem.settings, problem.drawn(effort.REGRESSIONS.rows)
     sizes = effort.REGRESSIONS.pair_functions if problem.device is None else effort.REGRESSIONS.device_pair_functions
-    pools = [problem.pool(sample, problem.pool_limit(n, sample)) for n in sizes]
+    pools = [problem.pool(rows, problem.pool_limit(n, rows)) for n in sizes]
     on_device = functools.partial(regressed, problem.device) if problem.device else None
-    sample = problem.for_squares(sample)
+    rows = problem.for_squares(rows)
     for form in links.forms(problem.unary, divides=problem.divides):
         pool = pools[form.outer is not None]
-        pairs = best_pairs(pool, sample, form, threads=settings.threads, go_on=problem.budget.check, regress=on_device)
+        pairs = best_pairs(pool, rows, form, threads=settings.threads, go_on=problem.budget.check, regress=on_device)
         problem.budget.count(len(pool) if pairs else 0)
         formulas: list[Expression] = []
         for pair in pairs:
             if pair.size < settings.maxsize:
-                formulas += joined(pool, form, pair.f, pair.h, sample.y)
+                formulas += joined(pool, form, pair.f, pair.h, rows.y)
         yield problem.refitted(formulas)
         problem.budget.check()
         yield Signal.PART_DONE

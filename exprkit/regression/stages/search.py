@@ -1,15 +1,15 @@
 """``FormulaSearch``: the loop of a search, which runs stages and alone writes to the front.
 
-In: a ``Sample``, ``SearchSettings``, a ``Budget``; stages.  Out: a ``Front`` of what the stages have yielded.
+In: ``Rows``, ``SearchSettings``, a ``Budget``; stages.  Out: a ``Front`` of what the stages have yielded.
 
     >>> import numpy as np
     >>> import exprkit as ek
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.regression.stages.search import FormulaSearch
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
-    >>> search = FormulaSearch(Sample(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
+    >>> search = FormulaSearch(Rows(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
     >>> def stage(problem):
     ...     yield problem.refitted(ek.parse(["2.9 * exp(x1)"]))
     >>> search.run_stage(stage)
@@ -29,7 +29,7 @@ from exprkit.regression.formulas.front import Front
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.accident import CoincidenceTest
 from exprkit.regression.shapes.turns import turn_too_fast
 from exprkit.regression.stages import simplification
@@ -62,16 +62,16 @@ class FormulaSearch:
 
     def __init__(
         self,
-        sample: Sample,
+        rows: Rows,
         settings: SearchSettings,
         budget: Budget,
         shown: Callable[[Any], None] = lambda search: None,
     ) -> None:
-        self.state = FrontState(Front(settings.maxsize, Goal(settings.loss, sample).floor, sample.total))
-        self.problem = SearchProblem(sample, settings, budget, self.state)
+        self.state = FrontState(Front(settings.maxsize, Goal(settings.loss, rows).floor, rows.total))
+        self.problem = SearchProblem(rows, settings, budget, self.state)
         self.stage, self.generation, self._shown = "begin", 0, shown
         self.cut: list[str] = []
-        self._coincidence_test = CoincidenceTest(sample)
+        self._coincidence_test = CoincidenceTest(rows)
         _ = self.problem.device  # a backend that is missing is an error from the start
 
     @property
@@ -122,8 +122,8 @@ class FormulaSearch:
         candidates = self._screened(problem.allowed(short))
         if not candidates:
             return
-        values = values_of(candidates, problem.sample.X, problem.settings.threads)
-        losses, exact = problem.goal.losses(values), problem.sample.is_exact(values)
+        values = values_of(candidates, problem.rows.X, problem.settings.threads)
+        losses, exact = problem.goal.losses(values), problem.rows.is_exact(values)
         for formula, loss, is_exact in zip(candidates, losses.tolist(), exact.tolist(), strict=True):
             is_law = is_exact and self._coincidence_test.exceeds(formula)
             if front.accepts(formula, loss, is_law) and self._is_resolved(formula, loss):
@@ -131,13 +131,13 @@ class FormulaSearch:
 
     def _is_resolved(self, formula: Expression, loss: float) -> bool:
         """Whether the rows are dense enough for the formula's fastest oscillation, or nothing of y is left anyway."""
-        X = self.problem.sample.X
+        X = self.problem.rows.X
         return loss <= effort.OFFERS.max_turning_loss * self.problem.mean_loss or not turn_too_fast([formula], X)[0]
 
     def _screened(self, formulas: list[Expression]) -> list[Expression]:
         """The formulas that a subsample of the rows does not rule out, where there are more than ``fit_rows``."""
         problem, entries = self.problem, self.front.entries()
-        if problem.fit_rows is problem.sample or not formulas or not entries:
+        if problem.fit_rows is problem.rows or not formulas or not entries:
             return formulas
         every = [*formulas, *(entry.expression for entry in entries)]
         values = values_of(every, problem.fit_rows.X, problem.settings.threads)

@@ -1,6 +1,6 @@
 """``SearchProblem``: what a stage is given: rows, loss, operators, rules, a budget, and the front to be read.
 
-In: a ``Sample``, ``SearchSettings``, a ``Budget``, the ``FrontState``.  Out: pools, fits and questions to the front.
+In: ``Rows``, ``SearchSettings``, a ``Budget``, the ``FrontState``.  Out: pools, fits and questions to the front.
 
 A stage is a function of a ``SearchProblem`` that yields ``Step``s; only ``FormulaSearch.run_stage`` acts on them.
 
@@ -17,13 +17,13 @@ a list of formulas          offers them to the front
     >>> import numpy as np
     >>> import exprkit as ek
     >>> from exprkit.regression.formulas.front import Front
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.stages.search_problem import SearchProblem, FrontState
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
-    >>> problem = SearchProblem(Sample(X, 3 * X[:, 0]), SearchSettings(), Budget(), FrontState(Front(30)))
-    >>> print(*problem.refitted(ek.parse(["2.9 * exp(log(x1))"])), len(problem.pool(problem.sample, 20)))
+    >>> problem = SearchProblem(Rows(X, 3 * X[:, 0]), SearchSettings(), Budget(), FrontState(Front(30)))
+    >>> print(*problem.refitted(ek.parse(["2.9 * exp(log(x1))"])), len(problem.pool(problem.rows, 20)))
     3 * x1 20
 """
 
@@ -51,7 +51,7 @@ from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.spelling import ChosenOperators
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget
@@ -89,7 +89,7 @@ class SearchProblem:
 
     Attributes
     ----------
-    generation_rows, shape_rows, fit_rows : Sample
+    generation_rows, shape_rows, fit_rows : Rows
         Subsamples for the fits of generations, for numbers inside operators, and for the fits of the front's formulas.
     goal, fit_goal : Goal
         The loss at all rows, and at ``fit_rows``.
@@ -102,7 +102,7 @@ class SearchProblem:
     largest_pool, smaller_pools : numbers of functions
     """
 
-    sample: Sample
+    rows: Rows
     settings: SearchSettings
     budget: Budget
     state: FrontState
@@ -148,40 +148,40 @@ class SearchProblem:
 
     @functools.cached_property
     def goal(self) -> Goal:
-        return Goal(self.settings.loss, self.sample)
+        return Goal(self.settings.loss, self.rows)
 
     @functools.cached_property
     def fit_goal(self) -> Goal:
         return Goal(self.settings.loss, self.fit_rows)
 
     @functools.cached_property
-    def generation_rows(self) -> Sample:
+    def generation_rows(self) -> Rows:
         return self.subsample(effort.ROWS.generations)
 
     @functools.cached_property
-    def shape_rows(self) -> Sample:
+    def shape_rows(self) -> Rows:
         return self.subsample(effort.ROWS.templates)
 
     @functools.cached_property
-    def fit_rows(self) -> Sample:
+    def fit_rows(self) -> Rows:
         return self.subsample(effort.ROWS.front)
 
-    def subsample(self, n: int) -> Sample:
-        """The sample, or n rows drawn from it where it has more."""
-        return self.sample if len(self.sample) <= n else self.drawn(n)
+    def subsample(self, n: int) -> Rows:
+        """The rows, or n of them drawn at random where there are more."""
+        return self.rows if len(self.rows) <= n else self.drawn(n)
 
-    def drawn(self, n: int) -> Sample:
-        """At most n rows of the sample in random order, the same ones every time."""
-        return self.sample.subsample(min(n, len(self.sample)), self.settings.seed)
+    def drawn(self, n: int) -> Rows:
+        """At most n of the rows in random order, the same ones every time."""
+        return self.rows.subsample(min(n, len(self.rows)), self.settings.seed)
 
     @functools.cached_property
     def zero_loss(self) -> float:
-        return float(self.goal.losses(np.zeros((1, len(self.sample))))[0])
+        return float(self.goal.losses(np.zeros((1, len(self.rows))))[0])
 
     @functools.cached_property
     def mean_loss(self) -> float:
-        mean = float(self.sample.w @ self.sample.y / self.sample.total)
-        return float(self.goal.losses(np.full((1, len(self.sample)), mean))[0])
+        mean = float(self.rows.w @ self.rows.y / self.rows.total)
+        return float(self.goal.losses(np.full((1, len(self.rows)), mean))[0])
 
     @property
     def is_on_host(self) -> bool:
@@ -191,7 +191,7 @@ class SearchProblem:
     @property
     def is_negative(self) -> bool:
         """Whether y is negative at every row, by a loss that is the same for y and -y."""
-        return self.goal.plain and bool((self.sample.y < 0).all())
+        return self.goal.plain and bool((self.rows.y < 0).all())
 
     # ── operators ──
 
@@ -245,29 +245,29 @@ class SearchProblem:
             return self.settings.pool_size
         return effort.POOLS.host_max if self.device is None else effort.POOLS.device_max
 
-    def pool_limit(self, n: int, sample: Sample) -> int:
+    def pool_limit(self, n: int, rows: Rows) -> int:
         """At most n functions: of more than the square of the rows one fits them by accident."""
-        return min(n, self.largest_pool, len(sample) ** 2)
+        return min(n, self.largest_pool, len(rows) ** 2)
 
     def pool(
         self,
-        sample: Sample,
+        rows: Rows,
         n: int,
         device: Any = None,
         operators: Sequence[defined.Written] = (),
         constants: Sequence[float] = (1.0, 2.0),
     ) -> Pool:
-        """The n simplest functions that differ at the rows of a sample."""
-        rows, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules
+        """The n simplest functions that differ at rows of data."""
+        chosen, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules
         pool: Pool
         if device is not None:
-            pool = DevicePool(sample.X, rows, Programs(device, rows, len(sample)), go_on=check)
+            pool = DevicePool(rows.X, chosen, Programs(device, chosen, len(rows)), go_on=check)
         else:
             make = Pool if rules is None else functools.partial(RuledPool, rules)
-            pool = make(sample.X, rows, constants, threads=self.settings.threads, go_on=check)
+            pool = make(rows.X, chosen, constants, threads=self.settings.threads, go_on=check)
         pool.grow(self.settings.maxsize, n)
         self.budget.count(pool.tried)
-        self.budget.spend(pool.tried * len(sample) * effort.WORK.combination)
+        self.budget.spend(pool.tried * len(rows) * effort.WORK.combination)
         return pool
 
     # ── the budget ──
@@ -315,7 +315,7 @@ class SearchProblem:
         goal = self.fit_goal
         self.budget.spend(len(pop) * (effort.WORK.fit + effort.WORK.fit_row * len(self.fit_rows)))
         if not goal.plain:
-            return goal.fitted(pop, starts, self._best_values(goal.sample), **self._fit_settings)[0]
+            return goal.fitted(pop, starts, self._best_values(goal.rows), **self._fit_settings)[0]
         return self._fit_problem.fit(pop, init=starts).params
 
     @property
@@ -332,18 +332,18 @@ class SearchProblem:
     def _fit_problem(self) -> FitProblem:
         return self.fit_goal.problem(**self._fit_settings)
 
-    def for_squares(self, sample: Sample) -> Sample:
-        """The sample with weights that make least squares approximate the loss near the best formula."""
+    def for_squares(self, rows: Rows) -> Rows:
+        """The rows with weights that make least squares approximate the loss near the best formula."""
         if self.settings.loss == "squares":
-            return sample
-        return Goal(self.settings.loss, sample).as_squares(self._best_values(sample))
+            return rows
+        return Goal(self.settings.loss, rows).as_squares(self._best_values(rows))
 
-    def _best_values(self, sample: Sample) -> np.ndarray:
+    def _best_values(self, rows: Rows) -> np.ndarray:
         """Values of the formula of least loss so far; the mean of y before there is one."""
         entries = self.front.entries()
         if not entries:
-            return np.full(len(sample), float(sample.w @ sample.y / sample.total))
-        values: np.ndarray = values_of([entries[-1].expression], sample.X, self.settings.threads)[0]
+            return np.full(len(rows), float(rows.w @ rows.y / rows.total))
+        values: np.ndarray = values_of([entries[-1].expression], rows.X, self.settings.threads)[0]
         return values
 
     def best_candidates(self, pop: Population, loss: np.ndarray, shorter: int = 0) -> list[Expression]:

@@ -6,11 +6,11 @@ In: a ``SearchProblem``.  Out: simpler formulas, for the front to choose among.
     >>> import exprkit as ek
     >>> from exprkit.regression.stages import simplification
     >>> from exprkit.regression.stages.search import FormulaSearch
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
-    >>> search = FormulaSearch(Sample(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
+    >>> search = FormulaSearch(Rows(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
     >>> search.offer(ek.parse(["2.9 * exp(1.02 * x1) + 0.003"]))
     >>> search.run_stage(simplification.polish)
     >>> print(search.front.entries()[-1].expression)
@@ -146,7 +146,7 @@ def _is_open(problem: SearchProblem, entry: Entry) -> bool:
 
 
 def _is_interpolation(problem: SearchProblem, entry: Entry) -> bool:
-    return 2 * constants.n_inexact(entry.expression) > len(problem.sample)
+    return 2 * constants.n_inexact(entry.expression) > len(problem.rows)
 
 
 def _with_simpler_numbers(problem: SearchProblem, formula: Expression, batch: int) -> Iterator[Step]:

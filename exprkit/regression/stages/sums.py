@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from exprkit.regression.formulas import parameters as constants
 from exprkit.regression.pairs.pool import is_power
 from exprkit.regression.problem import effort
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes import templates
 from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
@@ -28,11 +28,11 @@ def single(problem: SearchProblem) -> Iterator[Step]:
     """
     if not problem.largest_pool:
         return
-    sample = problem.drawn(effort.REGRESSIONS.rows)
-    pool = problem.pool(sample, problem.pool_limit(effort.REGRESSIONS.single_functions, sample))
+    rows = problem.drawn(effort.REGRESSIONS.rows)
+    pool = problem.pool(rows, problem.pool_limit(effort.REGRESSIONS.single_functions, rows))
     pool.multiply(2 * len(pool))
     places = arounds(problem.unary, problem.divides)
-    for k, formulas in enumerate(singles(pool, problem.for_squares(sample), places)):
+    for k, formulas in enumerate(singles(pool, problem.for_squares(rows), places)):
         refitted = problem.refitted(formulas)
         yield refitted
         if k == 0:  # without an operator around: the whole law may be there, with a number too many
@@ -72,15 +72,15 @@ def _sums(problem: SearchProblem, places: list[Around]) -> Iterator[Step]:
     settings, budget = problem.settings, problem.budget
     if not problem.largest_pool:
         return
-    sample = problem.drawn(effort.REGRESSIONS.rows)
-    n = problem.pool_limit(effort.REGRESSIONS.sum_functions, sample)
-    pool = problem.pool(sample, n)
+    rows = problem.drawn(effort.REGRESSIONS.rows)
+    n = problem.pool_limit(effort.REGRESSIONS.sum_functions, rows)
+    pool = problem.pool(rows, n)
     pool.multiply(2 * n)
-    inside = inner_terms(problem, sample)
+    inside = inner_terms(problem, rows)
     for around in places:
         formulas = sums(
             pool,
-            problem.for_squares(sample),
+            problem.for_squares(rows),
             around,
             settings.maxsize,
             inside,
@@ -95,11 +95,11 @@ def _sums(problem: SearchProblem, places: list[Around]) -> Iterator[Step]:
         yield Signal.PART_DONE
 
 
-def inner_terms(problem: SearchProblem, sample: Sample) -> InnerTerms | None:
-    """Terms u(c h) of simple functions h, with a grid of numbers c, at the rows of a sample; None for small pools."""
+def inner_terms(problem: SearchProblem, rows: Rows) -> InnerTerms | None:
+    """Terms u(c h) of simple functions h, with a grid of numbers c, at rows of data; None for small pools."""
     if not problem.binary or problem.largest_pool < 100:
         return None
     n = min(effort.REGRESSIONS.functions_with_numbers, problem.largest_pool // 100)
-    plain = problem.pool(sample, n, None, problem.binary, ())
+    plain = problem.pool(rows, n, None, problem.binary, ())
     inner = templates.simplest(plain, n)
     return terms_inside(plain.values[inner], [plain.tree(i) for i in inner], problem.settings.operators)

@@ -1,6 +1,6 @@
 """Linear combinations of several pool functions, by least squares.
 
-In: a pool, the sample.  Out: formulas of a few terms, also under a root or below a fraction line.
+In: a pool, the rows.  Out: formulas of a few terms, also under a root or below a fraction line.
 
 =============  ==============================================================
 ``selection``  of every size the sets of functions of least error

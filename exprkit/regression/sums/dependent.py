@@ -1,20 +1,20 @@
 """Quotients of sums, and roots of quadratic equations, that are y but for rounding: functions that depend linearly.
 
-In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: ``u(n / (1 - d))`` and ``p + sqrt(p^2 + q)``; n and
+In: a ``Pool``, the ``Rows`` at its rows, operators.  Out: ``u(n / (1 - d))`` and ``p + sqrt(p^2 + q)``; n and
 d, or p and q, are together sums of up to three functions with numbers, and a number.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.sums.dependent import dependent
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
-    >>> sample = Sample(X, (3 * X[:, 0] + 5) / (1 + 0.7 * X[:, 1] + X[:, 2] ** 2))
+    >>> rows = Rows(X, (3 * X[:, 0] + 5) / (1 + 0.7 * X[:, 1] + X[:, 2] ** 2))
     >>> operators = operators_of(["+", "*", "/", "sqr"])
-    >>> pool = Pool(sample.X, operators, constants=[1.0])
+    >>> pool = Pool(rows.X, operators, constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> found = [one for some in dependent(pool, sample, operators) for one in some]
-    >>> bool(sample.is_exact(np.array([one(sample.X) for one in found])).any())
+    >>> found = [one for some in dependent(pool, rows, operators) for one in some]
+    >>> bool(rows.is_exact(np.array([one(rows.X) for one in found])).any())
     True
 
 How, plainly::
@@ -44,7 +44,7 @@ from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.regression.pairs.links import inverse
 from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums.formulas import Around, arounds
 from exprkit.regression.sums.inside import is_logarithm
 from exprkit.runtime import slices
@@ -74,7 +74,7 @@ class _Projections(NamedTuple):
 
 def dependent(
     pool: Pool,
-    sample: Sample,
+    rows: Rows,
     operators: Sequence[defined.Written],
     within: bool = False,
     threads: int | None = None,
@@ -87,7 +87,7 @@ def dependent(
     pool : Pool
         Of these rows; operators of products are added to it.
     """
-    if len(sample) <= ROWS + 3 or not {ops.ADD, ops.MUL, ops.DIV} <= {row.code for row in operators}:
+    if len(rows) <= ROWS + 3 or not {ops.ADD, ops.MUL, ops.DIV} <= {row.code for row in operators}:
         return
     unary = [row for row in operators if row.arity == 1]
     pool.operate(2 * len(pool))
@@ -102,7 +102,7 @@ def dependent(
             continue
         if place.row is not None and not makes_products(place.row):
             continue
-        v = place.behind(sample.y)
+        v = place.behind(rows.y)
         if v is None or not np.isfinite(v).all() or (v == 0).any():
             continue
         for power in (1, 2) if place.outer is None and root is not None else (1,):

@@ -1,20 +1,20 @@
 """Sums of a few simple functions that are y but for rounding, also within operators, in a moment; and their quotients.
 
-In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
+In: a ``Pool``, the ``Rows`` at its rows, what may stand around.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.sums.exact import exact_sums
     >>> from exprkit.regression.sums.formulas import arounds
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
-    >>> sample = Sample(X, 1 / np.sqrt(3 * X[:, 0] ** 2 + 5 * X[:, 1] - 2 * X[:, 2]))
+    >>> rows = Rows(X, 1 / np.sqrt(3 * X[:, 0] ** 2 + 5 * X[:, 1] - 2 * X[:, 2]))
     >>> operators = operators_of(["*", "/", "sqr", "sqrt"])
-    >>> pool = Pool(sample.X, operators, constants=[1.0])
+    >>> pool = Pool(rows.X, operators, constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> found = [one for some in exact_sums(pool, sample, operators, 20) for one in some]
-    >>> bool(sample.is_exact(np.array([one(sample.X) for one in found])).any())
+    >>> found = [one for some in exact_sums(pool, rows, operators, 20) for one in some]
+    >>> bool(rows.is_exact(np.array([one(rows.X) for one in found])).any())
     True
 
 Sums of many functions take seconds, because noise leaves much to choose from.  Whether a sum is exact, few functions
@@ -33,7 +33,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.pairs.links import UNDONE
 from exprkit.regression.pairs.pool import Pool, is_power
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sums.dependent import dependent, makes_products
 from exprkit.regression.sums.formulas import Around, Breadth, arounds, sums
@@ -46,7 +46,7 @@ MONOMIALS, OF_MONOMIALS = 4_000, BREADTH._replace(functions=0)
 
 def exact_sums(
     pool: Pool,
-    sample: Sample,
+    rows: Rows,
     operators: Sequence[defined.Written],
     most_size: int,
     rules: FormulaRules | None = None,
@@ -65,18 +65,18 @@ def exact_sums(
     unary = [row for row in operators if row.arity == 1]
     every = arounds(unary, any(row.code in (ops.DIV, ops.INV) for row in operators))
     places = [place for place in every if place.row is None or makes_products(place.row)]
-    some = functools.partial(dependent, pool, sample, operators, threads=threads, go_on=go_on)
+    some = functools.partial(dependent, pool, rows, operators, threads=threads, go_on=go_on)
     yield from some(within=False)
     for place in places:
-        yield sums(pool, sample, place, most_size, None, rules, threads, go_on, BREADTH, EXACT)
+        yield sums(pool, rows, place, most_size, None, rules, threads, go_on, BREADTH, EXACT)
     if rules is None:  # which know no dimensions of these
-        more = monomials(sample.X, operators, MONOMIALS)
+        more = monomials(rows.X, operators, MONOMIALS)
         for place in sorted(places, key=_squares):
             if place.row is None or is_power(place.row):
-                yield sums(pool, sample, place, most_size, more, None, threads, go_on, OF_MONOMIALS, EXACT)
+                yield sums(pool, rows, place, most_size, more, None, threads, go_on, OF_MONOMIALS, EXACT)
         for undone in UNDONE:
             for terms, breadth in ((None, BREADTH), (more, OF_MONOMIALS)):
-                yield sums(pool, sample, Around(undone, False), most_size, terms, None, threads, go_on, breadth, EXACT)
+                yield sums(pool, rows, Around(undone, False), most_size, terms, None, threads, go_on, breadth, EXACT)
     yield from some(within=True)
 
 

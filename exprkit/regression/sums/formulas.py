@@ -1,20 +1,20 @@
 """Linear combinations as formulas: which functions are terms, and which operators surround the sum.
 
-In: a ``Pool``, the ``Sample`` at its rows, operators.  Out: formulas ``u(c1 f1 + c2 f2 + ...)`` and
+In: a ``Pool``, the ``Rows`` at its rows, operators.  Out: formulas ``u(c1 f1 + c2 f2 + ...)`` and
 ``u(1 / (c1 f1 + ...))`` of least error, of every size.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.formulas.values import values_of
     >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.sums.formulas import Around, sums
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
-    >>> sample = Sample(X, X[:, 0] + 3 * X[:, 1] * X[:, 2] - 0.5 * X[:, 2] ** 2)
-    >>> pool = Pool(sample.X, operators_of(["*", "sqr"]), constants=[1.0])
+    >>> rows = Rows(X, X[:, 0] + 3 * X[:, 1] * X[:, 2] - 0.5 * X[:, 2] ** 2)
+    >>> pool = Pool(rows.X, operators_of(["*", "sqr"]), constants=[1.0])
     >>> pool.grow(4, most=100)
-    >>> formulas = sums(pool, sample, Around(None, False), most_size=18)
-    >>> bool(sample.is_exact(values_of(formulas, sample.X)).any())
+    >>> formulas = sums(pool, rows, Around(None, False), most_size=18)
+    >>> bool(rows.is_exact(values_of(formulas, rows.X)).any())
     True
 
 A sum among the functions is no term of its own: its terms are.
@@ -35,7 +35,7 @@ from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.regression.pairs.links import Undone, around_of, inverse, inverted
 from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules, have_same_dimension
 from exprkit.regression.sums.inside import InnerTerms
 from exprkit.regression.sums.selection import SUBSETS_PER_SIZE, Subset, selected
@@ -98,7 +98,7 @@ def arounds(unary: Sequence[defined.Written], divides: bool = True) -> list[Arou
 
 def sums(
     pool: Pool,
-    sample: Sample,
+    rows: Rows,
     around: Around,
     most_size: int,
     inside: InnerTerms | None = None,
@@ -120,7 +120,7 @@ def sums(
         Squared error, as a share of that of what the sum has to be.  All rows tell as much then, whatever the error
         would be in terms of y: a few rows may hold nearly all of that, and too few tell which functions they are.
     """
-    target = weighted(around, sample) if np.isinf(most_error) else weighted_by_share(around, sample)
+    target = weighted(around, rows) if np.isinf(most_error) else weighted_by_share(around, rows)
     if target is None:
         return []
     v, weight = target
@@ -159,23 +159,23 @@ def sums(
     return sorted((formula for formula in formulas if formula is not None), key=lambda formula: formula.n_tokens)
 
 
-def weighted(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | None:
+def weighted(around: Around, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
     """What a sum has to be, and weights of its squared errors so that they are those of y; None where it can not."""
     with np.errstate(all="ignore"):
-        v = around.behind(sample.y)
+        v = around.behind(rows.y)
         if v is None or not np.isfinite(v).all():
             return None
         step = 1e-6 * np.maximum(np.abs(v), 1e-300)
         slope = (around.value(v + step) - around.value(v - step)) / (2 * step)
-        weight = sample.w * slope**2
+        weight = rows.w * slope**2
         weight = weight / weight.sum()
     return (v, weight) if np.isfinite(weight).all() else None
 
 
-def weighted_by_share(around: Around, sample: Sample) -> tuple[np.ndarray, np.ndarray] | None:
+def weighted_by_share(around: Around, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
     """The same, with weights by which errors count as shares of what the sum has to be, but where that is nearly 0."""
     with np.errstate(all="ignore"):
-        v = around.behind(sample.y)
+        v = around.behind(rows.y)
         if v is None or not np.isfinite(v).all() or not v.any():
             return None
         weight = 1 / np.maximum(np.abs(v), NEARLY_0 * np.median(np.abs(v))) ** 2

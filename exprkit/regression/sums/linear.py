@@ -1,11 +1,11 @@
 """Least squares of all columns: what a search has to be better than, however early it is ended.
 
-In: a ``Sample``.  Out: a formula, if there is one.
+In: ``Rows``.  Out: a formula, if there is one.
 
     >>> from exprkit.regression.sums.linear import linear_formulas
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> X = [[1.0, 0.0], [2.0, 1.0], [3.0, 0.0], [4.0, 1.0]]
-    >>> str(linear_formulas(Sample(X, [7 + 2 * a - 4 * b for a, b in X]))[0])
+    >>> str(linear_formulas(Rows(X, [7 + 2 * a - 4 * b for a, b in X]))[0])
     '2 * x1 + 7 - 4 * x2'
 """
 
@@ -18,15 +18,15 @@ from exprkit.operators import ops
 from exprkit.regression.formulas.numbers import plain_numbers
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 
-def linear_formulas(sample: Sample) -> list[Expression]:
+def linear_formulas(rows: Rows) -> list[Expression]:
     """The linear regression of y on all columns that vary, as a formula; none where its numbers are not finite."""
-    varies = np.flatnonzero(np.ptp(sample.X, axis=0))
+    varies = np.flatnonzero(np.ptp(rows.X, axis=0))
     with np.errstate(all="ignore"):
-        coefficients = least_squares(sample.X[:, varies], sample.y, sample.w)
+        coefficients = least_squares(rows.X[:, varies], rows.y, rows.w)
     if not len(varies) or not np.isfinite(coefficients).all():
         return []
     first, *slopes = coefficients.tolist()

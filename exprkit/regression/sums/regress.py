@@ -1,6 +1,6 @@
 """Least squares on all pairs of a small pool, for noisy data, where exact lookups fail.
 
-In: a ``Pool``, the ``Sample`` at its rows, a form without an inner operator.  Out: for every size the pairs f, h of
+In: a ``Pool``, the ``Rows`` at its rows, a form without an inner operator.  Out: for every size the pairs f, h of
 the least squared error of ``outer(f * (a + b h))``.
 
     >>> import numpy as np
@@ -8,13 +8,13 @@ the least squared error of ``outer(f * (a + b h))``.
     >>> from exprkit.regression.pairs import links
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.sums.regress import best_pairs
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> random = np.random.default_rng(0)
     >>> X = random.uniform(1, 2, (100, 2))
-    >>> sample = Sample(X, X[:, 0] * (2 + 3 * X[:, 1]) * (1 + 0.01 * random.standard_normal(100)))
-    >>> pool = Pool(sample.X, operators_of(["+", "*", "/"]), constants=[1.0])
+    >>> rows = Rows(X, X[:, 0] * (2 + 3 * X[:, 1]) * (1 + 0.01 * random.standard_normal(100)))
+    >>> pool = Pool(rows.X, operators_of(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
-    >>> best = best_pairs(pool, sample, links.forms([])[0], each=1)
+    >>> best = best_pairs(pool, rows, links.forms([])[0], each=1)
     >>> sorted(str(pool.expression(i)) for i in (best[0].f, best[0].h))
     ['x1', 'x2']
 
@@ -35,7 +35,7 @@ import numpy as np
 from exprkit.distributed import sharing
 from exprkit.regression.pairs.links import OVER, PLUS, Form
 from exprkit.regression.pairs.pool import Pool
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
 
@@ -57,7 +57,7 @@ class Pair(NamedTuple):
 
 def best_pairs(
     pool: Pool,
-    sample: Sample,
+    rows: Rows,
     form: Form,
     each: int = 4,
     threads: int | None = None,
@@ -65,10 +65,10 @@ def best_pairs(
     regress: Callable[..., Best] | None = None,
 ) -> list[Pair]:
     """For every sum of sizes the best pairs, the smallest first; ``regress``: in the place of ``regressed``."""
-    v = form.behind(sample.y)
+    v = form.behind(rows.y)
     if v is None or form.inner is not None or form.way == PLUS:
         return []
-    weight = _weight(form, sample, v)
+    weight = _weight(form, rows, v)
     if weight is None:
         return []
     with np.errstate(all="ignore"):
@@ -102,9 +102,9 @@ def regressed(
         Where each group of the h begins, and their number.
     """
     pairs = _Regressed(f, np.ascontiguousarray(h.T), v, weight, starts)
-    rows = max(1, min(ROWS, AT_ONCE // max(len(h), 1), -(-len(f) // 2)))
+    step = max(1, min(ROWS, AT_ONCE // max(len(h), 1), -(-len(f) // 2)))
     seconds = len(f) * h.size * SUM
-    found = sharing.each(_regressions, pairs, len(f), rows, go_on=go_on, seconds=seconds, threads=threads)
+    found = sharing.each(_regressions, pairs, len(f), step, go_on=go_on, seconds=seconds, threads=threads)
     return Best(*map(np.concatenate, zip(*found, strict=True))) if found else empty(Best, n=0, n_groups=len(starts) - 1)
 
 
@@ -142,7 +142,7 @@ class Best(NamedTuple):
     h: Annotated[np.ndarray, "int64[n, n_groups]"]
 
 
-def _weight(form: Form, sample: Sample, v: np.ndarray) -> np.ndarray | None:
+def _weight(form: Form, rows: Rows, v: np.ndarray) -> np.ndarray | None:
     """Of squared errors of v, so that they are those of y; also where v is divided by."""
     slope = np.ones(len(v))
     if form.outer is not None:
@@ -150,7 +150,7 @@ def _weight(form: Form, sample: Sample, v: np.ndarray) -> np.ndarray | None:
         with np.errstate(all="ignore"):
             slope = (form.outer.numpy(v + step) - form.outer.numpy(v - step)) / (2 * step)
     with np.errstate(over="ignore"):
-        weight = sample.w * slope**2
+        weight = rows.w * slope**2
     return weight / weight.sum() if np.isfinite(weight).all() and weight.sum() > 0 else None
 
 

@@ -1,18 +1,18 @@
 """Single functions of a large pool, by least squares: ``u(a + b f)`` and ``u(b f)``.
 
-In: a ``Pool``, the ``Sample`` at its rows, what may stand around.  Out: formulas of less error than all shorter ones.
+In: a ``Pool``, the ``Rows`` at its rows, what may stand around.  Out: formulas of less error than all shorter ones.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.sample import Sample
+    >>> from exprkit.regression.problem.rows import Rows
     >>> from exprkit.regression.sums.formulas import Around
     >>> from exprkit.regression.sums.single import singles
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
-    >>> sample = Sample(X, 3 * X[:, 0] * X[:, 1] / X[:, 2])
-    >>> pool = Pool(sample.X, operators_of(["*", "/"]), constants=[])
+    >>> rows = Rows(X, 3 * X[:, 0] * X[:, 1] / X[:, 2])
+    >>> pool = Pool(rows.X, operators_of(["*", "/"]), constants=[])
     >>> pool.grow(5, most=500)
-    >>> '3 * x1 * x2 / x3' in map(str, next(singles(pool, sample, [Around(None, False)])))
+    >>> '3 * x1 * x2 / x3' in map(str, next(singles(pool, rows, [Around(None, False)])))
     True
 
 A law that is one product may be longer than all terms that sums are made of.
@@ -30,19 +30,19 @@ from exprkit.regression.formulas.numbers import plain_numbers
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import expression_of
 from exprkit.regression.pairs.pool import Pool
-from exprkit.regression.problem.sample import Sample
+from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums.formulas import Around, weighted
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 MIN_DECREASE = 0.98  # of an error: at least by so much, or a longer formula is none of the best
 
 
-def singles(pool: Pool, sample: Sample, places: Sequence[Around]) -> Iterator[list[Expression]]:
+def singles(pool: Pool, rows: Rows, places: Sequence[Around]) -> Iterator[list[Expression]]:
     """The Pareto front of the formulas of each transformation, the smallest first."""
     f = pool.values / np.abs(pool.values).max(axis=1)[:, None]
     squares, sizes = f**2, pool.sizes[: len(pool)]
     for around in places:
-        target = weighted(around, sample)
+        target = weighted(around, rows)
         if target is None:
             continue
         v, weight = target

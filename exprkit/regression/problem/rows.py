@@ -1,11 +1,11 @@
-"""The sample: the distinct rows of a search's data, sorted, with weights.
+"""Rows: the distinct rows of a search's data, sorted, with weights.
 
 In: X, y and weights.  Out: arrays that depend neither on the order of the rows, nor on whether a row is repeated or has
 a larger weight, nor on rows of weight 0.
 
-    >>> from exprkit.regression.problem.sample import Sample
-    >>> sample = Sample([[1.0], [2.0], [1.0], [9.0]], [3.0, 4.0, 3.0, 7.0], [1, 1, 1, 0])
-    >>> sample.y.tolist(), sample.w.tolist()
+    >>> from exprkit.regression.problem.rows import Rows
+    >>> rows = Rows([[1.0], [2.0], [1.0], [9.0]], [3.0, 4.0, 3.0, 7.0], [1, 1, 1, 0])
+    >>> rows.y.tolist(), rows.w.tolist()
     ([3.0, 4.0], [2.0, 1.0])
 """
 
@@ -36,7 +36,7 @@ class LossRows(NamedTuple):
     columns: Mapping[str, np.ndarray]
 
 
-class Sample:
+class Rows:
     """Rows of data with weights.
 
     Attributes
@@ -69,40 +69,40 @@ class Sample:
         X, y = np.asarray(X, np.float64), np.asarray(y, np.float64)
         w = np.ones(len(y)) if weights is None else np.asarray(weights, np.float64)
         extra = [] if columns is None else [np.asarray(column, np.float64) for column in columns.values()]
-        rows, w = np.column_stack([X, y, *extra])[w > 0], w[w > 0]
+        table, w = np.column_stack([X, y, *extra])[w > 0], w[w > 0]
         self.copies = np.ones(len(w), np.int64)
-        order = _sorting_order([*rows.T, *([] if merged else [w])])
-        rows, w = rows[order], w[order]
+        order = _sorting_order([*table.T, *([] if merged else [w])])
+        table, w = table[order], w[order]
         if merged:
-            first = np.flatnonzero(np.append(True, (rows[1:] != rows[:-1]).any(axis=1)))
-            rows, w, self.copies = rows[first], np.add.reduceat(w, first), np.diff(np.append(first, len(w)))
+            first = np.flatnonzero(np.append(True, (table[1:] != table[:-1]).any(axis=1)))
+            table, w, self.copies = table[first], np.add.reduceat(w, first), np.diff(np.append(first, len(w)))
         self.w = w
-        self.X, (self.y, *extra) = np.ascontiguousarray(rows[:, : X.shape[1]]), rows.T[X.shape[1] :].copy()
+        self.X, (self.y, *extra) = np.ascontiguousarray(table[:, : X.shape[1]]), table.T[X.shape[1] :].copy()
         self.total = float(self.w.sum())
         if columns is not None:
-            self.loss_rows = LossRows(self.y, np.zeros(len(rows)), dict(zip(columns, extra, strict=False)))
+            self.loss_rows = LossRows(self.y, np.zeros(len(table)), dict(zip(columns, extra, strict=False)))
 
     def __len__(self) -> int:
         return len(self.y)
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """The arrays from which ``of_arrays`` makes the sample again."""
+        """The arrays from which ``of_arrays`` makes the rows again."""
         if self.loss_rows is None:
             return self.X, self.y, self.w
         return self.X, self.y, self.w, self.loss_rows.y, self.loss_rows.least, *self.loss_rows.columns.values()
 
     @classmethod
-    def of_arrays(cls, arrays: Sequence[np.ndarray], columns: Sequence[str] | None) -> Sample:
-        """A sample of its ``arrays``; ``columns`` names those of a user's loss text, None without one."""
-        sample = cls.__new__(cls)
-        sample.X, sample.y, sample.w, *loss_rows = arrays
-        sample.total, sample.copies = float(sample.w.sum()), np.ones(len(sample.y), np.int64)
+    def of_arrays(cls, arrays: Sequence[np.ndarray], columns: Sequence[str] | None) -> Rows:
+        """Rows of their ``arrays``; ``columns`` names those of a user's loss text, None without one."""
+        rows = cls.__new__(cls)
+        rows.X, rows.y, rows.w, *loss_rows = arrays
+        rows.total, rows.copies = float(rows.w.sum()), np.ones(len(rows.y), np.int64)
         if columns is not None:
-            sample.loss_rows = LossRows(loss_rows[0], loss_rows[1], dict(zip(columns, loss_rows[2:], strict=True)))
-        return sample
+            rows.loss_rows = LossRows(loss_rows[0], loss_rows[1], dict(zip(columns, loss_rows[2:], strict=True)))
+        return rows
 
-    def subsample(self, n: int, seed: int) -> Sample:
+    def subsample(self, n: int, seed: int) -> Rows:
         """A random subsample of n rows.
 
         Rows in which y or a variable is 0 are taken last, if it is 0 in few rows: they say little of a formula.
@@ -115,17 +115,17 @@ class Sample:
         is_nonzero = (values[:, has_rare_zeros] != 0).all(axis=1)
         return self.at(np.concatenate([candidates[is_nonzero], candidates[~is_nonzero]])[:n])
 
-    def at(self, rows: np.ndarray) -> Sample:
-        """The sample of the rows with these indices."""
-        part = self._with(X=np.ascontiguousarray(self.X[rows]), y=self.y[rows], w=self.w[rows])
-        part.total, part.copies = float(part.w.sum()), self.copies[rows]
+    def at(self, indices: np.ndarray) -> Rows:
+        """The rows with these indices."""
+        part = self._with(X=np.ascontiguousarray(self.X[indices]), y=self.y[indices], w=self.w[indices])
+        part.total, part.copies = float(part.w.sum()), self.copies[indices]
         if self.loss_rows is not None:
-            columns = {name: column[rows] for name, column in self.loss_rows.columns.items()}
-            part.loss_rows = LossRows(self.loss_rows.y[rows], self.loss_rows.least[rows], columns)
+            columns = {name: column[indices] for name, column in self.loss_rows.columns.items()}
+            part.loss_rows = LossRows(self.loss_rows.y[indices], self.loss_rows.least[indices], columns)
         return part
 
-    def unmerged(self) -> Sample:
-        """The sample with every row repeated as often as it was in the data, weights divided accordingly."""
+    def unmerged(self) -> Rows:
+        """The rows, each repeated as often as it was in the data, weights divided accordingly."""
         if (self.copies == 1).all():
             return self
         repeated = self.at(np.repeat(np.arange(len(self)), self.copies))
@@ -133,25 +133,25 @@ class Sample:
         repeated.copies = np.ones(len(repeated), np.int64)
         return repeated
 
-    def with_y(self, y: np.ndarray) -> Sample:
+    def with_y(self, y: np.ndarray) -> Rows:
         """The same rows with another y, (n_rows,)."""
         return self._with(y=y)
 
-    def with_weights(self, w: np.ndarray) -> Sample:
+    def with_weights(self, w: np.ndarray) -> Rows:
         """The same rows with other weights, (n_rows,)."""
         return self._with(w=w, total=float(w.sum()))
 
-    def with_targets(self, y: np.ndarray, least: np.ndarray) -> Sample:
+    def with_targets(self, y: np.ndarray, least: np.ndarray) -> Rows:
         """The same rows with y as the minimiser of a user's loss, and ``least`` as its minimum, (n_rows,) each."""
         assert self.loss_rows is not None
         return self._with(y=y, loss_rows=self.loss_rows._replace(least=least))
 
-    def _with(self, **attributes: Any) -> Sample:
-        sample = copy.copy(self)
-        sample.__dict__.update(attributes)
-        return sample
+    def _with(self, **attributes: Any) -> Rows:
+        rows = copy.copy(self)
+        rows.__dict__.update(attributes)
+        return rows
 
-    def with_precision_of(self, dtype: np.dtype) -> Sample:
+    def with_precision_of(self, dtype: np.dtype) -> Rows:
         """The same rows, whose y was rounded to this type before."""
         is_short = dtype.kind == "f" and dtype.itemsize < 8
         return self._with(coarseness=ULPS * float(np.finfo(dtype).eps)) if is_short else self
