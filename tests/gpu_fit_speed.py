@@ -20,7 +20,6 @@ from timing import microseconds
 
 import exprkit as ek
 from exprkit.backends.gpu import opcodes
-from exprkit.backends.interpreter import derivatives
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.objective import Options
 from exprkit.backends.reference import engine as definition
@@ -78,12 +77,7 @@ def fit_launches(of, starts, y):
     import cupy
 
     d, starts = of._derivatives, cupy.asarray(starts)
-    tol = derivatives.FLOAT32_TOL if d.dtype.itemsize == 4 else OPTIONS.tol
-    given = {
-        "linear": d.known.linear, "verdicts": d.known.verdicts,
-        "tol": tol, "gtol": OPTIONS.gtol, "delta": 1.0, "max_iter": OPTIONS.max_iter, "lower": None,
-        "upper": None, **d._goal(y, None),
-    }  # fmt: skip
+    given = d._terms(y, None, OPTIONS)
     shape = starts.shape[:2]
     made = {
         "params": cupy.empty(starts.shape), "loss": cupy.zeros(shape), "iterations": cupy.zeros(shape, np.int32),
