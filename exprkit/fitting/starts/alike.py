@@ -17,6 +17,7 @@ Expressions of more than ``MAX_TOKENS`` tokens start at 1.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from exprkit.operators.defined import table, table_of_rows
 from exprkit.programs.linearity import dependence
 from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
-from exprkit.runtime.hashes import mixed
+from exprkit.runtime.hashes import GOLDEN, mixed
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import OPERATOR, PARAMETER
 
@@ -40,20 +41,45 @@ SUM = 1  # kind of sums and differences; of other operators whose operands may c
 
 
 def ones_apart(pop: Population) -> np.ndarray:
-    """The start, float64 (1, n_exprs, max_params); a single number where no terms are alike."""
+    """The start, float64 (1, n_exprs, max_params); a single number where no terms are alike.
+
+    It is kept with the population, and not to be written to.
+    """
+    pop = pop.expanded()
+    if "ones apart" not in pop.analyses:
+        pop.analyses["ones apart"] = _ones_apart(pop)
+    starts: np.ndarray = pop.analyses["ones apart"]
+    return starts
+
+
+def _ones_apart(pop: Population) -> np.ndarray:
     ones = np.broadcast_to(1.0, (1, len(pop), pop.max_params))
     if pop.max_params < 2:
         return ones
-    pop = pop.expanded()
-    linear, ranks = dependence(pop).linear, np.zeros((len(pop), pop.max_params), np.uint8)
+    has_alike = np.zeros(len(pop), np.bool_)
+    _by_slices(_mark_alike, pop, pop.n_params, has_alike)
+    chosen = np.flatnonzero(has_alike)  # few of most populations, and only these are asked what they are linear in
+    if not len(chosen):
+        return ones
+    few = pop[chosen].expanded()
+    ranks = np.zeros((len(few), pop.max_params), np.uint8)
+    _by_slices(_rank_terms, few, dependence(few).linear, ranks)
+    if not ranks.any():
+        return ones
+    starts = np.ones(ones.shape)
+    starts[0, chosen] = APART**ranks
+    starts.flags.writeable = False
+    return starts
 
-    def rank_slice(begin: int, end: int) -> None:
-        scratch = zeros(_TermTable, n=MAX_TOKENS)
+
+def _by_slices(loop: Callable[..., None], pop: Population, *arrays: np.ndarray) -> None:
+    """Let threads run a compiled loop over slices of a population and of arrays with a row for each expression."""
+
+    def run_slice(begin: int, end: int) -> None:
         tokens = _TermTokens(pop.kinds, pop.values, pop.offsets[begin : end + 1], ops.ARITY, _kinds_of_operators())
-        _rank_terms(tokens, scratch, pop.n_params[begin:end], linear[begin:end], ranks[begin:end])
+        loop(tokens, zeros(_TermTable, n=MAX_TOKENS), *(array[begin:end] for array in arrays))
 
-    slices.each(rank_slice, slices.cut(pop.offsets))
-    return APART ** ranks[None] if ranks.any() else ones
+    slices.each(run_slice, slices.cut(pop.offsets))
 
 
 @table_of_rows
@@ -82,25 +108,78 @@ class _TermTable(NamedTuple):
 
     hash: Annotated[np.ndarray, "uint64[n]"]
     terms: Annotated[np.ndarray, "uint64[n]"]  # the sum of the hashes of its terms, however they are written
+    alike: Annotated[np.ndarray, "uint64[n]"]  # hashes of terms with parameters, in the order they are met
     first: Annotated[np.ndarray, "int64[n]"]  # the first token
     parent: Annotated[np.ndarray, "int64[n]"]  # the operator that it is an operand of, -1 if none
-    is_curved: Annotated[np.ndarray, "bool[n]"]  # it has a parameter that the expression is not linear in
+    has_parameter: Annotated[np.ndarray, "bool[n]"]  # any of its tokens is one
     stack: Annotated[np.ndarray, "int64[n]"]
     kind: Annotated[np.ndarray, "int64[n]"]
 
 
 @compiled
-def _rank_terms(tokens, work, n_params, linear, ranks):
+def _mark_alike(tokens, work, n_params, has_alike):
+    """Mark expressions in which two terms with parameters have the same hash, wherever they stand.
+
+    One walk without what ``_describe_tokens`` writes down: most expressions have no such terms.
+    """
+    for i in range(len(n_params)):
+        begin, end = tokens.offsets[i], tokens.offsets[i + 1]
+        if n_params[i] < 2 or end - begin > MAX_TOKENS:
+            continue
+        depth, n_terms, bits = 0, 0, np.uint64(0)
+        for t in range(begin, end):
+            kind, has_parameter, terms = np.int64(0), tokens.kinds[t] == PARAMETER, np.uint64(0)
+            if tokens.kinds[t] == OPERATOR:
+                code = np.int64(tokens.values[t])
+                depth -= tokens.arity[code]
+                kind = tokens.commuting[code]
+                for k in range(depth, depth + tokens.arity[code]):
+                    has_parameter |= work.has_parameter[k]
+                    if kind == 0:
+                        terms = mixed(terms + work.hash[k])
+                        continue
+                    is_term = work.kind[k] != kind
+                    terms += work.hash[k] if is_term else work.terms[k]
+                    if is_term and work.has_parameter[k]:
+                        term = work.hash[k] + np.uint64(kind)  # terms of sums are not compared with those of products
+                        bit = np.uint64(1) << (term & np.uint64(63))
+                        if bits & bit:
+                            for other in range(n_terms):
+                                has_alike[i] |= work.alike[other] == term
+                        bits |= bit
+                        work.alike[n_terms] = term
+                        n_terms += 1
+                work.hash[depth] = _of_operator(terms, kind, code)
+            else:
+                work.hash[depth] = _of_leaf(tokens, t)
+            work.terms[depth], work.kind[depth], work.has_parameter[depth] = terms, kind, has_parameter
+            depth += 1
+            if has_alike[i]:
+                break
+
+
+@inline
+def _of_operator(terms, kind, code):
+    """The hash of an operator from that of its operands."""
+    return mixed(terms ^ GOLDEN * np.uint64(kind if kind == SUM else code + 2))
+
+
+@inline
+def _of_leaf(tokens, t):
+    """The hash of a variable, constant or parameter, all parameters being one."""
+    value = np.uint64(0) if tokens.kinds[t] == PARAMETER else np.uint64(tokens.values[t])
+    return mixed(value ^ GOLDEN * np.uint64(1000 + tokens.kinds[t]))
+
+
+@compiled
+def _rank_terms(tokens, work, linear, ranks):
     """By parameter how many terms like its own there are before."""
     for i in range(len(linear)):
-        begin, n, m = tokens.offsets[i], tokens.offsets[i + 1] - tokens.offsets[i], np.int64(n_params[i])
-        are_linear = m < 64 and linear[i] == (np.uint64(1) << np.uint64(m)) - np.uint64(1)
-        if n > MAX_TOKENS or m < 2 or are_linear:
-            continue
-        _describe_tokens(tokens, work, begin, n, linear[i])
+        begin, n = tokens.offsets[i], tokens.offsets[i + 1] - tokens.offsets[i]
+        _describe_tokens(tokens, work, begin, n)
         for t in range(n - 1, -1, -1):  # from the root on, so that sums of sums know the outermost
             up = work.parent[t]
-            if up < 0 or not work.is_curved[t] or work.kind[up] == 0 or work.kind[up] == work.kind[t]:
+            if up < 0 or not work.has_parameter[t] or work.kind[up] == 0 or work.kind[up] == work.kind[t]:
                 continue
             rank = 0
             for other in range(t):
@@ -114,12 +193,12 @@ def _rank_terms(tokens, work, n_params, linear, ranks):
 
 
 @compiled
-def _describe_tokens(tokens, work, begin, n, linear):
+def _describe_tokens(tokens, work, begin, n):
     """Write the hash, terms, extent, parent and kind of every token of an expression into the table ``work``."""
     depth = 0
     for t in range(n):
         code = np.int64(0)
-        work.first[t], work.parent[t], work.kind[t], work.is_curved[t] = t, -1, 0, False
+        work.first[t], work.parent[t], work.kind[t], work.has_parameter[t] = t, -1, 0, False
         if tokens.kinds[begin + t] == OPERATOR:
             code = np.int64(tokens.values[begin + t])
             depth -= tokens.arity[code]
@@ -128,19 +207,16 @@ def _describe_tokens(tokens, work, begin, n, linear):
             for k in range(tokens.arity[code]):
                 operand = work.stack[depth + k]
                 work.parent[operand] = t
-                work.is_curved[t] |= work.is_curved[operand]
+                work.has_parameter[t] |= work.has_parameter[operand]
                 if work.kind[t] == 0:
                     h = mixed(h + work.hash[operand])
                 else:
                     h += work.terms[operand] if work.kind[operand] == work.kind[t] else work.hash[operand]
             work.terms[t] = h
-            kind = work.kind[t] if work.kind[t] == SUM else code + 2
-            work.hash[t] = mixed(h ^ mixed(np.uint64(kind)))
+            work.hash[t] = _of_operator(h, work.kind[t], code)
         else:
-            is_parameter = tokens.kinds[begin + t] == PARAMETER
-            value = np.uint64(0) if is_parameter else np.uint64(tokens.values[begin + t])
-            work.hash[t] = mixed(value ^ mixed(np.uint64(1000 + tokens.kinds[begin + t])))
-            work.is_curved[t] = is_parameter and not _is_linear(linear, np.int64(tokens.values[begin + t]))
+            work.hash[t] = _of_leaf(tokens, begin + t)
+            work.has_parameter[t] = tokens.kinds[begin + t] == PARAMETER
         work.stack[depth] = t
         depth += 1
 
