@@ -211,7 +211,7 @@ SEARCH_STEPS = [
 ]  # fmt: skip
 JOIN_STEPS = [
     (DevicePartners, "__init__", "sort"), (DevicePartners, "_values_on", "copied values"),
-    (DeviceLookup, "there", "other copies"), (DevicePartners, "of", "a form"), (DeviceLookup, "partners", "look up"),
+    (DeviceLookup, "there", "other copies"), (DevicePartners, "of", "a link"), (DeviceLookup, "partners", "look up"),
 ]  # fmt: skip
 
 
@@ -339,23 +339,23 @@ def costs(table, out):
 
 
 def join(table, counts, args, most):
-    """Pairs of a pool's functions in all forms: with the sort, and with the copies to other devices."""
+    """Pairs of a pool's functions by all links: with the sort, and with the copies to other devices."""
     operators, X = operators_of("search"), np.random.default_rng(0).uniform(0.5, 3, (16, 3))
     y = ek.Evaluator(ek.parse([JOINED]), X, "cpu", dtype="float64").evaluate()[0]
     pool = DevicePool(X, operators, Programs(gpu.current(), tuple(operators), len(X)))
     seconds, _ = timed(lambda: (pool.grow(30, most), pool.multiply(most + most // 2)))
     print(f"{len(pool):,} functions made in {seconds:.3f} s", flush=True)
-    forms, first = links.forms([row for row in operators if row.arity == 1]), None
+    every, first = links.all_links([row for row in operators if row.arity == 1]), None
     for devices in counts:
         with shared_by(workers.workers_of(devices, None)):
             for _ in range(2):  # the first one takes memory
-                seconds, pairs = timed(lambda: [found for _, found in DevicePartners(pool).each(y, forms)])
+                seconds, pairs = timed(lambda: [found for _, found in DevicePartners(pool).each(y, every)])
         found = bits(array for some in pairs for array in some)
         first = first or found
-        table.add(f"join of {len(pool):,} functions, {len(forms)} forms", devices, seconds, found == first)
+        table.add(f"join of {len(pool):,} functions, {len(every)} links", devices, seconds, found == first)
         if args.profile:
             with shared_by(workers.workers_of(devices, None)), Steps(JOIN_STEPS):
-                list(DevicePartners(pool).each(y, forms))
+                list(DevicePartners(pool).each(y, every))
 
 
 # ── kernels, compiled before anything is timed ──

@@ -70,13 +70,13 @@ def same(operators, most):
     np.testing.assert_allclose(gpu.fetched(there.values[cupy.asarray(some)]), values, rtol=1e-9)
     y = values_of(list(ek.parse([LAW])), POINTS)[0]
     here, partners, found = Partners(host), DevicePartners(there), [0, 0]
-    for form in links.forms([row for row in operators if row.arity == 1]):
-        pairs = here.of(y, form), partners.of(y, form)
+    for link in links.all_links([row for row in operators if row.arity == 1]):
+        pairs = here.of(y, link), partners.of(y, link)
         texts = [[str(pool.expression(int(i))) for one in two for i in one[:1]]
                  for two, pool in zip(pairs, (host, there), strict=True)]  # fmt: skip
-        assert texts[0] == texts[1] or len(differ), (form.text, texts)
+        assert texts[0] == texts[1] or len(differ), (link.text, texts)
         found = [number + len(two.f) for number, two in zip(found, pairs, strict=True)]
-    say(f"   partners {len(here):,} and {len(partners):,}; pairs of all forms {found[0]:,} and {found[1]:,}")
+    say(f"   partners {len(here):,} and {len(partners):,}; pairs of all links {found[0]:,} and {found[1]:,}")
     return len(differ)
 
 
@@ -99,18 +99,18 @@ def threes(most):
     law = "sqrt(3.3 * x1 + 0.21 * x1 * x2 / x3 + 0.73 * x1 * x3)"
     X = np.random.default_rng(3).uniform(0.5, 3, (120, 3))
     rows = Rows(X, values_of(list(ek.parse([law])), X)[0])
-    few, forms = rows.subsample(16, 0), links.forms([row for row in SEARCH if row.arity == 1])
+    few, every = rows.subsample(16, 0), links.all_links([row for row in SEARCH if row.arity == 1])
     begin = time.perf_counter()
     pool = DevicePool(few.X, SEARCH, Programs(gpu.current(), tuple(SEARCH), 16))
     pool.grow(30, most)
     pool.multiply(2 * most)
     say(f"three of {len(pool):,} functions: pool {time.perf_counter() - begin:.3f} s")
-    for found in triples.formulas(pool, few.y, rows, forms):
+    for found in triples.formulas(pool, few.y, rows, every):
         say(f"   {time.perf_counter() - begin:.3f} s:", *map(str, found[:1]))
 
 
 def seconds(most):
-    """Of a pool and its join with all forms; of small ones the second of two, and what memory was taken."""
+    """Of a pool and its join with all links; of small ones the second of two, and what memory was taken."""
     y = values_of(list(ek.parse(["sin(x1) * x2 + sqrt(x3 + 0.123 * x1 * x1)"])), POINTS)[0]  # no pair makes it
 
     def work(room):
@@ -129,10 +129,10 @@ def seconds(most):
             mark()
             partners = DevicePartners(pool)
             mark()
-            forms = links.forms([row for row in SEARCH if row.arity == 1])
-            n = sum(len(partners.of(y, form).f) for form in forms)
+            every = links.all_links([row for row in SEARCH if row.arity == 1])
+            n = sum(len(partners.of(y, link).f) for link in every)
             mark()
-            names = "grow", "multiply", "sort", f"{len(forms)} forms"
+            names = "grow", "multiply", "sort", f"{len(every)} links"
             steps = ", ".join(f"{name} {s:.3f} s" for name, s in zip(names, np.diff(marks), strict=True))
             say(f"{room:,}, {turn}: {len(pool):,} functions of up to {pool.largest} tokens, {pool.tried:,} tried; "
                 f"{steps}; {n} pairs; memory {cupy.get_default_memory_pool().total_bytes() / 1e9:.1f} GB")  # fmt: skip

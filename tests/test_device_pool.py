@@ -88,10 +88,10 @@ def test_pairs_are_those_of_the_host(device, law):
     here, y, n = Partners(host), of(law), 0
     partners = device_join.DevicePartners(there)
     assert np.array_equal(fetched(partners.order), here.lookup.order)
-    for form in links.forms(SEARCH[4:]):
-        expected, found = here.of(y, form), partners.of(y, form)
-        if form.inner is None:
-            assert np.array_equal(found.f, expected.f) and np.array_equal(found.h, expected.h), form.text
+    for link in links.all_links(SEARCH[4:]):
+        expected, found = here.of(y, link), partners.of(y, link)
+        if link.inner is None:
+            assert np.array_equal(found.f, expected.f) and np.array_equal(found.h, expected.h), link.text
         n += len(found.f)
     assert n
 
@@ -118,7 +118,7 @@ def test_several_devices_look_up_a_part_each(monkeypatch):
         used.add((threading.current_thread().name.split(",")[0], index))
         return find(table, *arguments)
 
-    alone = [partners.of(y, form) for form in links.forms(SEARCH[4:])]
+    alone = [partners.of(y, link) for link in links.all_links(SEARCH[4:])]
     monkeypatch.setattr(device_join.DeviceLookup, "partners", watched)
     copies = []
     monkeypatch.setattr(cards[1], "copied", lambda array: copies.append(array.ndim) or array.copy())
@@ -127,7 +127,7 @@ def test_several_devices_look_up_a_part_each(monkeypatch):
         threads.thread_of(1).do(second.set)
         assert second.wait(20) and copies == [2]  # the values, before anything is looked up
         second.clear()
-        several = [pairs for _, pairs in partners.each(y, links.forms(SEARCH[4:]))]
+        several = [pairs for _, pairs in partners.each(y, links.all_links(SEARCH[4:]))]
     assert used == {("exprkit device 0", 0), ("exprkit device 1", 1)}
     assert sorted(copies) == [1, 1, 1, 2]
     assert sum(len(pairs.f) for pairs in alone)
@@ -164,7 +164,7 @@ def test_three_functions_are_those_of_all_that_make_y(device, monkeypatch):
     _, there = both(device, EXACT, 500, multiplied=False)
     values, h, f = fetched(there.values), np.arange(60), np.array([1, 2, 5, 17])
     y = of("x2 * (0.3 + 1.7 * x1 / x3 - 2.2 * sqrt(x3))")
-    found = triples.triples(there, f, there.xp.asarray(h), y, links.forms([])[0])
+    found = triples.triples(there, f, there.xp.asarray(h), y, links.all_links([])[0])
     makes = [(i, a) for i in f for a in h if any(is_made(y / values[i], values[a], values[b]) for b in h[a + 1 :])]
     assert sorted((i, a) for i, a, _ in found.tolist()) == makes and len(makes)
     assert all(is_made(y / values[i], values[a], values[b]) for i, a, b in found)

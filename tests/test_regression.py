@@ -77,7 +77,7 @@ def test_one_job_is_one_thread(monkeypatch):
     pool.grow(30, 40_000)
     partners = Partners(pool, threads=1)
     unary = [row for row in operators_of("search") if row.arity == 1]
-    partners.of(few.y, links.forms(unary)[0])
+    partners.of(few.y, links.all_links(unary)[0])
     next(triples.formulas(pool, partners, few.y, Rows(X, y), unary))
     chosen = selection.selected(pool.values[:900], pool.sizes[:900], few.y, np.full(16, 1 / 16), 3, 20, threads=1)
     assert chosen
@@ -419,15 +419,15 @@ def test_a_pair_is_found_where_its_summand_hides_most_of_small_values():
     assert str(search.front.entries()[-1].expression) == "exp(x3) - 1"
 
 
-@pytest.mark.parametrize("form", links.forms(operators_of("search")), ids=lambda form: form.text)
-def test_a_form_is_taken_apart_as_it_is_put_together(form):
+@pytest.mark.parametrize("link", links.all_links(operators_of("search")), ids=lambda link: link.text)
+def test_a_link_is_taken_apart_as_it_is_put_together(link):
     X = drawn(20, 2, low=0.2, high=0.6) * [0.1, 1.0]
     f, h = ek.parse(["x1", "x2"])
-    whole = form.expression(f, 0.1 + 0.4 * h)
+    whole = link.expression(f, 0.1 + 0.4 * h)
     y = values([whole], X)[0]
-    v = form.behind(y)
+    v = link.behind(y)
     assert v is not None
-    assert form.linear_part(v, X[:, 0]) == pytest.approx(0.1 + 0.4 * X[:, 1])
+    assert link.linear_part(v, X[:, 0]) == pytest.approx(0.1 + 0.4 * X[:, 1])
 
 
 def test_a_sample_does_not_depend_on_how_rows_are_given():

@@ -23,7 +23,7 @@ from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.regression.sums.dependent import dependent
 from exprkit.regression.sums.exact import exact_sums
-from exprkit.regression.sums.formulas import Around, arounds, sums
+from exprkit.regression.sums.formulas import Transform, sums, transforms
 from exprkit.regression.sums.inside import terms_inside
 from exprkit.regression.sums.monomials import monomials
 from exprkit.regression.sums.selection import selected
@@ -46,12 +46,12 @@ def test_the_best_sums_are_those_of_all_regressions(constant):
     functions, v, weight = random.standard_normal((18, 40)), random.standard_normal(40), random.uniform(0.5, 2, 40)
     weight /= weight.sum()
     root, ones = np.sqrt(weight), [np.ones(40)] if constant else []
-    around = v - constant * (weight @ v)
+    centred = v - constant * (weight @ v)
 
     def error(chosen):
         columns = np.array([functions[k] for k in chosen] + ones).T * root[:, None]
         left = v * root - columns @ np.linalg.lstsq(columns, v * root, rcond=None)[0]
-        return left @ left / (weight @ around**2)
+        return left @ left / (weight @ centred**2)
 
     best = selected(functions, np.full(18, 3), v, weight, most_terms=2, most_size=20, constant=constant)
     for terms in (1, 2):
@@ -79,10 +79,10 @@ def test_terms_with_a_number_inside_have_the_values_of_their_trees():
 
 
 LAWS = {
-    "x1 + 2 * x2 * x3 - 0.5 * sqr(x3)": Around(None, False),
-    "sqrt(sqr(x1) + 3 * sqr(x2) + x3)": next(a for a in arounds(operators_of("search")) if a.outer and not a.over),
-    "1 / (x1 + 2 * x2 * x3 + 1)": Around(None, True),
-    "3 * log(x1) - log(exp(0.7 * x1 / x2) - 1)": Around(None, False),
+    "x1 + 2 * x2 * x3 - 0.5 * sqr(x3)": Transform(None, False),
+    "sqrt(sqr(x1) + 3 * sqr(x2) + x3)": next(a for a in transforms(operators_of("search")) if a.outer and not a.over),
+    "1 / (x1 + 2 * x2 * x3 + 1)": Transform(None, True),
+    "3 * log(x1) - log(exp(0.7 * x1 / x2) - 1)": Transform(None, False),
 }
 NOISE = 0.01  # of the size of y; a formula of 3 numbers fitted to 200 rows is off by an eighth of it
 NEAR = {"3 * log(x1) - log(exp(0.7 * x1 / x2) - 1)": NOISE}  # which the terms come near to
@@ -94,13 +94,15 @@ def test_a_law_of_several_terms_is_found_in_noise(law):
     X, fresh = drawn(200), drawn(seed=1)
     y = values([law], X)[0]
     rows = Rows(X, y + NOISE * np.sqrt(np.mean(y**2)) * np.random.default_rng(2).standard_normal(200))
-    few, around = rows.subsample(100, 0), LAWS[law]
-    around = around if around.outer is None else Around(ek.ops.BY_NAME[law[: law.index("(")]], around.over)
+    few, transform = rows.subsample(100, 0), LAWS[law]
+    transform = (
+        transform if transform.outer is None else Transform(ek.ops.BY_NAME[law[: law.index("(")]], transform.over)
+    )
     pool, plain = Pool(few.X, operators_of("search")), Pool(few.X, operators_of(["+", "-", "*", "/"]), ())
     pool.grow(9, 1_000)
     plain.grow(9, 12)
     inside = terms_inside(plain.values, [plain.tree(i) for i in range(len(plain))], operators_of("search"))
-    pop, params = as_parameters(ek.parse(sums(pool, few, around, 26, inside)))
+    pop, params = as_parameters(ek.parse(sums(pool, few, transform, 26, inside)))
     fitted = as_constants(pop, ek.fit(pop, rows.X, rows.y, init=np.nan_to_num(params), dtype="float64").params)
     with np.errstate(all="ignore"):
         error = np.sqrt(np.mean((values(list(fitted), fresh) - values([law], fresh)[0]) ** 2, axis=1))

@@ -1,6 +1,6 @@
 """The join on a GPU: the same pairs as ``join.Partners`` finds, one lookup per thread.
 
-In: a ``DevicePool``, y at its points, ``Form``s.  Out: ``Pairs``, on the host.
+In: a ``DevicePool``, y at its points, ``Link``s.  Out: ``Pairs``, on the host.
 
 Where several GPUs take part (``sharing.gpus``), each has the values, which are copied while the first one sorts, and
 what is looked up in, and looks a part of the functions f up: who does what changes no pair.
@@ -45,12 +45,12 @@ from exprkit.regression.pairs.join import (
     smallest_first,
     smallest_of,
 )
-from exprkit.regression.pairs.links import Form
+from exprkit.regression.pairs.links import Link
 from exprkit.runtime import slices
 
 
 def _with_inverses(operators: Sequence[Written]) -> list[Operator]:
-    """What stands inside of a form, and what undoes it."""
+    """The operator inside a link, and its inverse."""
     pairs = [(row, links.inverse(row)) for row in operators if row.arity == 1]
     found = [row for pair in pairs if pair[1] is not None for row in pair]
     return [row for row in found if isinstance(row, Operator)]
@@ -60,7 +60,7 @@ KERNELS = KernelFile(
     "join.cu", layout.JoinArguments, (find_signature, is_repeated, smallest_of, partner_of), _with_inverses
 )
 PARTS = 2  # of a GPU's share: who is done first takes what is left
-AHEAD = 2  # forms that GPUs look up at a time
+AHEAD = 2  # links that GPUs look up at a time
 FEWEST = 1 << 20  # functions of a part: fewer are looked up in a millisecond
 HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
 
@@ -79,11 +79,11 @@ class DeviceLookup(NamedTuple):
         order, s, sizes = (device.copied(array) for array in (self.order, self.s, self.sizes))
         return DeviceLookup(self.programs._replace(device=device), values, order, s, sizes)
 
-    def partners(self, v: np.ndarray, form: Form, cut: Cut) -> list[np.ndarray]:
+    def partners(self, v: np.ndarray, link: Link, cut: Cut) -> list[np.ndarray]:
         """Functions f from ``cut`` and the first h of each, int64 and int32, and the sizes of both."""
         xp, n = self.programs.device.xp, cut[1] - cut[0]
         partner = xp.empty(n, np.int32)
-        inner = (-1, -1) if form.inner is None else (form.inner.code, links.inverse(form.inner).code)  # type: ignore[union-attr]
+        inner = (-1, -1) if link.inner is None else (link.inner.code, links.inverse(link.inner).code)  # type: ignore[union-attr]
         self.programs.launch(
             KERNELS,
             "find_partners",
@@ -96,7 +96,7 @@ class DeviceLookup(NamedTuple):
             partner=partner,
             hidden=links.HIDDEN,
             same=links.SAME,
-            way=form.way,
+            way=link.way,
             inner=inner[0],
             undoing=inner[1],
             first=cut[0],
@@ -150,24 +150,24 @@ class DevicePartners:
     def __len__(self) -> int:
         return len(self.order)
 
-    def each(self, y: np.ndarray, forms: Iterable[Form]) -> Iterator[tuple[Form, Pairs]]:
-        """The pairs of all forms; where several GPUs look them up, those of the next forms meanwhile."""
+    def each(self, y: np.ndarray, every: Iterable[Link]) -> Iterator[tuple[Link, Pairs]]:
+        """The pairs of all links; where several GPUs look them up, those of the next links meanwhile."""
         if sharing.gpus() is None:
-            yield from ((form, self.of(y, form)) for form in forms)
+            yield from ((link, self.of(y, link)) for link in every)
             return
-        yield from ahead.each(lambda form: (form, self.of(y, form)), forms, AHEAD, "exprkit forms")
+        yield from ahead.each(lambda link: (link, self.of(y, link)), every, AHEAD, "exprkit links")
 
-    def of(self, y: np.ndarray, form: Form) -> Pairs:
-        """The pairs that make y in this form."""
-        v = form.behind(y)
+    def of(self, y: np.ndarray, link: Link) -> Pairs:
+        """The pairs that make y by this link."""
+        v = link.behind(y)
         if v is None or not len(self):
             return NO_PAIRS
         self._go_on()
         workers, cuts = sharing.gpus(), self._cuts()
         if workers is None or len(cuts) == 1:
-            return _smallest(*self._table.partners(v, form, cuts[0]))
+            return _smallest(*self._table.partners(v, link, cuts[0]))
         found = collect(
-            workers, "join", cuts, lambda cut, _: (self._on_one, v, form, cut), lambda _: self._go_on(), True
+            workers, "join", cuts, lambda cut, _: (self._on_one, v, link, cut), lambda _: self._go_on(), True
         )
         return _smallest(*map(np.concatenate, zip(*(pairs for _, pairs in found), strict=True)))
 
@@ -198,7 +198,7 @@ class DevicePartners:
                 self._values[device.index] = device.copied(self._pool.values)
             return self._values[device.index]
 
-    def _on_one(self, v: np.ndarray, form: Form, cut: Cut) -> list[np.ndarray]:
+    def _on_one(self, v: np.ndarray, link: Link, cut: Cut) -> list[np.ndarray]:
         """In a GPU's thread: pairs of some functions f."""
         with on_device(True):
             device = gpu.current()
@@ -209,7 +209,7 @@ class DevicePartners:
                     self._tables[device.index] = self._table if is_here else self._table.there(device, values)
             table = self._tables[device.index]
             table = table._replace(programs=table.programs._replace(device=device))
-            return table.partners(v, form, cut)
+            return table.partners(v, link, cut)
 
     def _launch(self, name: str, n: int, **fields: Any) -> None:
         self._pool.programs.launch(KERNELS, name, n, values=self._pool.values, **fields)

@@ -1,6 +1,6 @@
 """Three functions f, h1, h2 of a pool and three free numbers that make y: ``outer(f * (a + b * h1 + c * h2))``.
 
-In: a ``DevicePool``, lists of its functions, y at its points, a ``Form``.  Out: formulas that are y but for rounding.
+In: a ``DevicePool``, lists of its functions, y at its points, a ``Link``.  Out: formulas that are y but for rounding.
 
     >>> import numpy as np
     >>> from exprkit.regression.on_device.triples import make_together
@@ -31,7 +31,7 @@ from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.on_device.programs import KernelFile
 from exprkit.regression.pairs.confirm import MOSTLY, TRIED, line
 from exprkit.regression.pairs.join import AGREES, ROUNDING
-from exprkit.regression.pairs.links import OVER, TIMES, Form
+from exprkit.regression.pairs.links import OVER, TIMES, Link
 from exprkit.regression.problem.rows import Rows
 from exprkit.runtime.jit import compiled
 
@@ -42,20 +42,20 @@ DIFFERENCES = 4  # points of a determinant
 
 
 def formulas(
-    pool: DevicePool, y: np.ndarray, rows: Rows, forms: Iterable[Form], go_on: Callable[[], None] = lambda: None
+    pool: DevicePool, y: np.ndarray, rows: Rows, links: Iterable[Link], go_on: Callable[[], None] = lambda: None
 ) -> Iterator[list[Expression]]:
-    """Form by form what three of a pool's smallest functions make of y, or a small one and two monomials."""
+    """Link by link what three of a pool's smallest functions make of y, or a small one and two monomials."""
     small = pool.xp.sort(DevicePartners(pool, go_on, looks_up=False).order)  # numbers rise with sizes
     lists = (SMALL[0], small[: SMALL[1]]), (MONOMIALS[0], pool.monomials[: MONOMIALS[1]])
-    for form in forms:
-        if form.inner is None and (form.way == TIMES or (form.way == OVER and form.outer is None)):
+    for link in links:
+        if link.inner is None and (link.way == TIMES or (link.way == OVER and link.outer is None)):
             for n_f, h in lists:
                 f = np.arange(min(n_f, len(pool)))
-                yield confirmed(triples(pool, f, h, y, form, go_on), form, pool, rows)
+                yield confirmed(triples(pool, f, h, y, link, go_on), link, pool, rows)
 
 
 def triples(
-    pool: DevicePool, f: np.ndarray, h: Any, y: np.ndarray, form: Form, go_on: Callable[[], None] = lambda: None
+    pool: DevicePool, f: np.ndarray, h: Any, y: np.ndarray, link: Link, go_on: Callable[[], None] = lambda: None
 ) -> np.ndarray:
     """Numbers of functions f, h1, h2, int64 (n, 3), the smallest first.
 
@@ -64,11 +64,11 @@ def triples(
     f : int64 array, (n_f,)
     h : array of whole numbers, on the device, (n_h,)
     """
-    v, xp = form.behind(y), pool.xp
+    v, xp = link.behind(y), pool.xp
     h = xp.ascontiguousarray(xp.asarray(h, np.int64))
     if v is None or len(h) < 2:
         return np.zeros((0, 3), np.int64)
-    q = xp.asarray(np.ascontiguousarray(form.linear_part(v, fetched(pool.values[xp.asarray(f)]))))
+    q = xp.asarray(np.ascontiguousarray(link.linear_part(v, fetched(pool.values[xp.asarray(f)]))))
     first = pool.values[h, :DIFFERENCES]
     differences = first[:, 1:] - first[:, :1]
     largest = abs(differences).max(axis=1)[:, None]
@@ -98,9 +98,9 @@ def triples(
     return all_found[np.argsort(sizes, kind="stable")]
 
 
-def confirmed(found: np.ndarray, form: Form, pool: DevicePool, rows: Rows) -> list[Expression]:
+def confirmed(found: np.ndarray, link: Link, pool: DevicePool, rows: Rows) -> list[Expression]:
     """Formulas of the smallest of them that are exact at all rows."""
-    v = form.behind(rows.y)
+    v = link.behind(rows.y)
     if v is None or not len(found):
         return []
     made: list[Expression] = []
@@ -108,10 +108,10 @@ def confirmed(found: np.ndarray, form: Form, pool: DevicePool, rows: Rows) -> li
         f, *h = pool.expressions(triple)
         values = values_of([f, *h], rows.X)
         f_values, h_values = values[0], values[1:]
-        wanted = form.linear_part(v, f_values)
+        wanted = link.linear_part(v, f_values)
         known = np.isfinite(wanted) & (wanted != 0)  # elsewhere f hides what is left
         for a, b, c in _numbers(wanted[known], *h_values[:, known]) if known.mean() >= MOSTLY else []:
-            made.append(simplified(form.expression(f, line(a, b, h[0]) + c * h[1])))
+            made.append(simplified(link.expression(f, line(a, b, h[0]) + c * h[1])))
     exact = np.flatnonzero(rows.is_exact(values_of(made, rows.X))) if made else ()
     return sorted((made[k] for k in exact), key=lambda formula: formula.n_tokens)
 

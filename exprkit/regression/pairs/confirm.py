@@ -1,6 +1,6 @@
 """Confirmation of the join's pairs: their numbers by least squares on all rows, and the shortest formula.
 
-In: ``Pairs`` of a form, the ``Rows``.  Out: formulas that are y but for rounding at every row.
+In: ``Pairs`` of a link, the ``Rows``.  Out: formulas that are y but for rounding at every row.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
@@ -13,8 +13,8 @@ In: ``Pairs`` of a form, the ``Rows``.  Out: formulas that are y but for roundin
     >>> rows = Rows(X, X[:, 0] / (3 + 5 * X[:, 0] * X[:, 1]))
     >>> pool = Pool(rows.X[:16], operators_of(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
-    >>> form = links.forms([])[1]
-    >>> print(*confirmed(Partners(pool).of(rows.y[:16], form), form, pool, rows)[:1])
+    >>> link = links.all_links([])[1]
+    >>> print(*confirmed(Partners(pool).of(rows.y[:16], link), link, pool, rows)[:1])
     x1 / (5 * x1 * x2 + 3)
 """
 
@@ -27,18 +27,18 @@ from exprkit.regression.formulas.numbers import CLOSE, simple_number
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.pairs.join import Pairs
-from exprkit.regression.pairs.links import OVER, TIMES, Form, pair_numbers
+from exprkit.regression.pairs.links import OVER, TIMES, Link, pair_numbers
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.rows import Rows
 
-TRIED = 16  # pairs of a form, the smallest (chosen, not measured)
+TRIED = 16  # pairs of a link, the smallest (chosen, not measured)
 MOSTLY = 0.8  # share of the rows at which a + b h has to be known (chosen, not measured)
 
 
-def confirmed(pairs: Pairs, form: Form, pool: Pool, rows: Rows) -> list[Expression]:
+def confirmed(pairs: Pairs, link: Link, pool: Pool, rows: Rows) -> list[Expression]:
     """Formulas of these pairs that are exact at all rows, the shortest first."""
     f, h = pairs.f[:TRIED].tolist(), pairs.h[:TRIED].tolist()
-    v = form.behind(rows.y)
+    v = link.behind(rows.y)
     if not f or v is None:
         return []
     functions = sorted({*f, *h})
@@ -48,22 +48,22 @@ def confirmed(pairs: Pairs, form: Form, pool: Pool, rows: Rows) -> list[Expressi
     formulas: list[Expression] = []
     for i, j in zip(f, h, strict=True):
         f_values, h_values = values[index[i]], values[index[j]]
-        target = form.linear_part(v, f_values)
+        target = link.linear_part(v, f_values)
         is_known = np.isfinite(target) & np.isfinite(h_values)  # elsewhere f hides what is left
         if is_known.mean() < MOSTLY:
             continue
-        whole = _without_number(expressions[index[i]], form)
+        whole = _without_number(expressions[index[i]], link)
         for a, b in _numbers(target[is_known], h_values[is_known]):
-            formulas.append(simplified(form.expression(whole, line(a, b, expressions[index[j]]))))
+            formulas.append(simplified(link.expression(whole, line(a, b, expressions[index[j]]))))
     if not formulas:
         return []
     exact = rows.is_exact(values_of(formulas, rows.X))
     return sorted((formulas[k] for k in np.flatnonzero(exact)), key=lambda formula: formula.n_tokens)
 
 
-def _without_number(f: Expression, form: Form) -> Expression | None:
+def _without_number(f: Expression, link: Link) -> Expression | None:
     """f, or None where it is a factor 1 that can be left out."""
-    return None if form.way in (TIMES, OVER) and str(f) == "1" else f
+    return None if link.way in (TIMES, OVER) and str(f) == "1" else f
 
 
 def line(a: float, b: float, h: Expression) -> Expression:
@@ -71,13 +71,13 @@ def line(a: float, b: float, h: Expression) -> Expression:
     return b * h if a == 0 else a + b * h
 
 
-def joined(pool: Pool, form: Form, f: int, h: int, y: np.ndarray) -> list[Expression]:
+def joined(pool: Pool, link: Link, f: int, h: int, y: np.ndarray) -> list[Expression]:
     """Formulas of a pair of functions: a and b by linear regression, and the same with a = 0."""
-    numbers = pair_numbers(pool.values[f], pool.values[h], form, y)
+    numbers = pair_numbers(pool.values[f], pool.values[h], link, y)
     if numbers is None:
         return []
     f_of, h_of, (a, b) = pool.expression(f), pool.expression(h), numbers
-    return [simplified(form.expression(f_of, line(constant, b, h_of))) for constant in (a, 0.0)]
+    return [simplified(link.expression(f_of, line(constant, b, h_of))) for constant in (a, 0.0)]
 
 
 def _numbers(target: np.ndarray, h: np.ndarray) -> list[tuple[float, float]]:

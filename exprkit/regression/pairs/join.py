@@ -1,6 +1,6 @@
 """The join: pairs f, h of the pool with ``y = outer(f * inner(a + b h))`` for some numbers a and b, by one lookup each.
 
-In: a ``Pool``, y at its points, ``Form``s.  Out: ``Pairs`` whose values agree at all points of the pool.
+In: a ``Pool``, y at its points, ``Link``s.  Out: ``Pairs`` whose values agree at all points of the pool.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
@@ -11,7 +11,7 @@ In: a ``Pool``, y at its points, ``Form``s.  Out: ``Pairs`` whose values agree a
     >>> pool = Pool(points, operators_of(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
     >>> y = points[:, 0] / (3 + 5 * points[:, 0] * points[:, 1])
-    >>> pairs = Partners(pool).of(y, links.forms([])[1])
+    >>> pairs = Partners(pool).of(y, links.all_links([])[1])
     >>> str(pool.expression(pairs.f[0])), str(pool.expression(pairs.h[0]))
     ('x1', 'x1 * x2')
 
@@ -35,7 +35,7 @@ import numpy as np
 
 from exprkit.distributed import sharing
 from exprkit.operators import defined
-from exprkit.regression.pairs.links import Form
+from exprkit.regression.pairs.links import Link
 from exprkit.regression.pairs.pool import Pool
 from exprkit.runtime import slices
 from exprkit.runtime.hashes import GOLDEN
@@ -80,23 +80,23 @@ class Partners:
     def __len__(self) -> int:
         return len(self.lookup.order)
 
-    def each(self, y: np.ndarray, forms: Iterable[Form]) -> Iterator[tuple[Form, Pairs]]:
-        """The pairs of all forms, one after the other."""
-        return ((form, self.of(y, form)) for form in forms)
+    def each(self, y: np.ndarray, links: Iterable[Link]) -> Iterator[tuple[Link, Pairs]]:
+        """The pairs of all links, one after the other."""
+        return ((link, self.of(y, link)) for link in links)
 
-    def of(self, y: np.ndarray, form: Form) -> Pairs:
-        """The pairs that make y in this form."""
-        v = form.behind(y)
+    def of(self, y: np.ndarray, link: Link) -> Pairs:
+        """The pairs that make y by this link."""
+        v = link.behind(y)
         if v is None or not len(self):
             return NO_PAIRS
-        n, inner = len(self._pool), None if form.inner is None else form.inner.code
+        n, inner = len(self._pool), None if link.inner is None else link.inner.code
         found = sharing.each(
             _pairs,
             self.lookup,
             n,
             CHUNK,
             v,
-            form.way,
+            link.way,
             inner,
             go_on=self._go_on,
             seconds=n * LOOKUP,
@@ -108,11 +108,11 @@ class Partners:
 
 def _pairs(lookup: Lookup, v: np.ndarray, way: int, inner: int | None, begin: int, end: int) -> np.ndarray:
     """Of some functions f; ``inner``: the code of the operator inside."""
-    form = Form(None, way, None if inner is None else defined.known(inner))
+    link = Link(None, way, None if inner is None else defined.known(inner))
     values, place = lookup.values[begin:end], np.empty(end - begin, np.int64)
-    q = np.ascontiguousarray(form.linear_part(v[:SIGNS], values[:, :SIGNS]))
+    q = np.ascontiguousarray(link.linear_part(v[:SIGNS], values[:, :SIGNS]))
     place = place[: int(_possible(q, lookup, place))]
-    q = np.ascontiguousarray(form.linear_part(v, values[place]))
+    q = np.ascontiguousarray(link.linear_part(v, values[place]))
     pairs = np.empty((2, MOST_PAIRS), np.int64)
     n = int(_look_up(q, lookup, pairs))
     pairs[0, :n] = begin + place[pairs[0, :n]]

@@ -1,10 +1,10 @@
-"""Links: the forms in which two pool functions f and h and two free numbers a and b make y.
+"""Links: the forms in which two functions of a pool f and h and two free numbers a and b make y.
 
-In: the unary operators.  Out: the forms that are tried, and the inverses that they are taken apart by.
+In: the unary operators.  Out: the links that are tried, and the inverses that they are taken apart by.
 
     >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.pairs.links import forms
-    >>> [form.text for form in forms(operators_of(["exp"]))][:4]
+    >>> from exprkit.regression.pairs.links import all_links
+    >>> [link.text for link in all_links(operators_of(["exp"]))][:4]
     ['f * (a + b * h)', 'f / (a + b * h)', 'f + a + b * h', 'f * exp(a + b * h)']
 
 An inverse is found by values in the table of operators: ``log`` is what makes x of ``exp(x)``.  Where an operator
@@ -52,7 +52,7 @@ UNDONE = tuple(Undone(*texts) for texts in ops.INVERSES)
 INVERSE = Undone("1 / x1", "1 / x1")
 
 
-class Form(NamedTuple):
+class Link(NamedTuple):
     """``outer(f * inner(a + b h))``, with ``/``, ``+`` or ``-`` in the place of ``*``; None: no operator there."""
 
     outer: defined.Written | Undone | None
@@ -143,11 +143,11 @@ def _is_odd(row: defined.Written) -> bool:
         return bool(np.array_equal(row.numpy(-_AT), -row.numpy(_AT)))
 
 
-def pair_numbers(f: np.ndarray, h: np.ndarray, form: Form, y: np.ndarray) -> tuple[float, float] | None:
-    """a and b of a pair of a form without inner operator, in the terms of what is behind the outer one."""
-    v = form.behind(y)
+def pair_numbers(f: np.ndarray, h: np.ndarray, link: Link, y: np.ndarray) -> tuple[float, float] | None:
+    """a and b of a pair of a link without inner operator, in the terms of what is behind the outer one."""
+    v = link.behind(y)
     with np.errstate(all="ignore"):
-        f = 1 / f if form.way == OVER else f
+        f = 1 / f if link.way == OVER else f
         columns = np.column_stack([f, f * h])
         scale = 1 / np.abs(columns).max(axis=0)
     if v is None or not np.isfinite(columns * scale).all():
@@ -156,12 +156,12 @@ def pair_numbers(f: np.ndarray, h: np.ndarray, form: Form, y: np.ndarray) -> tup
     return (float(a), float(b)) if np.isfinite([a, b]).all() and b != 0 else None
 
 
-def forms(
+def all_links(
     unary: Sequence[defined.Written], outermost: Sequence[defined.Written | Undone] = (), divides: bool = True
-) -> list[Form]:
-    """All forms with at most one of these operators, the simplest first; some may be outer ones only."""
+) -> list[Link]:
+    """All links with at most one of these operators, the simplest first; some may be outer ones only."""
     able = [row for row in unary if inverse(row) is not None]
-    plain = [Form(None, way, None) for way in (TIMES, OVER, PLUS)]
-    inner = [Form(None, way, row) for row in able for way in range(5) if way != LESS or not _is_odd(row)]
-    outer = [Form(row, way, None) for row in (*able, *outermost) for way in (TIMES, PLUS, OVER)]
-    return [form for form in plain + inner + outer if divides or form.way != OVER]
+    plain = [Link(None, way, None) for way in (TIMES, OVER, PLUS)]
+    inner = [Link(None, way, row) for row in able for way in range(5) if way != LESS or not _is_odd(row)]
+    outer = [Link(row, way, None) for row in (*able, *outermost) for way in (TIMES, PLUS, OVER)]
+    return [link for link in plain + inner + outer if divides or link.way != OVER]

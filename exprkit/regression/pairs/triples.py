@@ -45,7 +45,7 @@ from exprkit.regression.pairs.links import (
     PLUS,
     TIMES,
     UNDONE,
-    Form,
+    Link,
     Undone,
     around_of,
     inverse,
@@ -206,7 +206,7 @@ def _formulas(triple: _Triple, pool: Pool, rows: Rows) -> list[Expression]:
             return []
         target = remainder
     pairs = Pairs(np.array([triple.f]), np.array([triple.h]))
-    formulas = confirmed(pairs, Form(None, triple.way, None), pool, rows.with_y(target))
+    formulas = confirmed(pairs, Link(None, triple.way, None), pool, rows.with_y(target))
     for removal, part in zip(triple.removals[::-1], parts[::-1], strict=True):
         formulas = [removal.on(formula, part) for formula in formulas]
     return [simplified(formula) for formula in formulas]

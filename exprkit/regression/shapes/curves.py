@@ -49,7 +49,7 @@ from exprkit.regression.formulas.values import values_of
 from exprkit.regression.pairs.links import inverse
 from exprkit.regression.pairs.pool import is_power
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.sums.formulas import Around, weighted
+from exprkit.regression.sums.formulas import Transform, weighted
 from exprkit.regression.sums.inside import is_logarithm
 
 MAX_ARGUMENTS = 18  # arguments h, variables first (chosen, not measured)
@@ -211,25 +211,25 @@ def curves(
             yield [simplified(transform.expression(formula)) for formula in fitted]
 
 
-def _order(levels: list[list[_Kind]], operators: Sequence[defined.Written]) -> Iterator[tuple[Around, list[_Kind]]]:
+def _order(levels: list[list[_Kind]], operators: Sequence[defined.Written]) -> Iterator[tuple[Transform, list[_Kind]]]:
     """Curves of variables alone first, the simplest also as reciprocals; then of pairs; then within operators."""
     transforms = _transforms(operators)
     for kinds in levels:
         for group in (kinds[:SIMPLEST_KINDS], kinds[SIMPLEST_KINDS:KINDS_WITHIN]):
             yield from ((transform, group) for transform in transforms if transform.outer is None)
-        yield Around(None, False), kinds[KINDS_WITHIN:]
+        yield Transform(None, False), kinds[KINDS_WITHIN:]
     for transform in transforms:
         if transform.outer is not None:
             yield transform, [kind for kinds in levels for kind in kinds[:KINDS_WITHIN]]
 
 
-def _transforms(operators: Sequence[defined.Written]) -> list[Around]:
+def _transforms(operators: Sequence[defined.Written]) -> list[Transform]:
     """What y may be of a curve: the curve, its reciprocal, a power, a logarithm or an exponential of it."""
     unary = [row for row in operators if row.arity == 1]
     logarithms = [row for row in unary if is_logarithm(row)]
     plain = [row for row in unary if is_power(row) or row in logarithms or inverse(row) in logarithms]
-    reciprocal = [Around(None, True)] * any(row.code == ops.DIV for row in operators)
-    return [Around(None, False), *reciprocal, *(Around(row, False) for row in plain if inverse(row) is not None)]
+    reciprocal = [Transform(None, True)] * any(row.code == ops.DIV for row in operators)
+    return [Transform(None, False), *reciprocal, *(Transform(row, False) for row in plain if inverse(row) is not None)]
 
 
 def _fit(

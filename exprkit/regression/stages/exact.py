@@ -44,7 +44,7 @@ def join(problem: SearchProblem) -> Iterator[Step]:
     Method: meet in the middle (E. Horowitz and S. Sahni, Journal of the ACM 21, 1974), a join of the pool with itself
     on what y and f require of h: N lookups in place of N^2 pairs (``pairs/join``).  The pool holds the simplest
     functions; the search ends after the first pool that has a pair.
-    Costs: pools of 1,000 and 30,000 functions, 0.3 us a function and form.
+    Costs: pools of 1,000 and 30,000 functions, 0.3 us a function and link.
     Pays: data/results/laws_lists.csv, whose mean of 1.6 s for the 60 laws is that of a search that ends here or soon
     after; the stage was not left out alone in any run.
     """
@@ -80,15 +80,15 @@ def _join_in(problem: SearchProblem, points: Rows, pool: Pool, n: int) -> Iterat
     check, settings = problem.budget.check, problem.settings
     partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, settings.threads, check)
     outermost = (*settings.outermost, *(links.UNDONE if n <= effort.POOLS.host_sizes[-1] else ()))
-    for form, pairs in partners.each(points.y, links.forms(problem.unary, outermost, problem.divides)):
+    for link, pairs in partners.each(points.y, links.all_links(problem.unary, outermost, problem.divides)):
         problem.budget.count(len(pool))
         problem.budget.spend(len(pool) * LOOKUP)
-        yield confirmed(pairs, form, pool, problem.rows)[:TRIED]
+        yield confirmed(pairs, link, pool, problem.rows)[:TRIED]
         problem.budget.check()
 
 
 def join_three(problem: SearchProblem) -> Iterator[Step]:
-    """Three functions that make y exactly, the simplest forms first.
+    """Three functions that make y exactly, the simplest links first.
 
     Method: 3SUM by hashing: a function is subtracted from y, and ``join`` looks up the pair that makes the remainder,
     in the order of a hyperbolic cross (``pairs/triples``).  On a GPU all triples of some ten thousand functions.
@@ -120,12 +120,12 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
 
 def _join_three_on_device(problem: SearchProblem, points: Rows) -> Iterator[Step]:
     """All triples of some ten thousand functions."""
-    forms = links.forms(problem.unary, divides=problem.divides)
+    all_links = links.all_links(problem.unary, divides=problem.divides)
 
     def candidates(size: int) -> Iterator[Step]:
         pool: Any = problem.pool(points, size, problem.device)
         pool.multiply(2 * size)
-        formulas = device_triples.formulas(pool, points.y, problem.rows, forms, problem.budget.check)
+        formulas = device_triples.formulas(pool, points.y, problem.rows, all_links, problem.budget.check)
         yield from problem.for_share(effort.EXACT.triples_share, formulas)
 
     n = min(effort.POOLS.device_sizes[0], problem.largest_pool)

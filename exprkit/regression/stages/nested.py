@@ -18,7 +18,7 @@ from exprkit.regression.shapes.curves import curves
 from exprkit.regression.shapes.factored import factored
 from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
-from exprkit.regression.sums.formulas import Around
+from exprkit.regression.sums.formulas import Transform
 from exprkit.regression.sums.inside import is_logarithm
 
 
@@ -110,9 +110,9 @@ def _nest(problem: SearchProblem, is_relative: bool, outer: defined.Written | No
         is_relative,
         np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
     ).formulas
-    around = Around(outer, False)
+    transform = Transform(outer, False)
     is_fitted = is_relative and outer is None and settings.loss == "squares"
-    yield formulas if is_fitted else problem.refitted([around.expression(formula) for formula in formulas])
+    yield formulas if is_fitted else problem.refitted([transform.expression(formula) for formula in formulas])
     yield from simplification.settle(problem)
     yield Signal.PART_DONE
 

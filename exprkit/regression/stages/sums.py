@@ -14,7 +14,7 @@ from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes import templates
 from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
-from exprkit.regression.sums.formulas import Around, arounds, sums
+from exprkit.regression.sums.formulas import Transform, sums, transforms
 from exprkit.regression.sums.inside import InnerTerms, terms_inside
 from exprkit.regression.sums.single import singles
 
@@ -31,11 +31,11 @@ def single(problem: SearchProblem) -> Iterator[Step]:
     rows = problem.drawn(effort.REGRESSIONS.rows)
     pool = problem.pool(rows, problem.pool_limit(effort.REGRESSIONS.single_functions, rows))
     pool.multiply(2 * len(pool))
-    places = arounds(problem.unary, problem.divides)
+    places = transforms(problem.unary, problem.divides)
     for k, formulas in enumerate(singles(pool, problem.for_squares(rows), places)):
         refitted = problem.refitted(formulas)
         yield refitted
-        if k == 0:  # without an operator around: the whole law may be there, with a number too many
+        if k == 0:  # without a transformation: the whole law may be there, with a number too many
             yield [simpler for formula in refitted for simpler in constants.simpler_numbers(formula)]
         problem.budget.check()
 
@@ -48,7 +48,7 @@ def sum(problem: SearchProblem) -> Iterator[Step]:
     Costs: 3,000 functions and as many monomials, at 128 rows.
     Pays: not measured alone; data/results/tables_splits.csv has the search with it.
     """
-    yield from _sums(problem, arounds(problem.unary, problem.divides)[:1])
+    yield from _sums(problem, transforms(problem.unary, problem.divides)[:1])
 
 
 def sum_within(problem: SearchProblem) -> Iterator[Step]:
@@ -59,16 +59,16 @@ def sum_within(problem: SearchProblem) -> Iterator[Step]:
     """
     if problem.is_noise_left:
         yield from simplification.polish(problem)
-    yield from _sums(problem, arounds(problem.unary, problem.divides)[1:])
+    yield from _sums(problem, transforms(problem.unary, problem.divides)[1:])
 
 
 def sum_within_powers(problem: SearchProblem) -> Iterator[Step]:
     """The linear combinations of ``sum`` within a power, for data without units (``fewer_variables.group``)."""
-    places = arounds(problem.unary, problem.divides)
-    yield from _sums(problem, [around for around in places if around.row is not None and is_power(around.row)])
+    every = transforms(problem.unary, problem.divides)
+    yield from _sums(problem, [one for one in every if one.row is not None and is_power(one.row)])
 
 
-def _sums(problem: SearchProblem, places: list[Around]) -> Iterator[Step]:
+def _sums(problem: SearchProblem, places: list[Transform]) -> Iterator[Step]:
     settings, budget = problem.settings, problem.budget
     if not problem.largest_pool:
         return
@@ -77,11 +77,11 @@ def _sums(problem: SearchProblem, places: list[Around]) -> Iterator[Step]:
     pool = problem.pool(rows, n)
     pool.multiply(2 * n)
     inside = inner_terms(problem, rows)
-    for around in places:
+    for transform in places:
         formulas = sums(
             pool,
             problem.for_squares(rows),
-            around,
+            transform,
             settings.maxsize,
             inside,
             settings.rules,

@@ -45,7 +45,7 @@ from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.regression.pairs.links import inverse
 from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.sums.formulas import Around, arounds
+from exprkit.regression.sums.formulas import Transform, transforms
 from exprkit.regression.sums.inside import is_logarithm
 from exprkit.runtime import slices
 from exprkit.runtime.jit import compiled
@@ -97,7 +97,7 @@ def dependent(
     constant = np.flatnonzero((pool.values == 1).all(axis=1))[:1]
     places = np.append(constant, without_multiples(beside, order.tolist(), EVERY)).astype(np.int64)
     root = next((row for row in unary if is_power(row) and _undoes_squares(row)), None)
-    for place in arounds(unary):
+    for place in transforms(unary):
         if place.over or within is (place.outer is None):
             continue
         if place.row is not None and not makes_products(place.row):
@@ -124,7 +124,7 @@ def _formulas(
     places: np.ndarray,
     v: np.ndarray,
     power: int,
-    place: Around,
+    place: Transform,
     root: defined.Written | None,
     threads: int | None,
     go_on: Callable[[], None],

@@ -1,12 +1,12 @@
 """Sums of a few simple functions that are y but for rounding, also within operators, in a moment; and their quotients.
 
-In: a ``Pool``, the ``Rows`` at its rows, what may stand around.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
+In: a ``Pool``, the ``Rows`` at its rows, transformations.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.sums.exact import exact_sums
-    >>> from exprkit.regression.sums.formulas import arounds
+    >>> from exprkit.regression.sums.formulas import transforms
     >>> from exprkit.regression.problem.rows import Rows
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> rows = Rows(X, 1 / np.sqrt(3 * X[:, 0] ** 2 + 5 * X[:, 1] - 2 * X[:, 2]))
@@ -36,7 +36,7 @@ from exprkit.regression.pairs.pool import Pool, is_power
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sums.dependent import dependent, makes_products
-from exprkit.regression.sums.formulas import Around, Breadth, arounds, sums
+from exprkit.regression.sums.formulas import Breadth, Transform, sums, transforms
 from exprkit.regression.sums.monomials import monomials
 
 EXACT = 1e-17  # squared error as a share of v's
@@ -63,7 +63,7 @@ def exact_sums(
         In tokens.
     """
     unary = [row for row in operators if row.arity == 1]
-    every = arounds(unary, any(row.code in (ops.DIV, ops.INV) for row in operators))
+    every = transforms(unary, any(row.code in (ops.DIV, ops.INV) for row in operators))
     places = [place for place in every if place.row is None or makes_products(place.row)]
     some = functools.partial(dependent, pool, rows, operators, threads=threads, go_on=go_on)
     yield from some(within=False)
@@ -76,10 +76,10 @@ def exact_sums(
                 yield sums(pool, rows, place, most_size, more, None, threads, go_on, OF_MONOMIALS, EXACT)
         for undone in UNDONE:
             for terms, breadth in ((None, BREADTH), (more, OF_MONOMIALS)):
-                yield sums(pool, rows, Around(undone, False), most_size, terms, None, threads, go_on, breadth, EXACT)
+                yield sums(pool, rows, Transform(undone, False), most_size, terms, None, threads, go_on, breadth, EXACT)
     yield from some(within=True)
 
 
-def _squares(place: Around) -> bool:
+def _squares(place: Transform) -> bool:
     """Whether the sum is what a square is made of, which as a rule is no sum of many variables."""
     return place.row is not None and bool(place.row.numpy(np.float64(3.0)) == 9.0)

@@ -8,12 +8,12 @@ In: a ``Pool``, the ``Rows`` at its rows, operators.  Out: formulas ``u(c1 f1 + 
     >>> from exprkit.regression.formulas.values import values_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.sums.formulas import Around, sums
+    >>> from exprkit.regression.sums.formulas import Transform, sums
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> rows = Rows(X, X[:, 0] + 3 * X[:, 1] * X[:, 2] - 0.5 * X[:, 2] ** 2)
     >>> pool = Pool(rows.X, operators_of(["*", "sqr"]), constants=[1.0])
     >>> pool.grow(4, most=100)
-    >>> formulas = sums(pool, rows, Around(None, False), most_size=18)
+    >>> formulas = sums(pool, rows, Transform(None, False), most_size=18)
     >>> bool(rows.is_exact(values_of(formulas, rows.X)).any())
     True
 
@@ -56,8 +56,8 @@ WITHIN = Breadth(5, 1_500, (100, 100))  # an operator
 NEARLY_0 = 1e-3  # share of what a value usually is
 
 
-class Around(NamedTuple):
-    """A transformation of a sum: an operator or none, of the sum or its reciprocal."""
+class Transform(NamedTuple):
+    """What makes y of a sum: an operator or none, of the sum or its reciprocal."""
 
     outer: defined.Written | Undone | None
     over: bool
@@ -89,17 +89,17 @@ class Around(NamedTuple):
         return found if found is None or not self.over else -found
 
 
-def arounds(unary: Sequence[defined.Written], divides: bool = True) -> list[Around]:
+def transforms(unary: Sequence[defined.Written], divides: bool = True) -> list[Transform]:
     """All transformations with these operators: none first, then powers."""
     invertible = [row for row in unary if inverse(row) is not None]
     powers, other = [row for row in invertible if is_power(row)], [row for row in invertible if not is_power(row)]
-    return [Around(row, over) for row in (None, *powers, *other) for over in (False, True)[: 1 + divides]]
+    return [Transform(row, over) for row in (None, *powers, *other) for over in (False, True)[: 1 + divides]]
 
 
 def sums(
     pool: Pool,
     rows: Rows,
-    around: Around,
+    transform: Transform,
     most_size: int,
     inside: InnerTerms | None = None,
     rules: FormulaRules | None = None,
@@ -113,26 +113,26 @@ def sums(
     Parameters
     ----------
     inside : InnerTerms, optional
-        More terms, with a number inside, for sums with nothing around.
+        More terms, with a number inside, for sums without a transformation.
     breadth : Breadth, optional
         By default as much as there is time for.
     most_error : float, optional
         Squared error, as a share of that of what the sum has to be.  All rows tell as much then, whatever the error
         would be in terms of y: a few rows may hold nearly all of that, and too few tell which functions they are.
     """
-    target = weighted(around, rows) if np.isinf(most_error) else weighted_by_share(around, rows)
+    target = weighted(transform, rows) if np.isinf(most_error) else weighted_by_share(transform, rows)
     if target is None:
         return []
     v, weight = target
     usable = np.arange(len(pool))
-    constant = breadth is not None or (around.outer is None and not around.over)
+    constant = breadth is not None or (transform.outer is None and not transform.over)
     if rules is not None and rules.have_units and not rules.free_numbers and isinstance(pool, RuledPool):
-        dimension = around.dimension(rules)
+        dimension = transform.dimension(rules)
         if dimension is None:
             return []
         usable = np.flatnonzero(have_same_dimension(pool.dimensions, dimension))
         constant = constant and abs(dimension) < 1e-9
-    breadth = breadth or (ALONE if around == Around(None, False) else WITHIN)
+    breadth = breadth or (ALONE if transform == Transform(None, False) else WITHIN)
     terms = terms_of(pool, usable, breadth.functions)
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
     inner_terms = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])
@@ -150,32 +150,32 @@ def sums(
         threads=threads,
         go_on=go_on,
     )
-    max_sum_size = most_size - around.over * 2 - (around.outer is not None)
+    max_sum_size = most_size - transform.over * 2 - (transform.outer is not None)
     subsets = select(most_size=max_sum_size - 2 * constant, constant=constant)
     chosen = [subset for subset in subsets if subset.error <= most_error]
     functions = {k for subset in chosen for k in subset.functions}
     trees = {k: pool.tree(int(terms[k])) if k < len(terms) else inner_terms.trees[k - len(terms)] for k in functions}
-    formulas = (_formula(subset, values, trees, v, weight, around, constant) for subset in chosen)
+    formulas = (_formula(subset, values, trees, v, weight, transform, constant) for subset in chosen)
     return sorted((formula for formula in formulas if formula is not None), key=lambda formula: formula.n_tokens)
 
 
-def weighted(around: Around, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
+def weighted(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
     """What a sum has to be, and weights of its squared errors so that they are those of y; None where it can not."""
     with np.errstate(all="ignore"):
-        v = around.behind(rows.y)
+        v = transform.behind(rows.y)
         if v is None or not np.isfinite(v).all():
             return None
         step = 1e-6 * np.maximum(np.abs(v), 1e-300)
-        slope = (around.value(v + step) - around.value(v - step)) / (2 * step)
+        slope = (transform.value(v + step) - transform.value(v - step)) / (2 * step)
         weight = rows.w * slope**2
         weight = weight / weight.sum()
     return (v, weight) if np.isfinite(weight).all() else None
 
 
-def weighted_by_share(around: Around, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
+def weighted_by_share(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
     """The same, with weights by which errors count as shares of what the sum has to be, but where that is nearly 0."""
     with np.errstate(all="ignore"):
-        v = around.behind(rows.y)
+        v = transform.behind(rows.y)
         if v is None or not np.isfinite(v).all() or not v.any():
             return None
         weight = 1 / np.maximum(np.abs(v), NEARLY_0 * np.median(np.abs(v))) ** 2
@@ -196,7 +196,7 @@ def _formula(
     trees: dict[int, Tree],
     v: np.ndarray,
     weight: np.ndarray,
-    around: Around,
+    transform: Transform,
     with_number: bool,
 ) -> Expression | None:
     """The formula of a subset with coefficients by least squares, and a constant if ``with_number``."""
@@ -215,4 +215,4 @@ def _formula(
     ]
     parts += [(CONSTANT, float(numbers[-1]))] * bool(with_number and numbers[-1])
     total = functools.reduce(lambda a, b: (OPERATOR, ops.ADD, a, b), parts)
-    return simplified(around.expression(expression_of(total)))
+    return simplified(transform.expression(expression_of(total)))

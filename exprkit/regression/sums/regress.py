@@ -1,6 +1,6 @@
 """Least squares on all pairs of a small pool, for noisy data, where exact lookups fail.
 
-In: a ``Pool``, the ``Rows`` at its rows, a form without an inner operator.  Out: for every size the pairs f, h of
+In: a ``Pool``, the ``Rows`` at its rows, a link without an inner operator.  Out: for every size the pairs f, h of
 the least squared error of ``outer(f * (a + b h))``.
 
     >>> import numpy as np
@@ -14,7 +14,7 @@ the least squared error of ``outer(f * (a + b h))``.
     >>> rows = Rows(X, X[:, 0] * (2 + 3 * X[:, 1]) * (1 + 0.01 * random.standard_normal(100)))
     >>> pool = Pool(rows.X, operators_of(["+", "*", "/"]), constants=[1.0])
     >>> pool.grow(3, most=1000)
-    >>> best = best_pairs(pool, rows, links.forms([])[0], each=1)
+    >>> best = best_pairs(pool, rows, links.all_links([])[0], each=1)
     >>> sorted(str(pool.expression(i)) for i in (best[0].f, best[0].h))
     ['x1', 'x2']
 
@@ -33,7 +33,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from exprkit.distributed import sharing
-from exprkit.regression.pairs.links import OVER, PLUS, Form
+from exprkit.regression.pairs.links import OVER, PLUS, Link
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.rows import Rows
 from exprkit.runtime.bags import empty
@@ -58,21 +58,21 @@ class Pair(NamedTuple):
 def best_pairs(
     pool: Pool,
     rows: Rows,
-    form: Form,
+    link: Link,
     each: int = 4,
     threads: int | None = None,
     go_on: Callable[[], None] = lambda: None,
     regress: Callable[..., Best] | None = None,
 ) -> list[Pair]:
     """For every sum of sizes the best pairs, the smallest first; ``regress``: in the place of ``regressed``."""
-    v = form.behind(rows.y)
-    if v is None or form.inner is not None or form.way == PLUS:
+    v = link.behind(rows.y)
+    if v is None or link.inner is not None or link.way == PLUS:
         return []
-    weight = _weight(form, rows, v)
+    weight = _weight(link, rows, v)
     if weight is None:
         return []
     with np.errstate(all="ignore"):
-        f = 1 / pool.values if form.way == OVER else pool.values
+        f = 1 / pool.values if link.way == OVER else pool.values
         f = f / np.abs(f).max(axis=1)[:, None]
         h = pool.values / np.abs(pool.values).max(axis=1)[:, None]
         v = v / np.sqrt(weight @ v**2)
@@ -142,13 +142,13 @@ class Best(NamedTuple):
     h: Annotated[np.ndarray, "int64[n, n_groups]"]
 
 
-def _weight(form: Form, rows: Rows, v: np.ndarray) -> np.ndarray | None:
+def _weight(link: Link, rows: Rows, v: np.ndarray) -> np.ndarray | None:
     """Of squared errors of v, so that they are those of y; also where v is divided by."""
     slope = np.ones(len(v))
-    if form.outer is not None:
+    if link.outer is not None:
         step = 1e-6 * np.maximum(np.abs(v), 1e-300)
         with np.errstate(all="ignore"):
-            slope = (form.outer.numpy(v + step) - form.outer.numpy(v - step)) / (2 * step)
+            slope = (link.outer.numpy(v + step) - link.outer.numpy(v - step)) / (2 * step)
     with np.errstate(over="ignore"):
         weight = rows.w * slope**2
     return weight / weight.sum() if np.isfinite(weight).all() and weight.sum() > 0 else None

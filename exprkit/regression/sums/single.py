@@ -1,18 +1,18 @@
 """Single functions of a large pool, by least squares: ``u(a + b f)`` and ``u(b f)``.
 
-In: a ``Pool``, the ``Rows`` at its rows, what may stand around.  Out: formulas of less error than all shorter ones.
+In: a ``Pool``, the ``Rows`` at its rows, transformations.  Out: formulas of less error than all shorter ones.
 
     >>> import numpy as np
     >>> from exprkit.expressions.arguments import operators_of
     >>> from exprkit.regression.pairs.pool import Pool
     >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.sums.formulas import Around
+    >>> from exprkit.regression.sums.formulas import Transform
     >>> from exprkit.regression.sums.single import singles
     >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
     >>> rows = Rows(X, 3 * X[:, 0] * X[:, 1] / X[:, 2])
     >>> pool = Pool(rows.X, operators_of(["*", "/"]), constants=[])
     >>> pool.grow(5, most=500)
-    >>> '3 * x1 * x2 / x3' in map(str, next(singles(pool, rows, [Around(None, False)])))
+    >>> '3 * x1 * x2 / x3' in map(str, next(singles(pool, rows, [Transform(None, False)])))
     True
 
 A law that is one product may be longer than all terms that sums are made of.
@@ -31,18 +31,18 @@ from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import expression_of
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.sums.formulas import Around, weighted
+from exprkit.regression.sums.formulas import Transform, weighted
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 MIN_DECREASE = 0.98  # of an error: at least by so much, or a longer formula is none of the best
 
 
-def singles(pool: Pool, rows: Rows, places: Sequence[Around]) -> Iterator[list[Expression]]:
+def singles(pool: Pool, rows: Rows, places: Sequence[Transform]) -> Iterator[list[Expression]]:
     """The Pareto front of the formulas of each transformation, the smallest first."""
     f = pool.values / np.abs(pool.values).max(axis=1)[:, None]
     squares, sizes = f**2, pool.sizes[: len(pool)]
-    for around in places:
-        target = weighted(around, rows)
+    for transform in places:
+        target = weighted(transform, rows)
         if target is None:
             continue
         v, weight = target
@@ -53,7 +53,7 @@ def singles(pool: Pool, rows: Rows, places: Sequence[Around]) -> Iterator[list[E
             errors_of_slope = whole - products**2 / length
             errors_of_line = whole - mean**2 - (products - mean * means) ** 2 / (length - means**2)
         formulas = [
-            _formula(pool, k, target, around, constant)
+            _formula(pool, k, target, transform, constant)
             for constant, errors in enumerate((errors_of_slope, errors_of_line))
             for k in _pareto_front(errors, sizes)
         ]
@@ -70,7 +70,7 @@ def _pareto_front(errors: np.ndarray, sizes: np.ndarray) -> list[int]:
 
 
 def _formula(
-    pool: Pool, k: int, target: tuple[np.ndarray, np.ndarray], around: Around, constant: int
+    pool: Pool, k: int, target: tuple[np.ndarray, np.ndarray], transform: Transform, constant: int
 ) -> Expression | None:
     v, root = target[0], np.sqrt(target[1])
     columns = np.column_stack([pool.values[k], np.ones(len(v))])[:, : 1 + constant] * root[:, None]
@@ -80,4 +80,4 @@ def _formula(
         return None
     tree = (OPERATOR, ops.MUL, (CONSTANT, float(numbers[0])), pool.tree(k))
     whole = (OPERATOR, ops.ADD, tree, (CONSTANT, float(numbers[1]))) if constant else tree
-    return plain_numbers(simplified(around.expression(expression_of(whole))))
+    return plain_numbers(simplified(transform.expression(expression_of(whole))))
