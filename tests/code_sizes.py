@@ -17,7 +17,7 @@ import sys
 from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.precision import precision
 
-SHAPE = {"LANES": 32, "VECTORS": 8, "BLOCK": 512, "COLUMNS_SHARED": 1, "WIDE": 0, "REDUCTION": "SHUFFLE"}
+SHAPE = {"LANES": 32, "VECTORS": 8, "BLOCK": 512, "COLUMNS_SHARED": 1, "WIDE": 0}
 SECTIONS, N_SECTIONS, SECTION_BYTES, SIZE = 40, 60, 64, 32  # where a cubin's header and its sections have them (ELF64)
 
 

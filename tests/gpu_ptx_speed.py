@@ -251,20 +251,6 @@ def other_steps():
         step(f"trees {operators}", trees(operators), 10_860, matrix=False)
 
 
-def per_expression():
-    """The thesis's way: a kernel and a launch for each expression, compiled ahead."""
-    pop = thesis()
-    X, P, out = data(10_860), cupy.asarray(params_of(pop)), cupy.empty((1, N, 10_860), F4)
-    made = engine(transpiler, pop, X, dispatch="per-expression")
-    made.evaluate(P, out)
-    wait()
-    start = time.perf_counter()
-    for _ in range(3):
-        made.evaluate(P, out)
-    wait()
-    report("thesis x 10860 fast ptx per-expression, a step", (time.perf_counter() - start) / 3 * 1e6, "us")
-
-
 # ── end to end ───────────────────────────────────────────────────────────────────────
 
 
@@ -368,7 +354,7 @@ def many():
 
 PARTS = {
     "check": check, "copy": copy_rate, "thesis": thesis_steps, "layouts": layouts, "compiling": compiling, "other": other_steps,
-    "per-expression": per_expression, "end": end_to_end, "many": many,
+    "end": end_to_end, "many": many,
 }  # fmt: skip
 
 

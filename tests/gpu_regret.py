@@ -156,7 +156,7 @@ def compile_kernel(architecture, task, shape):
 
     nvrtc.compiled(
         architecture, precision("fast"), opcodes.source("fast"), REAL="float", LANES=32, VECTORS=shape.vectors,
-        BLOCK=shape.block, COLUMNS_SHARED=int(shape.columns_shared), WIDE=int(shape.wide), REDUCTION="SHUFFLE",
+        BLOCK=shape.block, COLUMNS_SHARED=int(shape.columns_shared), WIDE=int(shape.wide),
         TASK=task, COUNTED=0, **({"WEIGHTED": 0} if task != "VALUES" else {}),
     )  # fmt: skip
 

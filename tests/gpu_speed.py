@@ -26,6 +26,7 @@ from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.expressions import generate
+from exprkit.study.thesis.baseline import Baseline
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = timing.Table()
@@ -232,7 +233,7 @@ def end_to_end():
                 marks = [time.perf_counter()]
                 pop = ek.parse(texts)
                 marks.append(time.perf_counter())
-                ev = ek.Evaluator(pop, X, "cuda", "fast", dispatch=dispatch)
+                ev = ek.Evaluator(pop, X, "cuda") if dispatch == "interpreter" else Baseline(pop, X)
                 marks.append(time.perf_counter())
                 for step in range(n_steps):
                     ev.evaluate(params[step], out=device)
@@ -313,7 +314,7 @@ def compile_kernel(architecture, operators, task=None, vectors=0, block=0, wide=
     """Put one kernel into the cache on disk."""
     chosen = {"REAL": "float", "LANES": 32, "SUPPORT": 1} if task is None else {
         "REAL": "float", "LANES": 32, "VECTORS": vectors, "BLOCK": block, "COLUMNS_SHARED": columns_shared,
-        "WIDE": wide, "REDUCTION": "SHUFFLE", "TASK": task, "COUNTED": 0,
+        "WIDE": wide, "TASK": task, "COUNTED": 0,
         **({} if task == "VALUES" else {"WEIGHTED": 0}),
     }  # fmt: skip
     nvrtc.compiled(architecture, Precision(operators), opcodes.source(operators), **chosen)

@@ -22,7 +22,7 @@ from exprkit.backends.transpiler.assembler import disassemble
 from exprkit.evaluate import loss_text
 
 SHAPE = {
-    "REAL": "float", "LANES": 32, "BLOCK": 128, "COLUMNS_SHARED": 1, "WIDE": 0, "COUNTED": 0, "REDUCTION": "SHUFFLE",
+    "REAL": "float", "LANES": 32, "BLOCK": 128, "COLUMNS_SHARED": 1, "WIDE": 0, "COUNTED": 0,
     "POWERS": 1, "VECTORS": 8,
 }  # fmt: skip
 POINTS = 2 * 32  # of a thread; the code of losses stands there twice, for whole tiles and for the last

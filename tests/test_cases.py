@@ -194,7 +194,7 @@ def test_memory_is_the_polynomial_that_is_printed():
     shape = LaunchShape(4, 256, True, 32, 4, True)
     assert sympy.expand(shape.most_shared(c, slots)) == sympy.expand(
         16 * 256 * 4 * slots + 240 * 8 * slots + 17 * 256 + 512 * 4 * c + 240 * c + 2 * 512 * 4 + 32 + 256 * 4
-    ), "16BVs + (B/32) m' s + 17B + 512Vc + c m' + 512Vt + 32, and the scratch 4B of a reduction in shared memory"
+    ), "16BVs + (B/32) m' s + 17B + 512Vc + c m' + 512Vt + 32, and 4B to spare"
 
 
 @pytest.mark.slow

@@ -77,7 +77,7 @@ def test_a_smaller_card_and_more_cores_count(gpu):
 
 
 def test_options_and_settings_leave_out_who_has_them_not(gpu):
-    assert cost_model.choose(work(n_exprs=1), options=("reduction",)).name == "cuda"
+    assert cost_model.choose(work(n_exprs=1), options=("points_per_thread",)).name == "cuda"
     assert cost_model.choose(work(n_exprs=1), settings=True).name == "cuda"
     found = cost_model.choose(work(n_exprs=1), options=("structures_per_module",))
     assert found.name == "ptx" and "has no option 'structures_per_module'" in found.table()

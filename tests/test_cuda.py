@@ -24,6 +24,7 @@ from exprkit.errors import ArgumentError, BackendError, DataError
 from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.study.agreement import disagreement
+from exprkit.study.thesis import baseline
 
 on_gpu = pytest.mark.gpu
 TILES = (0, 1, 127, 128, 129, 362, 383, 385, 511, 512, 513, 1023, 1025, 2049)  # and a point more or less
@@ -127,7 +128,7 @@ def test_kernels_compile_for_every_architecture_within_their_registers(root, arc
 def test_blocks_of_1024_threads_have_the_registers_whatever_the_settings(settings):
     pytest.importorskip("cuda.core", reason="cuda-core is not installed: pip install '.[test]'")
     real = {"REAL": "float", "LANES": 32}
-    report = report_of("sm_90", settings, opcodes.source("ieee"), SUPPORT=1, STACK=8, BLOCK=1024, **real)
+    report = report_of("sm_90", settings, baseline.source("ieee"), SUPPORT=1, STACK=8, BLOCK=1024, **real)
     assert registers_and_spills(report, "per_expression")[0] <= 65_536 // 1024
     report = report_of("sm_90", lowering.COMPILED_AS, lowering.source(), **real)
     assert registers_and_spills(report, "number_words")[0] <= 65_536 // 1024
@@ -176,11 +177,8 @@ def test_tile_edges_and_bits_that_do_not_depend_on_the_launch(root, n_points):
     X, params, y = data(n_points, 3), parameters(pop, (2,)), data(n_points, 1)[:, 0]
     wanted = ek.Evaluator(pop, X, "cpu").evaluate(params)
     seen = set()
-    for block, points, reduction in (
-        (None, None, "shuffle"), (32, 4, "shuffle"), (64, 8, "shared"), (256, 12, "shuffle"), (512, 16, "shared"),
-        (128, 32, "shuffle"),
-    ):  # fmt: skip
-        ev = ek.Evaluator(pop, X, "cuda", block_size=block, points_per_thread=points, reduction=reduction)
+    for block, points in ((None, None), (32, 4), (64, 8), (256, 12), (512, 16), (128, 32)):
+        ev = ek.Evaluator(pop, X, "cuda", block_size=block, points_per_thread=points)
         out = np.full_like(wanted, 7)
         ev.evaluate(params, out=out)
         seen.add(out.tobytes() + ev.loss(params, y).tobytes())
@@ -334,7 +332,7 @@ def test_arrays_of_other_libraries(library):
 
 
 @on_gpu
-def test_counting_losses_and_the_per_expression_kernel(root):
+def test_counting_losses_and_the_baseline(root):
     pop = thesis(root, 247)
     X, params, y = data(500, 2) - 1, parameters(pop), data(500, 1)[:, 0]
     ev = ek.Evaluator(pop, X, "cuda")
@@ -345,7 +343,7 @@ def test_counting_losses_and_the_per_expression_kernel(root):
         wanted = ek.Evaluator(pop, X, "cpu").loss(params, y, kind, weights)
         tame = ~(wanted > 1e15)
         np.testing.assert_allclose(ev.loss(params, y, kind, weights)[tame], wanted[tame], rtol=1e-3)
-    base = ek.Evaluator(pop, X, "cuda", dispatch="per-expression").evaluate(params)
+    base = baseline.Baseline(pop, X).evaluate(params, np.empty_like(out))
     assert np.isclose(base, out, rtol=1e-3, atol=1e-3, equal_nan=True).mean() > 0.99
 
 
@@ -361,9 +359,7 @@ def test_settings_of_the_compiler():
 
 
 @on_gpu
-@pytest.mark.parametrize(
-    "option", [{"block_size": 33}, {"points_per_thread": 5}, {"reduction": "x"}, {"dispatch": "x"}]
-)
+@pytest.mark.parametrize("option", [{"block_size": 33}, {"points_per_thread": 5}])
 def test_wrong_options(option):
     with pytest.raises(ArgumentError, match="must be"):
         ek.Evaluator(ek.parse(["x1"]), [[1.0]], "cuda", **option)

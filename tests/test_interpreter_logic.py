@@ -25,7 +25,6 @@ from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import precision
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import ArgumentError
-from exprkit.evaluate import rounding
 from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.programs.lower import lower
@@ -147,15 +146,14 @@ def test_bits_do_not_depend_on_the_launch(device):
 
 
 @pytest.mark.parametrize("kind", ["square", "absolute", "sum"])
-@pytest.mark.parametrize("reduction", ["shuffle", "shared", "atomic"])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_losses(device, kind, reduction, weighted):
+def test_losses(device, kind, weighted):
     pop = ek.parse(["x1 * p1", "x1 - x2", "log(x1 - 1)", "1 / (x2 - 1)"])
     X = data(37, 2, F4)
     X[5], X[6, 0] = 1.0, 0.5
     params, y = parameters(pop, 2, F4), data(37, 1, F4)[:, 0]
     w = np.where(np.arange(37) % 3, np.float32(0.5), np.float32(0)) if weighted else None
-    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device, reduction=reduction)
+    engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     found = engine.loss_sums(params, y, w, kind)
     wanted = definition.Engine(pop, X, precision="ieee", dtype=F4).loss_sums(params, y, w, kind)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
@@ -195,27 +193,6 @@ def test_nan_and_inf_are_counted(device):
     out, counts = np.empty((1, 3, 5), F4), np.empty((1, 3, 2), np.int64)
     interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device).evaluate(np.zeros((1, 3, 0), F4), out, counts)
     assert counts[0].tolist() == [[2, 2], [1, 2], [1, 0]]
-
-
-def test_one_launch_per_expression_gives_the_same(device):
-    pop = generate.random(20, n_tokens=(1, 40), n_vars=2, n_params=2, seed=9)
-    X, params = data(13, 2, F8), parameters(pop, 2, F8)
-    assert_agrees(pop, X, params, evaluated(pop, X, params, device, dispatch="per-expression"))
-    chosen = {"stack": 25, "block_size": 121}
-    assert_agrees(pop, X, params, evaluated(pop, X, params, device, dispatch="per-expression", **chosen))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"stack": 2, "dispatch": "per-expression"}, "for these expressions stack must be a whole number >= 3"),
-        ({"stack": 25}, 'stack is an option of dispatch="per-expression"'),
-        ({"block_size": 1025, "dispatch": "per-expression"}, "per expression must be 1 to 1024, not 1025"),
-    ],
-)
-def test_a_stack_or_block_that_cannot_be_is_named(device, options, message):
-    with pytest.raises(ArgumentError, match=message):
-        evaluated(ek.parse(["x1 + x2 * x1"]), data(3, 2, F8), np.zeros((1, 1, 0)), device, **options)
 
 
 def test_many_variables_stay_in_global_memory(device):
@@ -512,11 +489,3 @@ def test_results_are_rounded_to_16_bits(device, name, dtype, dropped):
         nan = np.isnan(wanted)
         assert (np.isnan(out) == nan).all()
     assert (out.view(np.uint16) == wanted.view(np.uint16))[~nan].all()
-
-
-def test_a_launch_for_each_expression_is_rounded_afterwards(device):
-    X = np.array([[1.0], [1e6], [1 + 2.0**-12]], F4)
-    engine = interpreter.Engine(ek.parse("x1"), X, precision="ieee", dtype=F4, device=device, dispatch="per-expression")
-    out = np.empty((2, 1, 3), np.float16)
-    rounding.evaluate(engine, np.empty((2, 1, 0), F4), out, F4)
-    assert out.tolist() == [[[1.0, np.inf, 1.0]]] * 2

@@ -429,7 +429,7 @@ def test_small_and_large_structures_are_summed_together(options, monkeypatch):
 @pytest.mark.parametrize(
     "options, said",
     [({"block_size": 33}, "block_size must be a multiple of 32"), ({"points_per_thread": 3}, "points_per_thread"),
-     ({"dispatch": "graph"}, "dispatch must be one of"), ({"structures_per_module": 0}, "structures_per_module"),
+     ({"structures_per_module": 0}, "structures_per_module"),
      ({"structures_per_bundle": 1.5}, "structures_per_bundle")],
 )  # fmt: skip
 def test_wrong_options_are_named(options, said):
@@ -493,7 +493,7 @@ def test_results_do_not_depend_on_how_code_is_laid_out():
     pop, X, params = everything(n_points, F4, n=40)
     wanted = values(transpiler.Engine(pop, X, precision="fast", dtype=F4), params, n_points, F4)
     for options in (
-        {"dispatch": "per-expression"}, {"points_per_thread": 1, "block_size": 96}, {"points_per_thread": 4},
+        {"points_per_thread": 1, "block_size": 96}, {"points_per_thread": 4},
         {"structures_per_bundle": 2, "structures_per_module": 4, "code_bytes": 1 << 16}, {"share_code": True},
         {"structures_per_bundle": 1}, {"structures_per_bundle": 1, "share_code": True, "points_per_thread": 1},
     ):  # fmt: skip

@@ -375,7 +375,7 @@ def test_bits_do_not_depend_on_how_the_work_is_shared_out():
     seen, sums = set(), []
     for options in (
         {}, {"points_per_thread": 4}, {"points_per_thread": 2, "structures_per_module": 7},
-        {"structures_per_bundle": 1}, {"block_size": 64}, {"dispatch": "per-expression"}, {"share_code": True},
+        {"structures_per_bundle": 1}, {"block_size": 64}, {"share_code": True},
         {"share_code": True, "structures_per_bundle": 1, "points_per_thread": 4, "block_size": 64},
     ):  # fmt: skip
         made = engine(pop, X, **options)

@@ -124,13 +124,6 @@ def test_columns_may_lie_in_global_memory(device):
 
 
 @pytest.mark.slow
-def test_a_launch_per_expression_takes_all_three(device):
-    pop = ek.parse([*written("blend", EVERY_KIND[::5] + NESTED), "x1 - x2 / p1"]).expanded()
-    X, params = data(11, 2, F8), parameters(pop, 1, F8)
-    assert_close(evaluated(device, pop, X, params, dispatch="per-expression"), meaning(pop, X, params), F8)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["blend(f, y, 0.5)^2", "abs(f - y) * wave(w, s, blend(f, 1, w))", "picked(f, y, f * s)"]
 )

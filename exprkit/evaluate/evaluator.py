@@ -98,7 +98,7 @@ class Evaluator:
         evaluate slices of the population, with the same bits as one device (``distributed.workers``).
     **options
         Further options of the backend, listed at its ``Engine`` (``exprkit.backends.interpreter.engine`` has
-        ``block_size``, ``points_per_thread``, ``reduction`` and ``dispatch``).
+        ``block_size`` and ``points_per_thread``).
 
     Attributes
     ----------

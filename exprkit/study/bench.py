@@ -77,6 +77,7 @@ from exprkit.runtime import files, machine
 from exprkit.runtime.progress import Progress, shown
 from exprkit.study import records
 from exprkit.study.agreement import disagreement
+from exprkit.study.thesis import baseline
 from exprkit.study.timed_device import Gpu, Host, device_of, empty_cache, gpu_record, kernel_facts, roofs
 from exprkit.study.workload import dataset, expressions
 
@@ -96,7 +97,8 @@ SUMS = ("loss", "fit")  # of these no matrix is made
 TO_HOST = ("every", "half")  # of these every step's matrix comes to the host
 CODE = ("anew", "kept")
 AHEAD_EXPRS, AHEAD_VALUES = 10_000, 1 << 28  # at most, of what is computed of a run to compile what it needs
-ENGINE_OPTIONS = ("block_size", "points_per_thread", "dispatch")  # handed to those backends that have them
+ENGINE_OPTIONS = ("block_size", "points_per_thread")  # handed to those backends that have them
+SEPARATE = "per-expression"  # one launch per expression, as in the thesis (baseline.py)
 SAID = {"emit_s": ("group", "emit"), "compile_s": ("compile", "load")}  # what an engine may say, besides "lower"
 MEMORY = ("host_bytes", "device_bytes")
 PARAMETER_RANGE = (-2.0, 2.0)
@@ -157,21 +159,31 @@ class Settings:
         for name, value, allowed in (("results", self.results, (*RESULTS, *BESIDE)), ("code", self.code, CODE)):
             if value not in allowed:
                 raise ArgumentError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
+        if self.dispatch and self.results not in ("every", "last"):
+            raise ArgumentError(f"dispatch={self.dispatch!r} gives values: results must be every or last")
         for backend in self.backends if self.results == "fit" else ():
             if not load(backend).differentiates:
                 raise ArgumentError(f"backend {backend!r} makes no fits; results='fit' is for another one")
 
     def options_of(self, backend: str) -> dict[str, Any]:
         """What the evaluator of a backend is made with; its cache decides whether code once compiled is kept."""
-        offered = load(backend).options
-        if self.dispatch and "dispatch" not in offered:
-            raise ArgumentError(f"backend {backend!r} has no dispatch={self.dispatch!r}")
-        for name in set(self.options) - {option for each in self.backends for option in load(each).options}:
+        offered = self._offered(backend)
+        for name in set(self.options) - {option for each in self.backends for option in self._offered(each)}:
             raise ArgumentError(f"none of the backends {', '.join(self.backends)} has an option {name!r}")
         own = {name: getattr(self, name) for name in ENGINE_OPTIONS if name in offered and getattr(self, name)}
         own |= {name: value for name, value in self.options.items() if name in offered}
         cache = {"cache": self.code == "kept"} if "cache" in offered else {}
-        return {"precision": self.precision, "dtype": self.dtype, "threads": self.threads or None} | own | cache
+        threads = {} if self.dispatch else {"threads": self.threads or None}
+        return {"precision": self.precision, "dtype": self.dtype} | threads | own | cache
+
+    def _offered(self, backend: str) -> tuple[str, ...]:
+        """The options of a backend, or of the baseline that runs in its place."""
+        options = load(backend).options
+        if not self.dispatch:
+            return options
+        if self.dispatch != SEPARATE or backend != "cuda":
+            raise ArgumentError(f"backend {backend!r} has no dispatch={self.dispatch!r}: only cuda has {SEPARATE!r}")
+        return baseline.OPTIONS
 
 
 DEFAULTS = asdict(Settings())
@@ -227,7 +239,7 @@ def _ahead_of(parameters: dict[str, Any]) -> dict[str, Any]:
     if parameters["backends"][0] == "cuda":
         most = min(AHEAD_EXPRS, max(1, AHEAD_VALUES // max(parameters["n_points"], 1)))
         return parameters | few | {"n_exprs": min(parameters["n_exprs"], most)}
-    options = "backends", *ENGINE_OPTIONS, "options", "precision", "dtype", "results"
+    options = "backends", "dispatch", *ENGINE_OPTIONS, "options", "precision", "dtype", "results"
     return DEFAULTS | {name: parameters[name] for name in options} | few | {"n_exprs": 200}
 
 
@@ -285,7 +297,10 @@ class _Measurement(NamedTuple):
     options: dict[str, Any]  # of the evaluator
     device: Host
 
-    def evaluator(self, pop: Population, X: Any) -> Evaluator:
+    def evaluator(self, pop: Population, X: Any) -> Any:
+        """An ``Evaluator``, or the baseline in its place."""
+        if self.settings.dispatch:
+            return baseline.Baseline(pop, X, **self.options)
         return Evaluator(pop, X, self.backend, **self.options)
 
 
@@ -318,14 +333,14 @@ def _measured(settings: Settings, texts: Sequence[str], points: data.Dataset, pr
     with shown(progress, len(settings.backends) * (settings.n_samples + 1), settings.study, " samples") as done:
         for name in settings.backends:
             options = settings.options_of(name)
-            facts |= {option: options.get(option) for option in ENGINE_OPTIONS}
+            facts |= {option: options.get(option) for option in ENGINE_OPTIONS} | {"dispatch": settings.dispatch}
             chosen = ", ".join(f"{key}={value}" for key, value in settings.options.items() if key in options)
             facts |= {"device": "", "code": settings.code if "cache" in options else "", "options": chosen}
             work = _Measurement(settings, name, texts, points, parameters, options, devices[name])
             for sample, timed in enumerate(_samples(work, pop), start=-1):
                 rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
                 done(1, name)
-    return pd.DataFrame(rows).astype({"block_size": "Int64", "points_per_thread": "Int64"}).fillna({"dispatch": ""})
+    return pd.DataFrame(rows).astype({"block_size": "Int64", "points_per_thread": "Int64"})
 
 
 def _samples(work: _Measurement, pop: Population) -> Iterator[dict[str, Any]]:
@@ -400,14 +415,14 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         **{name: sum(spent.get(stage, 0.0) for stage in phases) if spent else np.nan for name, phases in SAID.items()},
     }
     on_device: Any = device.put(work.parameters[0]) if pop.max_params else None
-    if work.options.get("dispatch") or comes_back in (*TO_HOST, "fit"):  # launches or copies that no queue holds
+    if work.settings.dispatch or comes_back in (*TO_HOST, "fit"):  # launches or copies that no queue holds
         row |= {"device_s": np.nan, "device_cold_s": np.nan}
     else:
         row |= device.alone(lambda: run(on_device))
     return row | device.facts(evaluator) | kernel_facts(evaluator), result
 
 
-def _step(comes_back: str, evaluator: Evaluator, y: Any, matrix: Any) -> Callable[[Any], Any]:
+def _step(comes_back: str, evaluator: Any, y: Any, matrix: Any) -> Callable[[Any], Any]:
     """What a step does with its parameters."""
     if comes_back == "loss":
         return lambda params: evaluator.loss(params, y, "sse")

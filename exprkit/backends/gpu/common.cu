@@ -7,7 +7,7 @@
 //
 //     REAL          float or double                       LANES      32 (1 where a CPU runs this text)
 //     VECTORS       16-byte vectors of a thread           BLOCK      threads of a block
-//     TASK          VALUES, SQUARE, ABSOLUTE, SUM or TEXT REDUCTION  SHUFFLE, SHARED or ATOMIC
+//     TASK          VALUES, SQUARE, ABSOLUTE, SUM or TEXT
 //     WIDE          1: rows of results begin at multiples of 16 bytes
 //     TARGETS       numbers of a point that the loss of TEXT reads; WEIGHTED: the last of them is the weight
 //     ONE_TILE      1: a tile has all points, so a warp has all of an item's sum
@@ -17,7 +17,6 @@
 //     FLUSH         ".ftz" or "": what the hardware's approximations do with subnormals
 //     SUPPORT       1: the kernels before and after, not the interpreter
 //     MIN_BLOCKS    of one multiprocessor: limits the registers of a thread
-//     STACK         deepest stack of the per-expression kernel
 //     FRACTION      bits behind the point of results in 16 bits: 10 (float16) or 7 (bfloat16)
 //     ADDERS        threads that add up an item's segments: a power of two, 256 at the most
 

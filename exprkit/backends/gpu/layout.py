@@ -59,8 +59,6 @@ N_GROUPS = 2 * PARAMETER_GROUPS
 NEED_PARAMS, NEED_INSTRUCTIONS, NEED_RESULTS, NEED_SLOTS, MEMBERS, IS_RARE = range(6)
 NEEDS = 6
 
-STOP = tokens.OPERATOR + 1  # behind an expression's last token, for the per-expression kernel
-
 
 def _enum(names: str) -> str:
     """Constants of this module, in CUDA C."""
@@ -83,9 +81,9 @@ ENUMS = {
     f"INVALID = {objective.INVALID}, NO_DERIVATIVE = {objective.NO_DERIVATIVE} }};",
     "VECTOR_BYTES": f"constexpr unsigned VECTOR_BYTES = {VECTOR_BYTES};",
     "LINE_BYTES": f"enum : unsigned {{ LINE_BYTES = {LINE_BYTES} }};",
-    "tasks": "enum { VALUES, SQUARE, ABSOLUTE, SUM, TEXT };\nenum { SHUFFLE, SHARED, ATOMIC };",
+    "tasks": "enum { VALUES, SQUARE, ABSOLUTE, SUM, TEXT };",
     "tokens": f"enum {{ T_CONSTANT = {tokens.CONSTANT}, T_VARIABLE = {tokens.VARIABLE}, "
-    f"T_PARAMETER = {tokens.PARAMETER}, T_STOP = {STOP} }};",
+    f"T_PARAMETER = {tokens.PARAMETER}, T_OPERATOR = {tokens.OPERATOR} }};",
     "fit tasks": "enum { NORMAL, GRADIENT, JACOBIAN, FIT };",
     "ties": f"constexpr double SAME = {objective.SAME!r}, SMALLER = {objective.SMALLER!r}, "
     f"MINUS = {objective.MINUS!r}, UNSETTLED = {objective.UNSETTLED!r};\n"
@@ -139,10 +137,6 @@ _ARGUMENTS: Rows = (
     ("int", "n_exprs n_instructions n_sets max_params n_columns n_slots n_results n_segments add_to_sums", ""),
     # work item u is partition u / n_tiles of the items on tile u % n_tiles; block b has b, b + gridDim.x, ...
     ("int", "first_tile n_tiles n_work_items n_chunks", ""),
-    ("int", "expression max_tokens", "of the per-expression kernel"),
-    ("const unsigned char *", "token_kinds", "padded to max_tokens with T_STOP"),
-    ("const int *", "token_values", ""),
-    ("const T *", "token_numbers", ""),
 )
 _FIT_ARGUMENTS: Rows = (
     *_PROGRAMS,
@@ -306,14 +300,14 @@ _C_TYPES = {
 }
 
 
-def _class(name: str, rows: Rows) -> type[ctypes.Structure]:
+def ctypes_struct(name: str, rows: Rows) -> type[ctypes.Structure]:
     """A struct as ctypes has it; a pointer is an address."""
     fields = [(one, _C_TYPES.get(c_type, ctypes.c_uint64)) for c_type, names, _ in rows for one in names.split()]
     names = frozenset(one for one, _ in fields)
     return type(name, (ctypes.Structure,), {"_fields_": fields, "names": names, "__slots__": ()})  # nothing else is set
 
 
-def _struct(name: str, rows: Rows, align: str = "") -> str:
+def cuda_struct(name: str, rows: Rows, align: str = "") -> str:
     """A struct in CUDA C."""
     lines = [f"struct {align}{name} {{"]
     for c_type, names, comment in rows:
@@ -322,32 +316,34 @@ def _struct(name: str, rows: Rows, align: str = "") -> str:
     return "\n".join([*lines, "};"])
 
 
-Progress = _class("Progress", _PROGRESS)
-Arguments = _class("Arguments", _ARGUMENTS)  # of the interpreter's kernels
-LoweringArguments = _class("LoweringArguments", _LOWERING_ARGUMENTS)  # of the kernels that make bytecode
-CheckArguments = _class("CheckArguments", _CHECK_ARGUMENTS)
-ScheduleArguments = _class("ScheduleArguments", _SCHEDULE_ARGUMENTS)
-DependenceArguments = _class("DependenceArguments", _DEPENDENCE_ARGUMENTS)
-MeasureArguments = _class("MeasureArguments", _MEASURE_ARGUMENTS)  # of the kernel that finds who is fitted with whom
-PoolArguments = _class("PoolArguments", _POOL_ARGUMENTS)  # of the kernels that make functions of a search,
-TriplesArguments = _class("TriplesArguments", _TRIPLES_ARGUMENTS)
-JoinArguments = _class("JoinArguments", _JOIN_ARGUMENTS)  # and that join them
-FitArguments = _class("FitArguments", _FIT_ARGUMENTS)  # of the kernels that differentiate and fit
+Progress = ctypes_struct("Progress", _PROGRESS)
+Arguments = ctypes_struct("Arguments", _ARGUMENTS)  # of the interpreter's kernels
+LoweringArguments = ctypes_struct("LoweringArguments", _LOWERING_ARGUMENTS)  # of the kernels that make bytecode
+CheckArguments = ctypes_struct("CheckArguments", _CHECK_ARGUMENTS)
+ScheduleArguments = ctypes_struct("ScheduleArguments", _SCHEDULE_ARGUMENTS)
+DependenceArguments = ctypes_struct("DependenceArguments", _DEPENDENCE_ARGUMENTS)
+MeasureArguments = ctypes_struct(
+    "MeasureArguments", _MEASURE_ARGUMENTS
+)  # of the kernel that finds who is fitted with whom
+PoolArguments = ctypes_struct("PoolArguments", _POOL_ARGUMENTS)  # of the kernels that make functions of a search,
+TriplesArguments = ctypes_struct("TriplesArguments", _TRIPLES_ARGUMENTS)
+JoinArguments = ctypes_struct("JoinArguments", _JOIN_ARGUMENTS)  # and that join them
+FitArguments = ctypes_struct("FitArguments", _FIT_ARGUMENTS)  # of the kernels that differentiate and fit
 
 TEXTS = {  # by the name of the line that each stands for
     **ENUMS,
-    "Instruction": _struct("Instruction", _INSTRUCTION, "__align__(8) "),
-    "Step": _struct("Step", _STEP, "__align__(16) "),
-    "Chunk": _struct("Chunk", _CHUNK, "__align__(16) "),
-    "Arguments": _struct("Arguments", _ARGUMENTS),
-    "FitArguments": _struct("FitArguments", _FIT_ARGUMENTS),
-    "LoweringArguments": _struct("LoweringArguments", _LOWERING_ARGUMENTS),
-    "CheckArguments": _struct("CheckArguments", _CHECK_ARGUMENTS),
-    "ScheduleArguments": _struct("ScheduleArguments", _SCHEDULE_ARGUMENTS),
-    "DependenceArguments": _struct("DependenceArguments", _DEPENDENCE_ARGUMENTS),
-    "MeasureArguments": _struct("MeasureArguments", _MEASURE_ARGUMENTS),
-    "PoolArguments": _struct("PoolArguments", _POOL_ARGUMENTS),
-    "TriplesArguments": _struct("TriplesArguments", _TRIPLES_ARGUMENTS),
-    "JoinArguments": _struct("JoinArguments", _JOIN_ARGUMENTS),
-    "Progress": _struct("Progress", _PROGRESS),
+    "Instruction": cuda_struct("Instruction", _INSTRUCTION, "__align__(8) "),
+    "Step": cuda_struct("Step", _STEP, "__align__(16) "),
+    "Chunk": cuda_struct("Chunk", _CHUNK, "__align__(16) "),
+    "Arguments": cuda_struct("Arguments", _ARGUMENTS),
+    "FitArguments": cuda_struct("FitArguments", _FIT_ARGUMENTS),
+    "LoweringArguments": cuda_struct("LoweringArguments", _LOWERING_ARGUMENTS),
+    "CheckArguments": cuda_struct("CheckArguments", _CHECK_ARGUMENTS),
+    "ScheduleArguments": cuda_struct("ScheduleArguments", _SCHEDULE_ARGUMENTS),
+    "DependenceArguments": cuda_struct("DependenceArguments", _DEPENDENCE_ARGUMENTS),
+    "MeasureArguments": cuda_struct("MeasureArguments", _MEASURE_ARGUMENTS),
+    "PoolArguments": cuda_struct("PoolArguments", _POOL_ARGUMENTS),
+    "TriplesArguments": cuda_struct("TriplesArguments", _TRIPLES_ARGUMENTS),
+    "JoinArguments": cuda_struct("JoinArguments", _JOIN_ARGUMENTS),
+    "Progress": cuda_struct("Progress", _PROGRESS),
 }

@@ -86,18 +86,21 @@ class LaunchShape(NamedTuple):
         """Of a block."""
         return self.block // self.lanes
 
-    def shared_bytes(self, n_columns: int, n_slots: int, n_targets: int, shared_reduction: bool) -> int:
-        """Shared memory of a block: chunks, instruction buffers, scratch, columns, targets, slots (interpreter.cu)."""
+    def shared_bytes(self, n_columns: int, n_slots: int, n_targets: int) -> int:
+        """Shared memory of a block: chunks, instruction buffers, columns, targets, slots (interpreter.cu)."""
         record = 8 + 2 * self.itemsize  # an instruction and its immediate
         buffers = self.block * (record + -record % 16)
-        scratch = -(-self.block * self.itemsize // VECTOR_BYTES) * VECTOR_BYTES if shared_reduction else 0
         rows = self.warps * n_slots + (1 * self.columns_shared) * n_columns
         tile = self.tile * self.itemsize
-        return (2 + 2 * self.warps) * VECTOR_BYTES + buffers + scratch + rows * (tile + self.margin) + n_targets * tile
+        return (2 + 2 * self.warps) * VECTOR_BYTES + buffers + rows * (tile + self.margin) + n_targets * tile
 
     def most_shared(self, n_columns: Any, n_slots: Any) -> Any:
-        """Shared memory of a block whatever the task: with target, weights and scratch."""
-        return self.shared_bytes(n_columns, n_slots, 2, True)
+        """Shared memory of a block whatever the task: with target and weights, and a number a thread to spare.
+
+        With that number the choices between variants were measured (data/results/h200_interpreter.md).
+        """
+        spare = -(-self.block * self.itemsize // VECTOR_BYTES) * VECTOR_BYTES
+        return self.shared_bytes(n_columns, n_slots, 2) + spare
 
 
 class Sizes(NamedTuple):

@@ -7,6 +7,5 @@ In: bytecode and data on the device.  Out: values, losses, derivatives, fits.
 ``derivatives``     derivatives and fits (``tangents.cu``, ``equations.cu``, ``fit.cu``)
 ``batches``         who is fitted with whom (``batches.cu``)
 ``dual_opcodes``    the cases of values with derivatives
-``per_expression``  a launch per expression, as the thesis's baseline
 ==================  ==================================================================
 """

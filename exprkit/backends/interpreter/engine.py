@@ -29,7 +29,7 @@ from exprkit.backends.cases import tuning
 from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
 from exprkit.backends.device_programs import dependence, lowering
 from exprkit.backends.device_programs.lowering import Lowering
-from exprkit.backends.device_programs.population import DevicePopulation, on_host
+from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import loss_code, nvrtc, opcodes
 from exprkit.backends.gpu.device import MOST_LOCKED
 from exprkit.backends.gpu.device_bytecode import Programs
@@ -40,20 +40,16 @@ from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimit
 from exprkit.backends.interpreter import batches, dual_opcodes
 from exprkit.backends.interpreter.derivatives import CHOICE, Again, Derivatives
 from exprkit.backends.interpreter.loss_step import LossStep, RepeatedSums, SpanSums, TextLoss
-from exprkit.backends.interpreter.per_expression import Baseline
-from exprkit.backends.interpreter.per_expression import check_block as baseline_block
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
-from exprkit.errors import ArgumentError, number_of, one_of
+from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.operators.defined import table_of_rows
 from exprkit.runtime.device_memory import LockedRoom
 
-OPTIONS = ("block_size", "points_per_thread", "reduction", "dispatch", "stack")
+OPTIONS = ("block_size", "points_per_thread")
 TASKS = {"square": "SQUARE", "absolute": "ABSOLUTE", "sum": "SUM"}
-REDUCTIONS = ("shuffle", "shared", "atomic")
-DISPATCHES = ("interpreter", "per-expression")
 BUFFER_BYTES = 64 << 20  # of a result on its way to the host
 MOST_KEPT = 64 << 20  # bytes of partial sums whose memory stays
 WORK_BYTES = 512 << 20  # immediates and partial sums of one pass
@@ -71,16 +67,9 @@ class Engine(DeviceEngine, contract.Differentiable):
     Parameters
     ----------
     block_size : int, optional
-        Threads of a block, a multiple of 32 (with a launch for each expression any number).
+        Threads of a block, a multiple of 32.
     points_per_thread : int, optional
         4, 8, 12, 16, 24 or 32 (float32); half of that (float64).
-    reduction : {"shuffle", "shared", "atomic"}
-        How a loss is summed over the lanes of a warp; with atomic additions the bits may
-        differ from run to run.
-    dispatch : {"interpreter", "per-expression"}
-        One launch for all, or (a baseline) one launch for each expression.
-    stack : int, optional
-        Values that a thread of that baseline keeps room for; by default as many as the population needs.
     """
 
     def __init__(
@@ -93,21 +82,12 @@ class Engine(DeviceEngine, contract.Differentiable):
         threads: int | None = None,
         block_size: int | None = None,
         points_per_thread: int | None = None,
-        reduction: str = "shuffle",
-        dispatch: str = "interpreter",
-        stack: int | None = None,
         device: Any = None,
     ) -> None:
         super().__init__(pop, X, precision, dtype, device)
-        self.counts = self.counts_losses = self.rounds = dispatch == "interpreter"  # nan and inf, on the way
+        self.counts = self.counts_losses = True  # nan and inf, on the way
         self.stores_sums = True
-        self.reduction = one_of("reduction", reduction, REDUCTIONS)
-        self._per_expression = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
-        if stack is not None and not self._per_expression:
-            raise ArgumentError('stack is an option of dispatch="per-expression": the interpreter has none')
-        self._baseline_options = baseline_block(block_size) if self._per_expression else 0, stack
-        chosen = None if self._per_expression else check_block(block_size, self.device.lanes)
-        self.block_size = chosen or (1 if self.device.lanes == 1 else None)
+        self.block_size = check_block(block_size, self.device.lanes) or (1 if self.device.lanes == 1 else None)
         width = VECTOR_BYTES // self.dtype.itemsize
         points = check_points(points_per_thread, [width * v for v in VECTORS])
         self.vectors = points and points // width
@@ -127,7 +107,6 @@ class Engine(DeviceEngine, contract.Differentiable):
             self.programs, columns = self._lowering.of(pop)
             self._check_options(self.programs, columns)
             self._load(self.programs, columns, self.device.xp.asarray(X))
-            self._baseline = self._baseline_of(pop)
         self._launched: dict[Any, dict[str, Any]] = {}
 
     def update(self, pop: Population | DevicePopulation) -> bool:
@@ -137,9 +116,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         with Needing(self.device, "the programs"):
             programs, columns = self._lowering.of(pop, fits)
             self._check_options(programs, columns)
-            baseline = self._baseline_of(pop)
             self._launcher.take(programs, columns)
-        self.programs, self._baseline = programs, baseline
+        self.programs = programs
         self._take(pop)
         self.__dict__.pop("_derivatives", None)
         if len(self._invalid) or self._sizes_of_steps() != sizes:
@@ -151,9 +129,6 @@ class Engine(DeviceEngine, contract.Differentiable):
         launcher, programs = self._launcher, self.programs
         return self.n_exprs, self.pop.max_params, launcher.n_columns, programs.n_slots, programs.code
 
-    def _baseline_of(self, pop: Population | DevicePopulation) -> Baseline | None:
-        return Baseline(on_host(pop), self._launcher, *self._baseline_options) if self._per_expression else None
-
     # ── values ───────────────────────────────────────────────────────────────────────
 
     def evaluate(self, params: Any, out: Any, counts: Any = None) -> None:
@@ -163,9 +138,7 @@ class Engine(DeviceEngine, contract.Differentiable):
         """
         with Needing(self.device, "the counts and the numbers of all expressions"):
             counted = None if counts is None else self.device.xp.zeros(counts.shape, np.uint64)
-            if self._baseline:
-                self._baseline.evaluate(params, out)
-            elif out.size:
+            if out.size:
                 for sets in self._passes(params, self._sets_at_once()):
                     place = out if sets.stop - sets.start == len(params) else out[sets]  # views of CuPy take time
                     self._evaluate(place, None if counted is None else counted[sets].reshape(-1, 2))
@@ -281,8 +254,8 @@ class Engine(DeviceEngine, contract.Differentiable):
         counts if it is ``counted``.  ``there``: those that are what arrays of the device hold now; ``out`` on the
         device takes the sums.
         """
-        needed = self._smallest.shared_bytes(self._launcher.n_columns, self.programs.n_slots, len(columns), True)
-        if self._baseline or needed > self.device.shared_per_block:
+        needed = self._smallest.shared_bytes(self._launcher.n_columns, self.programs.n_slots, len(columns))
+        if needed > self.device.shared_per_block:
             return None
         with self._needing_sums:
             if self._text_loss is None or self._text_loss.columns is not columns:
@@ -313,7 +286,7 @@ class Engine(DeviceEngine, contract.Differentiable):
                 place = sums if sets.stop - sets.start == len(params) else sums[sets]  # views of CuPy take time
                 self._add_up(place, at, macros, count)
 
-        once = self.reduction != "atomic" and self.n_points <= SPAN and len(params) <= self._sets_at_once()
+        once = self.n_points <= SPAN and len(params) <= self._sets_at_once()
         sums = self._sums(params, add_up, out if once else None)
         if out is not None and not once:
             out[...] = sums.reshape(out.shape)
@@ -373,8 +346,6 @@ class Engine(DeviceEngine, contract.Differentiable):
         """The sums of all items of this pass."""
         if count is not None:
             count[...] = 0
-        if self.reduction == "atomic":
-            sums[...] = 0
         for span in self._spans(sums.size, macros):
             span(goal, address(sums, self.device), address(count, self.device))
 
@@ -406,15 +377,15 @@ class Engine(DeviceEngine, contract.Differentiable):
         n_items, n_segments = items.stop - items.start, -(-(points[1] - start) // self._segment)
         partials = partials if self._n_partials(items, macros) else None
         fixed = {"partials": partials, "n_segments": n_segments, "first_segment": start // self._segment}
-        own = {"ONE_TILE": int(partials is None and self.reduction != "atomic")}
+        own = {"ONE_TILE": int(partials is None)}
         run = self._interpreting(items, points, False, {**macros, **own}, **fixed)
         add = None if partials is None else self._launcher.adding_segments(n_items, partials, n_segments, start > 0)
         return SpanSums(run, add, items.start)
 
     def _n_partials(self, items: slice, macros: dict[str, Any]) -> int:
-        """How many sums are parts of some items' ones; none where a tile has all points, or they are atomic."""
+        """How many sums are parts of some items' ones; none where a tile has all points."""
         tiles = self._shape_of(items.stop - items.start, False, macros)[0].tiles(0, self.n_points)
-        is_whole = self.reduction == "atomic" or (len(tiles) == 1 and self.n_points <= SPAN)
+        is_whole = len(tiles) == 1 and self.n_points <= SPAN
         return 0 if is_whole else (items.stop - items.start) * self._n_segments
 
     def _room_for(self, n: int) -> Any:
@@ -487,9 +458,8 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def decisions(self) -> list[str]:
         """The variants of the interpreter that run, and what else there was."""
-        if self._baseline or not self.n_exprs or not self.n_points:
-            block = self._baseline and self._baseline.block_size
-            return [f"a launch for each expression, {block} threads a block"] if self._baseline else []
+        if not self.n_exprs or not self.n_points:
+            return []
         launcher = self._launcher
         sizes = self._sizes(self.programs, self.n_exprs, launcher.n_columns)
         lines = [
@@ -506,7 +476,7 @@ class Engine(DeviceEngine, contract.Differentiable):
                 f"{self.device.shared_per_block / 1024:.3g} KiB a block){asked}"
             )
             lines += [f"    {line}" for line in self._path(decide, sizes)]
-        return [*lines, f"sums over a warp: {self.reduction}", *self._fits()]
+        return [*lines, *self._fits()]
 
     def _fits(self) -> list[str]:
         """The variants of the kernel that fits; none where nothing can be fitted."""
@@ -529,8 +499,7 @@ class Engine(DeviceEngine, contract.Differentiable):
     ) -> ScheduledLaunch:
         values, n_items, launcher = macros["TASK"] == "VALUES", items.stop - items.start, self._launcher
         shape, shared = self._shape_of(n_items, wide, macros)
-        own = {"REDUCTION": self.reduction.upper(), "POWERS": int(self._powers(self.programs))}
-        kernel = launcher.interpreter(shape, **own, **macros)
+        kernel = launcher.interpreter(shape, POWERS=int(self._powers(self.programs)), **macros)
         tiles = shape.tiles(*points)
         resident = kernel.resident(shape.block, shared)
         self._launched[kernel] = {
@@ -565,7 +534,7 @@ class Engine(DeviceEngine, contract.Differentiable):
     def _shape_of(self, n_items: int, wide: bool, macros: dict[str, Any]) -> tuple[LaunchShape, int]:
         """The variant that does a task for so many items, and the shared memory of its blocks."""
         n_targets = macros.get("TARGETS", 0 if macros["TASK"] == "VALUES" else 1 + macros.get("WEIGHTED", 0))
-        sizes = self._launcher.n_columns, self.programs.n_slots, n_targets, self.reduction == "shared"
+        sizes = self._launcher.n_columns, self.programs.n_slots, n_targets
         shape = self._shape(n_items, wide)
         if shape.shared_bytes(*sizes) > self.device.shared_per_block:  # for a loss that reads many columns
             shape = self._smallest
@@ -642,7 +611,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     def _check_options(self, programs: Programs, columns: Columns) -> None:
         """An error, before any work, if the options asked for leave no variant for these programs."""
-        if (self.block_size or self.vectors) and not self._per_expression:
+        if self.block_size or self.vectors:
             self._shape_for(programs, programs.n_exprs, len(columns.code), True)
 
 

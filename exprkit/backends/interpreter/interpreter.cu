@@ -16,7 +16,7 @@
 //                   places: column to load << 16 | operand's column or slot
 //     immediates    [set][instruction]: a number and, of a double-double, its low part
 //     columns       [column][pitch]: padded to whole tiles with the last point
-//     shared        the block's work item, each warp's next chunk, its instruction buffer, its scratch, [column][TILE],
+//     shared        the block's work item, each warp's next chunk, its instruction buffer, [column][TILE],
 //                   target and weights (or all that a loss of the user's own reads), each warp's slots
 //
 // The opcodes' cases are generated from the table in ops.py.  points.cu has what they do to an accumulator, results.cu
@@ -28,7 +28,6 @@
 struct Frame {
     unsigned coming, buffer, tile, slots;  // coming: the warp's next chunk; the one after that takes turns with it
     const T *columns;  // first point of column 0, MARGIN early, without COLUMNS_SHARED
-    T *scratch;
 };
 
 // An instruction and its immediate.  Nothing may be computed of them here: they are on their way, and a warp would wait for them.
@@ -108,7 +107,7 @@ INLINE void execute(const Arguments &args, const Frame &frame, Sink &sink, const
             const bool whole = sink.left == TILE && (MARGIN == 0 || !sink.is_first);
             if (TASK == VALUES && whole) write<true>(acc, sink, early_by(sink.row), lane);
             else if (TASK == VALUES) write<false>(acc, sink, early_by(sink.row), lane);
-            else add_up(args, acc, item, sink, frame.scratch, lane);
+            else add_up(args, acc, item, sink, lane);
             if (--left == 0) return;
             ++item;
             sink.row += args.n_points;
@@ -162,15 +161,13 @@ extern "C" __global__ void __launch_bounds__(BLOCK, MIN_BLOCKS) interpret(const 
     volatile WorkItem *now = reinterpret_cast<volatile WorkItem *>(shared);
     const int warp = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const int n_rows = COLUMNS_SHARED ? args.n_columns : 0, n_targets = TASK == VALUES ? 0 : TASK == TEXT ? TARGETS : 1 + WEIGHTED;
-    const unsigned base = shared_address(shared) + (2 + 2 * WARPS) * VECTOR_BYTES, scratches = base + BLOCK * sizeof(Record);
-    const unsigned tile = scratches + (REDUCTION == SHARED ? (BLOCK * sizeof(T) + 15) / 16 * 16 : 0);
+    const unsigned base = shared_address(shared) + (2 + 2 * WARPS) * VECTOR_BYTES, tile = base + BLOCK * sizeof(Record);
     const unsigned targets = tile + n_rows * ROW_BYTES, slots = targets + n_targets * TILE_BYTES;
     Frame frame;
     frame.coming = base - (2 + 2 * warp) * VECTOR_BYTES;
     frame.buffer = base + warp * LANES * unsigned(sizeof(Record));
     frame.tile = tile;
     frame.slots = slots + warp * args.n_slots * ROW_BYTES;
-    frame.scratch = reinterpret_cast<T *>(reinterpret_cast<Record *>(shared + 2 + 2 * WARPS) + BLOCK) + warp * LANES;
     Sink sink;
     sink.target = targets + lane * VECTOR_BYTES;
     let_next_begin();

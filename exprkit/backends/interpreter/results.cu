@@ -13,7 +13,7 @@ struct Sink {
 
 // Add up over the lanes: lane 0 (or, of VECTORS = 2, 4 and 8, the first lane of each half, quarter or eighth) gets a
 // segment's sum.  Lane and partner always add the same two numbers, so the bits don't depend on VECTORS.
-INLINE void add_lanes_shuffle(T (&sum)[VECTORS], int lane)
+INLINE void add_lanes(T (&sum)[VECTORS], int lane)
 {
     int step = LANES / 2;
     if (LANES > 1 && (VECTORS == 2 || VECTORS == 4 || VECTORS == 8)) {
@@ -35,7 +35,7 @@ INLINE void add_lanes_shuffle(T (&sum)[VECTORS], int lane)
     }
 }
 
-constexpr bool SCATTERED = REDUCTION == SHUFFLE && LANES > 1 && (VECTORS == 2 || VECTORS == 4 || VECTORS == 8);
+constexpr bool SCATTERED = LANES > 1 && (VECTORS == 2 || VECTORS == 4 || VECTORS == 8);
 
 // Which segment's sum a lane writes first.
 INLINE int own_segment(int lane) { return SCATTERED ? lane / (LANES / VECTORS) : 0; }
@@ -44,18 +44,6 @@ INLINE int sums_written(int lane, int present)
 {
     if (SCATTERED) return lane % (LANES / VECTORS) == 0 && own_segment(lane) < present;
     return lane == 0 ? min(VECTORS, present) : 0;
-}
-
-INLINE T add_lanes_shared(T sum, T *scratch, int lane)
-{
-    __syncwarp();
-    scratch[lane] = sum;
-    for (int step = LANES / 2; step > 0; step /= 2) {
-        __syncwarp();
-        if (lane < step) scratch[lane] += scratch[lane + step];
-    }
-    __syncwarp();
-    return scratch[0];
 }
 
 // The sum of an item's segments where one tile has them all: that of add_segments (support.cu), bit by bit, in lane 0.
@@ -129,7 +117,7 @@ template <bool WHOLE> INLINE void measure_text(T (&acc)[POINTS], T (&sum)[VECTOR
 }
 #endif
 
-INLINE void add_up(const Arguments &args, T (&acc)[POINTS], int item, const Sink &sink, T *scratch, int lane)
+INLINE void add_up(const Arguments &args, T (&acc)[POINTS], int item, const Sink &sink, int lane)
 {
     T sum[VECTORS];
 #ifdef HAS_LOSS
@@ -139,16 +127,7 @@ INLINE void add_up(const Arguments &args, T (&acc)[POINTS], int item, const Sink
     if (sink.left == TILE) measure<true>(acc, sum, sink, lane);
     else measure<false>(acc, sum, sink, lane);
 #endif
-    if (REDUCTION == ATOMIC) {
-        double all = 0.0;
-        for (int c = 0; c < VECTORS; ++c) all += double(sum[c]);
-        atomicAdd(args.sums + item, all);
-        return;
-    }
-    if (REDUCTION == SHARED)
-        for (int c = 0; c < VECTORS; ++c) sum[c] = add_lanes_shared(sum[c], scratch, lane);
-    else
-        add_lanes_shuffle(sum, lane);
+    add_lanes(sum, lane);
     if (ONE_TILE) {
         const double total = add_all_segments(sum);
         if (lane == 0) args.sums[item] = total;

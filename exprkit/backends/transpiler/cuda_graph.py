@@ -17,13 +17,11 @@ block       one row of one bundle with one parameter set on one tile; by row (se
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.gpu.device import fetched
 from exprkit.backends.transpiler.modules import EntryArguments, ModuleCache
 from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.templates import FIELDS
@@ -65,7 +63,6 @@ class BlockTable(NamedTuple):
 
     table: np.ndarray  # uint32 (n_blocks, 4): bundle in its module, first instance, set, tile
     first: np.ndarray  # (n_modules + 1): a module's blocks
-    rows: list[np.ndarray]  # of each module: where in its part of the table each row begins
 
 
 def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) -> BlockTable:
@@ -93,10 +90,9 @@ def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) ->
     table[..., 1] = (bundles.first_instance[bundle] + row * width)[:, None, None]
     table[..., 2] = np.arange(n_sets)[None, :, None]
     table[..., 3] = np.arange(n_tiles)[None, None, :]
-    of_a_row = n_sets * n_tiles
     n_rows = np.bincount(module[bundle], minlength=len(transpiled))
-    first = np.concatenate([[0], np.cumsum(n_rows)]) * of_a_row
-    return BlockTable(table.reshape(-1, 4), first, [np.arange(n) * of_a_row for n in n_rows])
+    first = np.concatenate([[0], np.cumsum(n_rows)]) * n_sets * n_tiles
+    return BlockTable(table.reshape(-1, 4), first)
 
 
 class PassArguments:
@@ -139,7 +135,7 @@ class Pass:
     def __init__(self, device: Any, code: ModuleCache, n_sets: int, n_tiles: int, at_once: int) -> None:
         self.device, self.code, self.arguments = device, code, PassArguments(device)
         items = work(code.transpiled, n_sets, n_tiles, at_once)
-        self._first, self._rows = items.first, items.rows
+        self._first = items.first
         self._table = device.xp.asarray(items.table)
         self._starts: list[Callable[[], None]] = []
         self._graph: Any = None
@@ -155,36 +151,21 @@ class Pass:
         if not self._is_ready:
             self.invalidate()
             before = self.code.epoch
-            for i, kernels in self.code.all():
-                starts = self._of_module(i, kernels)
-                for start in starts:
-                    start()
+            for i, kernel in self.code.all():
+                first, stop = int(self._first[i]), int(self._first[i + 1])
+                start = kernel.prepare((stop - first, 1), self.code.kind.block, 0, self._given(first))
+                start()
                 if self.code.epoch == before:
-                    self._starts += starts
+                    self._starts.append(start)
             self._is_ready = self.code.epoch == before
             return
-        together = len(self._starts) > 1 and not self.code.options.separate
-        if self._graph is None and together and self.device.xp is not np:
+        if self._graph is None and len(self._starts) > 1 and self.device.xp is not np:
             self._graph = self._captured()
         if self._graph is not None:
             self._graph.launch(self.device.current_stream())
             return
         for start in self._starts:
             start()
-
-    def _of_module(self, i: int, kernels: list[Any]) -> list[Callable[[], None]]:
-        """The launches of a module: one, or one for each row of its bundles."""
-        first, stop = int(self._first[i]), int(self._first[i + 1])
-        threads = self.code.kind.block
-        if not self.code.options.separate:
-            return [kernels[0].prepare((stop - first, 1), threads, 0, self._given(first))]
-        edges = [first + int(row) for row in self._rows[i]] + [stop]
-        own = self._table[first:stop, 0]
-        bundle = fetched(own)
-        return [
-            kernels[int(bundle[a - first])].prepare((b - a, 1), threads, 0, self._given(a))
-            for a, b in itertools.pairwise(edges)
-        ]
 
     def _given(self, first: int) -> EntryArguments:
         pointer = self.device.pointer

@@ -5,8 +5,8 @@ In: bundles.  Out: modules of PTX, which ``assembler`` takes.  The text around t
 into pieces, which ``writer`` puts together byte by byte.
 
     >>> from exprkit.backends.transpiler.emit import Module
-    >>> Module(b"text", ("values",), (range(2),), 16).n_structures
-    16
+    >>> Module(b"text", "values").entry
+    'values'
 
 Registers of a bundle, by kind; each kind is declared once the text is written:
 
@@ -40,12 +40,10 @@ _NO_COMMENTS: Mapping[int, str] = {}
 
 
 class Module(NamedTuple):
-    """The text of a module, and which bundles it holds: of entry i, ``bundles[i]``."""
+    """The text of a module and the name of its kernel."""
 
     text: bytes
-    entries: tuple[str, ...]
-    bundles: tuple[range, ...]
-    n_structures: int
+    entry: str
 
 
 class Emitter:
@@ -82,21 +80,12 @@ class Emitter:
         comments : {structure: text}, optional
             What to write above a structure.
         """
-        return self._module([self.kind.task], [chosen], chosen, comments)
-
-    def separate(self, chosen: range) -> Module:
-        """Consecutive bundles as a module with one entry each."""
-        return self._module([f"{self.kind.task}_{b}" for b in chosen], [range(b, b + 1) for b in chosen], chosen)
-
-    def _module(
-        self, names: list[str], ranges: list[range], chosen: range, comments: Mapping[int, str] = _NO_COMMENTS
-    ) -> Module:
         used = np.zeros(256, np.bool_)
         used[list(self.kind.loss.codes if self.kind.loss else ())] = True
-        entries = [self._entry(name, some, comments, used) for name, some in zip(names, ranges, strict=True)]
+        entry = self._entry(self.kind.task, chosen, comments, used)
         functions = self.bodies.head(self.bodies.of[code] for code in np.flatnonzero(used).tolist())
         head = templates.fill(templates.HEAD, version=VERSION, target=TARGET, functions=functions)
-        return Module(head.encode() + b"".join(entries), tuple(names), tuple(ranges), self._count(chosen))
+        return Module(head.encode() + entry, self.kind.task)
 
     def _count(self, chosen: range) -> int:
         return int(self.bundles.first[chosen.stop] - self.bundles.first[chosen.start])

@@ -42,14 +42,13 @@ from exprkit.backends.transpiler.operator_ptx import bodies
 from exprkit.backends.transpiler.program import Transpiled, parts
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.backends.transpiler.templates import CHUNK, LINE, SUM, VALUES, WARP, Kind
-from exprkit.errors import DataError, number_of, one_of, whole
+from exprkit.errors import DataError, number_of, whole
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
 OPTIONS = (
     "block_size",
     "points_per_thread",
-    "dispatch",
     "structures_per_module",
     "structures_per_bundle",
     "share_code",
@@ -57,7 +56,6 @@ OPTIONS = (
     "progress",
     "code_bytes",
 )
-DISPATCHES = ("module", "per-expression")
 CODE_BYTES = 1 << 30  # of machine code on the device; the modules used longest ago go first
 WORK_BYTES = 512 << 20  # numbers, partial sums and the table of work of one pass
 FLOAT32_TERMS = 128  # that a thread adds in float32
@@ -65,7 +63,6 @@ MOST_VECTOR = 4  # points
 MOST_ROWS = 16  # of a block that takes one after the other
 BUSY_BLOCKS = 16  # of a multiprocessor in a launch, before they have more rows
 VALUES_TURNS, SUM_TURNS = 2, 8  # of a block's loop over its tile, at the most; twice that from MANY points on
-BASELINE_BLOCK = 160  # of the kernels of an expression each, as the thesis found best
 SPAN_TILES = 128  # tiles whose sums are added before they join the total
 MOST_PASSES = 64  # that are kept ready; each holds a table of work on the device
 MOST_ROW_BYTES = 1 << 31  # 32 bits hold the length of a row
@@ -90,8 +87,6 @@ class Engine(DeviceEngine, contract.Compiling):
         Threads of a block, a multiple of 32.
     points_per_thread : int, optional
         1, 2 or 4 (float64: 1 or 2): a thread's vector.
-    dispatch : {"module", "per-expression"}
-        Few launches for all, or (a baseline) a kernel and a launch for each expression.
     structures_per_module, structures_per_bundle : int, optional
         How many structures are compiled at a time, and how many run in one loop.
     share_code : bool, optional
@@ -124,7 +119,6 @@ class Engine(DeviceEngine, contract.Compiling):
         threads: int | None = None,
         block_size: int | None = None,
         points_per_thread: int | None = None,
-        dispatch: str = "module",
         structures_per_module: int | None = None,
         structures_per_bundle: int | None = None,
         share_code: bool | None = None,
@@ -138,14 +132,13 @@ class Engine(DeviceEngine, contract.Compiling):
         most = MOST_ROW_BYTES // self.dtype.itemsize
         if self.n_points > most:
             raise DataError(f"{self.n_points} points are more than {most}: take them in parts and add the sums")
-        self.separate = one_of("dispatch", dispatch, DISPATCHES) == "per-expression"
         vectors = [v for v in (1, 2, 4) if v * self.dtype.itemsize <= 16]
         self._chosen = check_block(block_size, WARP), check_points(points_per_thread, vectors)
-        self._of_a_bundle = 1 if self.separate else _check_count("structures_per_bundle", structures_per_bundle)
+        self._of_a_bundle = _check_count("structures_per_bundle", structures_per_bundle)
         self._of_a_module = _check_count("structures_per_module", structures_per_module)
         self.seconds: dict[str, float] = {}
         compiler = compiler or _compiler(threads, cache)
-        self._options = ModuleOptions(compiler, self.separate, code_bytes, self.seconds, progress)
+        self._options = ModuleOptions(compiler, code_bytes, self.seconds, progress)
         started = time.perf_counter()
         self.program = lower(pop, precision=self.settings.operators, positive=self._positive(X), dtype=self.dtype)
         self.seconds["lower"] = time.perf_counter() - started
@@ -188,8 +181,6 @@ class Engine(DeviceEngine, contract.Compiling):
     def _changed(self, usual: CodeShape) -> CodeShape:
         """A shape as the options say."""
         block, points = self._chosen
-        if self.separate:
-            usual = CodeShape(1, BASELINE_BLOCK, 1, None)
         return usual.changed(points, block, self._of_a_bundle)
 
     def _widest(self, task: str) -> int:
@@ -203,7 +194,7 @@ class Engine(DeviceEngine, contract.Compiling):
         alike = self.structures.indirect
         shared = "those that differ in their columns alone share code" if alike else "each has its own code"
         lines = [f"{number_of(len(self.structures), 'structure')} of {number_of(self.n_exprs, 'expression')}, {shared}"]
-        asked = self.separate or any(self._chosen) or self._of_a_bundle
+        asked = any(self._chosen) or self._of_a_bundle
         for task, words in ((VALUES, "values"), ("square", "losses")):
             for part, _ in self.parts(task) if self.n_exprs and self.n_points else ():
                 lines.append(
@@ -415,14 +406,11 @@ class Engine(DeviceEngine, contract.Compiling):
         turn = part.shape.block * part.shape.points
         if task != VALUES:
             return self._n_tiles(task, start, stop), 0
-        if not self._is_by_row(part, task):
+        if not part.kind(task).by_row:
             return -(-(stop - start) // (turn * self._most_turns(task))), 0
         tiles = -(-(stop - start + LINE // self.dtype.itemsize) // turn)
         rows = int(part.bundles.n_batches.sum()) * n_sets * tiles // (BUSY_BLOCKS * self.device.multiprocessors)
         return tiles, min(max(rows, 1), MOST_ROWS)
-
-    def _is_by_row(self, part: Transpiled, task: str) -> bool:
-        return part.kind(task).by_row and not self.separate
 
     def _turn(self, task: str) -> int:
         """The fewest points that a block takes at a time, with any structure."""
@@ -433,7 +421,7 @@ class Engine(DeviceEngine, contract.Compiling):
         """Of a block in one tile: it bounds the numbers that are added in float32."""
         more = 1 if self.n_points < MANY else 2
         if task == VALUES:
-            return 1 if self.separate else more * VALUES_TURNS
+            return more * VALUES_TURNS
         return min(more * SUM_TURNS, FLOAT32_TERMS // MOST_VECTOR)
 
     def _n_tiles(self, task: str, start: int, stop: int) -> int:
@@ -461,8 +449,7 @@ class Engine(DeviceEngine, contract.Compiling):
 
     def _new_pass(self, part: Transpiled, instances: Any, how: How, n_sets: int, start: int, stop: int) -> Pass:
         task, store, masked, weighted, loss = how
-        by_row = self._is_by_row(part, task)
-        kind = part.kind(task, by_row=by_row, store=store, masked=masked, weighted=weighted, loss=loss)
+        kind = part.kind(task, store=store, masked=masked, weighted=weighted, loss=loss)
         if (id(part), kind) not in self._codes:
             self._codes[id(part), kind] = ModuleCache(self.device, part, kind, self.settings, self._options)
         tiles, rows = self._shared_out(part, kind.task, n_sets, start, stop)

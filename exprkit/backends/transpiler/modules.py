@@ -34,7 +34,6 @@ class ModuleOptions(NamedTuple):
     """How an engine compiles modules, whatever their kind."""
 
     compiler: Callable[..., Any]  # ``assembler.compile_modules`` or what stands in for it
-    separate: bool  # an entry for every bundle
     most_bytes: int  # of machine code on the device
     seconds: dict[str, float]  # takes the time spent: "emit", "compile" (waited for), "load"
     progress: bool  # show a bar
@@ -64,42 +63,40 @@ class ModuleCache:
     ) -> None:
         self.device, self.transpiled, self.kind, self.settings = device, transpiled, kind, settings
         self.options = options
-        self._loaded = RecentlyUsed()  # of each module a kernel for each of its entries
+        self._loaded = RecentlyUsed()  # the kernel of each module
         self._cubins = RecentlyUsed()
-        self._names: dict[int, tuple[str, ...]] = {}
         self.epoch = 0
         self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def all(self) -> Iterator[tuple[int, list[Any]]]:
-        """Every module's index and kernels, as they are ready: those on the device first.
+    def all(self) -> Iterator[tuple[int, Any]]:
+        """Every module's index and kernel, as it is ready: those on the device first.
 
         A module may leave the device when the next one is asked for.
         """
         missing = [i for i in range(len(self.transpiled)) if i not in self._loaded]
-        for i, kernels in self._loaded.items():
-            yield i, kernels
-            del kernels
+        for i, kernel in self._loaded.items():
+            yield i, kernel
+            del kernel
         for i in [i for i in missing if i in self._cubins]:
             yield i, self._load(i, self._cubins.get(i))
         yield from self._compiled([i for i in missing if i not in self._cubins])
 
     def described(self) -> Iterator[dict[str, Any]]:
         """Every kernel on the device: its use of the multiprocessor."""
-        for i, kernels in self._loaded.items():
-            for name, kernel in zip(self._names[i], kernels, strict=True):
-                yield {
-                    "name": name,
-                    "module": i,
-                    "registers": kernel.registers,
-                    "local_bytes": kernel.local_bytes,
-                    "shared_bytes": 0,
-                    "block_size": self.kind.block,
-                    "points_per_thread": self.kind.points,
-                    "resident_blocks": kernel.resident(self.kind.block, 0),
-                    "code_bytes": self._loaded.size_of(i),
-                }
+        for i, kernel in self._loaded.items():
+            yield {
+                "name": self.kind.task,
+                "module": i,
+                "registers": kernel.registers,
+                "local_bytes": kernel.local_bytes,
+                "shared_bytes": 0,
+                "block_size": self.kind.block,
+                "points_per_thread": self.kind.points,
+                "resident_blocks": kernel.resident(self.kind.block, 0),
+                "code_bytes": self._loaded.size_of(i),
+            }
 
-    def _compiled(self, modules: list[int]) -> Iterator[tuple[int, list[Any]]]:
+    def _compiled(self, modules: list[int]) -> Iterator[tuple[int, Any]]:
         """Compile modules, each loaded as soon as it is done."""
         if not modules:
             return
@@ -111,20 +108,19 @@ class ModuleCache:
                 self._spent("compile", started)
                 self._cubins.put(i, linked.cubin, len(linked.cubin))
                 self._cubins.shrink(CUBIN_BYTES)
-                kernels = self._load(i, linked.cubin)
+                kernel = self._load(i, linked.cubin)
                 done(1)
-                yield i, kernels
+                yield i, kernel
                 started = time.perf_counter()
 
     def _texts(self, modules: list[int]) -> Iterator[bytes]:
         for i in modules:
             started = time.perf_counter()
-            module = self.transpiled.module(i, self.kind, self.settings, separate=self.options.separate)
-            self._names[i] = module.entries
+            text = self.transpiled.module(i, self.kind, self.settings).text
             self._spent("emit", started)
-            yield module.text
+            yield text
 
-    def _load(self, i: int, cubin: bytes) -> list[Any]:
+    def _load(self, i: int, cubin: bytes) -> Any:
         started = time.perf_counter()
         if self._loaded and self._loaded.n_bytes + len(cubin) > self.options.most_bytes:
             self.device.current_stream().synchronize()  # they may still run
@@ -132,10 +128,10 @@ class ModuleCache:
             for dependent in self.dependents:
                 dependent.invalidate()
             self._loaded.shrink(self.options.most_bytes // 2 - len(cubin))
-        kernels = list(self.device.load(cubin, self._names[i]))
-        self._loaded.put(i, kernels, len(cubin))
+        (kernel,) = self.device.load(cubin, (self.kind.task,))
+        self._loaded.put(i, kernel, len(cubin))
         self._spent("load", started)
-        return kernels
+        return kernel
 
     def _spent(self, phase: str, started: float) -> None:
         seconds = self.options.seconds

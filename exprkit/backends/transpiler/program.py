@@ -105,18 +105,17 @@ class Transpiled:
         """Whether the structure of an expression is among these."""
         return bool(np.isin(self.structures.of[expression], self.bundles.order))
 
-    def modules(self, kind: Kind, settings: Precision, *, separate: bool = False) -> Iterator[Module]:
-        """All modules, one after the other; ``separate``: with an entry for every bundle."""
+    def modules(self, kind: Kind, settings: Precision) -> Iterator[Module]:
+        """All modules, one after the other."""
         for i in range(len(self)):
-            yield self.module(i, kind, settings, separate=separate)
+            yield self.module(i, kind, settings)
 
-    def module(self, i: int, kind: Kind, settings: Precision, *, separate: bool = False) -> Module:
+    def module(self, i: int, kind: Kind, settings: Precision) -> Module:
         """Module ``i``."""
         if (kind, settings) not in self._emitters:
             n_columns = len(self.program.column_code)
             self._emitters[kind, settings] = Emitter(self.structures, self.bundles, kind, settings, n_columns)
-        emitter = self._emitters[kind, settings]
-        return (emitter.separate if separate else emitter.module)(self.ranges[i])
+        return self._emitters[kind, settings].module(self.ranges[i])
 
     def one(self, expression: int, kind: Kind, settings: Precision, comment: str) -> Module:
         """A module with nothing but the structure of one expression, and a comment above it."""

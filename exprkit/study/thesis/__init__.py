@@ -1,0 +1,1 @@
+"""What of the thesis is measured anew: its kernel, one launch per expression."""
