@@ -21,18 +21,19 @@ SMALL = {"pool_size": 100, "niterations": 2, "population_size": 40, "maxsize": 1
 
 
 def searched(budget, checkpoint=None, save=lambda search: None):
-    search = Discovery(Rows(X, Y), SearchSettings(**SMALL), budget, save=save)
+    discovery = Discovery(Rows(X, Y), SearchSettings(**SMALL), budget, save=save)
     if checkpoint is not None:
-        search.resume(checkpoint)
-    search.run()
-    return search
+        discovery.resume(checkpoint)
+    discovery.run()
+    return discovery
 
 
-def bits(search):
+def bits(discovery):
     """All that a search has found, and what it counted."""
     entries = [(*map(bytes, (e.expression.kinds, e.expression.values)), e.loss, e.is_polished)
-               for e in search.front.entries()]  # fmt: skip
-    return entries, search.problem.budget.n_evals, search.problem.budget.work
+               for e in discovery.search.front.entries()]  # fmt: skip
+    budget = discovery.search.problem.budget
+    return entries, budget.n_evals, budget.work
 
 
 @pytest.mark.slow
@@ -72,17 +73,18 @@ def test_a_limit_says_what_it_has_cut():
 
 
 def test_steps_whose_share_is_over_are_told():
-    search = Discovery(Rows(X, Y), SearchSettings(**SMALL), Budget(seconds=100.0))
+    discovery = Discovery(Rows(X, Y), SearchSettings(**SMALL), Budget(seconds=100.0))
+    search = discovery.search
     search.stage = "curve"
 
     def candidates():
         for _ in range(5):
-            assert search.left_out == []
+            assert discovery.left_out == []
             search.problem.budget.spend(6.0)
             yield []
 
     search.run_stage(lambda problem: problem.for_share(0.1, candidates()))
-    assert search.left_out == ["curve"] and search.problem.budget.work == 12_000_000
+    assert discovery.left_out == ["curve"] and search.problem.budget.work == 12_000_000
 
 
 @pytest.mark.slow

@@ -117,8 +117,8 @@ def test_a_law_is_found_whatever_its_sign(law):
     y, formulas = LAWS[law](X), []
     for sign in (1.0, -1.0):
         settings = SearchSettings(threads=1, pool_size=1_000, niterations=0)
-        search = Discovery(Rows(X, sign * y), settings, Budget())
-        assert search.run() == "a formula is exact"
-        formulas.append(search.front.entries()[-1].expression)
+        discovery = Discovery(Rows(X, sign * y), settings, Budget())
+        assert discovery.run() == "a formula is exact"
+        formulas.append(discovery.search.front.entries()[-1].expression)
         np.testing.assert_allclose(formulas[-1](X), sign * y, rtol=1e-9)
     assert abs(formulas[0].n_tokens - formulas[1].n_tokens) <= 2

@@ -343,7 +343,7 @@ def test_the_bar_counts_what_ends_the_search():
         Budget(seconds=1000.0), Budget(max_evals=70), Budget(),
     ))  # fmt: skip
     assert timed.spent[1:] == (1000.0, "s") and 0 <= timed.spent[0] < 100
-    counted.problem.budget.count(100)
+    counted.search.problem.budget.count(100)
     assert counted.spent == (70, 70, "functions")
     done, total, _ = free.spent
     free.generation = 5

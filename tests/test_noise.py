@@ -71,19 +71,19 @@ def test_stages_for_exact_formulas_come_last_where_there_is_noise(noise, exact_l
     a, b, c, d, e = X = random.uniform(1, 5, (5, 300))
     y = a * (b + c * d * np.sin(e)) if noise else np.exp(np.sin(a * b)) + np.sqrt(1 + c * c + d * d * np.cos(e) ** 2)
     rows = Rows(X.T, y + noise * np.std(y) * random.standard_normal(300))
-    search = Discovery(rows, SearchSettings(), Budget())
-    stages = [turn.stage for turn in search.turns]
+    discovery = Discovery(rows, SearchSettings(), Budget())
+    stages = [turn.stage for turn in discovery.turns]
     for stage in stages[: stages.index(growth.grow_first) + 1]:
-        search.run_stage(stage)
+        discovery.search.run_stage(stage)
     put_off = (exact.join_three, exact.sum_exactly, exact.join_more)
-    later = [turn.stage for turn in search.turns]
-    assert search.is_noisy == exact_last and set(later) == set(stages)
+    later = [turn.stage for turn in discovery.turns]
+    assert discovery.search.problem.is_noisy == exact_last and set(later) == set(stages)
     assert (later[-3:] == list(put_off)) == exact_last
     if noise:
-        assert search.front.min_loss < 1.05 * noise**2 * np.var(y)
+        assert discovery.search.front.min_loss < 1.05 * noise**2 * np.var(y)
         again = Discovery(rows, SearchSettings(), Budget())
-        again.resume(search.checkpoint())
-        assert again.turns == search.turns
+        again.resume(discovery.checkpoint())
+        assert again.turns == discovery.turns
 
 
 def test_fractions_are_no_numbers_that_were_fitted():

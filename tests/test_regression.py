@@ -361,9 +361,9 @@ def test_a_simple_number_is_close(number, denominator):
 def test_numbers_that_change_no_value_go():
     X = drawn()
     found = Discovery(Rows(X, X[:, 0] + np.sin(X[:, 1])), SearchSettings(), Budget(max_evals=1))
-    found.offer(ek.parse(["x1 - 2.2e-268", "x1 + 0.3 * x2 + 1e-90 * exp(x3)"]))
+    found.search.offer(ek.parse(["x1 - 2.2e-268", "x1 + 0.3 * x2 + 1e-90 * exp(x3)"]))
     assert found.run() == "1 functions were tried"
-    assert [str(entry.expression) for entry in found.front.entries()][-2:] == ["x1", "x1 + 0.3 * x2"]
+    assert [str(entry.expression) for entry in found.search.front.entries()][-2:] == ["x1", "x1 + 0.3 * x2"]
 
 
 def test_numbers_go_to_parameters_and_back():
@@ -565,7 +565,7 @@ def test_numbers_of_a_noisy_law_become_simple_in_the_end():
     random = np.random.default_rng(0)
     X = random.uniform(0.5, 5, (200, 2))
     law = 3 * np.log(X[:, 0]) - np.log(np.exp(0.7 * X[:, 1]) - 1) + 2.345
-    search = Discovery(Rows(X, law + 0.05 * random.standard_normal(200)), SearchSettings(), Budget(60))
+    search = FormulaSearch(Rows(X, law + 0.05 * random.standard_normal(200)), SearchSettings(), Budget(60))
     search.offer(ek.parse(["3.01 * log(x1) + 2.34 - 0.94 * log(exp(0.738 * x2) - 1.05)"]))
     search.run_stage(simplification.finish)
     best = search.front.by_nats()[0].expression
@@ -576,12 +576,12 @@ def test_what_fits_as_many_numbers_as_rows_is_no_law_and_ends_no_search():
     X, y = np.array([[1.0], [2.0], [3.5], [4.0]]), np.array([1.234, -0.77, 2.5391, 0.4447])
     few, through = Rows(X, y), np.polynomial.Polynomial.fit(X[:, 0], y, 3).convert().coef
     text = "{} + x1 * ({} + x1 * ({} + x1 * {}))".format(*through.tolist())
-    search = Discovery(few, SearchSettings(), Budget())
+    search = FormulaSearch(few, SearchSettings(), Budget())
     search.offer(ek.parse([text]))
-    assert search.front.min_loss < 1e-20 and not search.is_exact
-    search = Discovery(Rows(X, 3 * X[:, 0] ** 2), SearchSettings(), Budget())
+    assert search.front.min_loss < 1e-20 and not search.problem.is_exact
+    search = FormulaSearch(Rows(X, 3 * X[:, 0] ** 2), SearchSettings(), Budget())
     search.offer(ek.parse(["3 * sqr(x1)"]))
-    assert search.is_exact
+    assert search.problem.is_exact
 
 
 STEPS = [
@@ -599,7 +599,7 @@ def test_what_fits_labels_by_as_many_bits_as_rows_tell_is_no_law(text, n_rows):
         search = FormulaSearch(Rows(X, y), SearchSettings(), Budget())
         search.offer(ek.parse([formula]))
         assert search.problem.rows.is_exact(values([formula], search.problem.rows.X))
-        assert search.is_exact == (formula != text)
+        assert search.problem.is_exact == (formula != text)
 
 
 @pytest.mark.parametrize("how", ["best", "mdl"])
@@ -619,13 +619,13 @@ def test_labels_of_many_rows_and_whole_numbers_of_few_tell_a_law():
                          (20, "5")):  # fmt: skip
         search = FormulaSearch(Rows(X[:n_rows], values([text], X[:n_rows])[0]), SearchSettings(), Budget())
         search.offer(ek.parse([text]))
-        assert search.is_exact, text
+        assert search.problem.is_exact, text
 
 
 def test_a_formula_is_polished_once_and_an_interpolation_never(monkeypatch):
     random = np.random.default_rng(0)
     X = random.uniform(1, 3, (40, 1))
-    search = Discovery(Rows(X, 2.3 * X[:, 0] + 0.1 * random.standard_normal(40)), SearchSettings(), Budget())
+    search = FormulaSearch(Rows(X, 2.3 * X[:, 0] + 0.1 * random.standard_normal(40)), SearchSettings(), Budget())
     search.offer(ek.parse(["2.31 * x1 + 0.017"]))
     search.run_stage(simplification.polish)
     entries = search.front.entries()
@@ -635,7 +635,7 @@ def test_a_formula_is_polished_once_and_an_interpolation_never(monkeypatch):
     assert [entry.size for entry in search.front.entries()] == [entry.size for entry in entries]
     losses = [[entry.loss for entry in front] for front in (search.front.entries(), entries)]
     np.testing.assert_allclose(*losses, rtol=1e-9)
-    few = Discovery(Rows(X[:4], X[:4, 0] + random.standard_normal(4)), SearchSettings(), Budget())
+    few = FormulaSearch(Rows(X[:4], X[:4, 0] + random.standard_normal(4)), SearchSettings(), Budget())
     few.offer(ek.parse(["1.03 * x1 ^ 0.97 + 0.0123"]))
     few.run_stage(simplification.polish)
     assert not any(entry.is_polished for entry in few.front.entries())

@@ -13,9 +13,9 @@ read again by a search of the same data and settings.
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
     >>> rows, path = Rows(X, X[:, 0] / (3 + 5 * X[:, 1])), pathlib.Path(tempfile.mkdtemp()) / "search.npz"
     >>> checkpoint = Checkpoint(path)
-    >>> search = Discovery(rows, SearchSettings(seed=5), Budget(), save=checkpoint.save)
-    >>> checkpoint.attach(search)
-    >>> search.run()
+    >>> discovery = Discovery(rows, SearchSettings(seed=5), Budget(), save=checkpoint.save)
+    >>> checkpoint.attach(discovery)
+    >>> discovery.run()
     'a formula is exact'
     >>> Checkpoint(path).seed
     5
@@ -68,19 +68,19 @@ class Checkpoint:
                 self._resumable = _state_of(self._file.arrays)
         self.seed = None if self._resumable is None else self._resumable[1]
 
-    def attach(self, search: Discovery) -> None:
+    def attach(self, discovery: Discovery) -> None:
         """Resume a search from the file; where there is none, write the first, so that an unwritable path is told."""
         if self._file.path is None:
             return
-        self._file.begin(search.problem.rows.arrays, settings_of_result(search.resolved))
+        self._file.begin(discovery.search.problem.rows.arrays, settings_of_result(discovery.resolved))
         if self._resumable is None:
-            self.save(search)
+            self.save(discovery)
         else:
-            search.resume(self._resumable[0])
+            discovery.resume(self._resumable[0])
 
-    def save(self, search: Discovery) -> None:
+    def save(self, discovery: Discovery) -> None:
         """Write the state of the search, if the last file is old."""
-        self._file.save(lambda: _arrays(search))
+        self._file.save(lambda: _arrays(discovery))
 
 
 def settings_of_result(resolved: dict[str, Any]) -> dict[str, Any]:
@@ -88,12 +88,12 @@ def settings_of_result(resolved: dict[str, Any]) -> dict[str, Any]:
     return {USER_NAMES.get(name, name): value for name, value in resolved.items() if name not in MUTABLE}
 
 
-def _arrays(search: Discovery) -> dict[str, Any]:
-    state = search.checkpoint()
+def _arrays(discovery: Discovery) -> dict[str, Any]:
+    state = discovery.checkpoint()
     return {
         **population_file.arrays_of(Population.of([entry.expression for entry in state.front])),
         "search.numbers": [
-            search.problem.settings.seed,
+            discovery.search.problem.settings.seed,
             state.stages,
             state.generation,
             state.n_evals,

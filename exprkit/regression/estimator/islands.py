@@ -1,6 +1,6 @@
 """Genetic programming on several devices: the island model, with migration through the common front.
 
-In: a ``Discovery`` after its other stages, and ``Workers``.  Out: its front, with the islands' best formulas.
+In: a ``FormulaSearch`` after its stages, and ``Workers``.  Out: its front, with the islands' best formulas.
 
     for EPOCH generations at a time:
         every island breeds from the common front, with its own seed
@@ -33,6 +33,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages.discovery import Discovery
+from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
@@ -41,7 +42,7 @@ EPOCH = 20  # generations between two migrations
 NOT_SHARED = ("operators", "early_stop", "guesses", "seed", "threads", "niterations", "outermost")
 
 
-def evolve(search: Discovery, settings: SearchSettings, workers: Workers, show: Callable[[Discovery], Any]) -> str:
+def evolve(search: FormulaSearch, settings: SearchSettings, workers: Workers, show: Callable[[], None]) -> str:
     """Breed on all workers, and let the front of the search take the result; returns why that ended."""
     rows, on_gpu = search.problem.rows, workers.on_gpu(settings.backend)
     n = len(workers.places(on_gpu))
@@ -66,7 +67,7 @@ def evolve(search: Discovery, settings: SearchSettings, workers: Workers, show: 
                 search.problem.budget.count(n_evals)
                 search.offer(population_of(tokens))
             search.stage = f"generation {first + generations}"
-            show(search)
+            show()
             search.problem.budget.check()
         except Ended as ended:
             return str(ended)
@@ -90,8 +91,8 @@ def _bred(data: tuple[Any, ...], settings: dict[str, Any], front: Population) ->
     rows.coarseness = settings.pop("coarseness")
     operators = tuple(filter(None, map(defined.spelled, settings["operators"])))
     budget = Budget()
-    search = Discovery(rows, SearchSettings(**{**settings, "operators": operators, "threads": 1}), budget)
-    search.offer(front)
+    discovery = Discovery(rows, SearchSettings(**{**settings, "operators": operators, "threads": 1}), budget)
+    discovery.search.offer(front)
     with contextlib.suppress(Ended), np.errstate(all="ignore"):
-        search.evolve()
-    return Population.of([entry.expression for entry in search.front.entries()]), budget.n_evals
+        discovery.evolve()
+    return Population.of([entry.expression for entry in discovery.search.front.entries()]), budget.n_evals

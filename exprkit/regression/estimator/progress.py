@@ -74,7 +74,7 @@ class ProgressDisplay:
         self._after = DELAY if progress is None else 0.0
         is_visible = (self._notebook or _at_a_terminal()) if progress is None else bool(progress)
         self._is_shown = is_visible and self._callback is None
-        self._search: Discovery | None = None
+        self._discovery: Discovery | None = None
         self._entries: list[Entry] = []  # that ``_equations`` are of
         self._equations: tuple[list[str], list[str]] = [], []
         self._begin = self._last = self._last_figure = time.perf_counter()
@@ -92,9 +92,9 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.close()
 
-    def watch(self, search: Discovery) -> None:
+    def watch(self, discovery: Discovery) -> None:
         """Show this search from now on."""
-        self._search = search
+        self._discovery = discovery
 
     def refresh(self) -> None:
         """Update the display, if the last update is old; an interrupt is seen here.
@@ -109,15 +109,11 @@ class ProgressDisplay:
             self._last = now
             self._look(now)
 
-    def update(self, search: Discovery) -> None:
-        """Called after a part of a stage."""
-        self.refresh()
-
     def view(self) -> SearchView:
         """The search at this moment."""
-        search = self._search
-        if search is None:
+        if self._discovery is None:
             return SearchView("begin", 0, 0, 0.0, [], [], [], [])
+        search = self._discovery.search
         entries = search.front.entries()
         if entries != self._entries:
             named = [Expression(e.expression.kinds, e.expression.values, self._names) for e in entries]
@@ -126,7 +122,7 @@ class ProgressDisplay:
         budget = search.problem.budget
         return SearchView(
             search.stage,
-            search.generation,
+            self._discovery.generation,
             budget.n_evals,
             budget.seconds,
             [e.size for e in entries],
@@ -138,15 +134,15 @@ class ProgressDisplay:
         if self._callback is not None:
             if self._callback(self.view()):
                 raise Ended(STOPPED)
-        elif self._is_shown and self._search is not None and now - self._begin >= self._after:
+        elif self._is_shown and self._discovery is not None and now - self._begin >= self._after:
             self._move_bar()
             if self._notebook and now - self._last_figure > FIGURE_EVERY:
                 self._draw()
                 self._last_figure = time.perf_counter()
 
     def _move_bar(self) -> None:
-        assert self._search is not None
-        done, total, unit = self._search.spent
+        assert self._discovery is not None
+        done, total, unit = self._discovery.spent
         if self._bar is None:
             with brought_by("search"):
                 from tqdm.auto import tqdm

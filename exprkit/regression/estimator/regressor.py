@@ -329,13 +329,14 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         weighted = self._weighted(rows) if sample_weight is None else rows
         few = weighted if len(rows) <= MOST_SEARCHED else weighted.subsample(MOST_SEARCHED, seed)
         self.n_rows_searched_, self.noise_ = len(few), "constant" if weighted is rows else "proportional"
-        search = self._searched(begin, few, settings, checkpoint, [entry.expression for entry in previous], workers)
+        discovery = self._searched(begin, few, settings, checkpoint, [entry.expression for entry in previous], workers)
+        search = discovery.search
         if not search.front.entries():
             search.offer(parse([repr(float(few.w @ few.y / few.total)), "0"]))
         self.n_evals_, self.seconds_ = search.problem.budget.n_evals, search.problem.budget.seconds
-        self.cut_ = search.left_out
+        self.cut_ = discovery.left_out
         self._front = self._described(search, rows, weighted)
-        for failure in search.failures:
+        for failure in discovery.failures:
             warnings.warn(failure, RuntimeWarning, stacklevel=2)
         if self.verbosity:
             how = f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s"
@@ -384,24 +385,25 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         with progress.ProgressDisplay(self.progress, self._names) as display:
             budget = Budget(self.timeout_in_seconds, self.max_evals, display.refresh, begin=begin)
             here = replace(settings, niterations=0) if workers else settings
-            search = Discovery(rows, here, budget, display.update, checkpoint.save)
-            display.watch(search)
-            checkpoint.attach(search)
+            discovery = Discovery(rows, here, budget, display.refresh, checkpoint.save)
+            search = discovery.search
+            display.watch(discovery)
+            checkpoint.attach(discovery)
             self.interrupted_ = False
             try:
                 search.offer(previous)
                 with shared_by(workers):
-                    self.stopped_ = budget.run(search.run)
+                    self.stopped_ = budget.run(discovery.run)
                 if workers and self.stopped_.startswith("0 iterations"):  # nothing else has ended it
-                    self.stopped_ = islands.evolve(search, settings, workers, display.update)
+                    self.stopped_ = islands.evolve(search, settings, workers, display.refresh)
             except Ended as ended:  # in the middle of something long
                 self.stopped_ = str(ended)
             except KeyboardInterrupt:
                 self.interrupted_, self.stopped_ = True, "it was interrupted"
-            short = 4 * rows.X.shape[1] < settings.maxsize and not search.is_exact
+            short = 4 * rows.X.shape[1] < settings.maxsize and not search.problem.is_exact
             if short and {ops.ADD, ops.MUL} <= {row.code for row in settings.operators}:
                 search.offer(linear_formulas(rows))  # at the end: what is found before stays the same
-        return search
+        return discovery
 
     def predict(self, X: Any, index: int | None = None) -> np.ndarray:
         """What a formula gives.

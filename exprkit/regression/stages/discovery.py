@@ -8,10 +8,10 @@ In: ``Rows``, operators, ``SearchSettings``.  Out: a ``Front``.
     >>> from exprkit.regression.stages.settings import SearchSettings
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> search = Discovery(Rows(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
-    >>> search.run()
+    >>> discovery = Discovery(Rows(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
+    >>> discovery.run()
     'a formula is exact'
-    >>> print(search.front.entries()[-1].expression)
+    >>> print(discovery.search.front.entries()[-1].expression)
     x1 / (5 * x2 + 3)
 
 The table ``ORDER`` has the stages; each one's docstring says what it finds, how, what it costs, and which results show
@@ -94,16 +94,20 @@ class CheckpointState(NamedTuple):
     evolution: dict[str, np.ndarray]  # ``Evolution.state``; empty before the first generation
 
 
-class Discovery(FormulaSearch):
+class Discovery:
     """A search from its beginning to its end.
 
     Parameters
     ----------
-    show : called with the search after every part of a stage
-    save : called with the search after every stage and generation, when ``checkpoint`` holds all of its state
+    show : called after every part of a stage
+    save : called with the discovery after every stage and generation, when ``checkpoint`` holds all of its state
 
     Attributes
     ----------
+    search : FormulaSearch
+        Runs a stage; has the front.
+    generation : int
+        How many generations are done.
     failures : list of str
         Messages on stages that an error ended.
     """
@@ -113,11 +117,11 @@ class Discovery(FormulaSearch):
         rows: Rows,
         settings: SearchSettings,
         budget: Budget,
-        show: Callable[[Any], None] = lambda search: None,
-        save: Callable[[Discovery], None] = lambda search: None,
+        show: Callable[[], None] = lambda: None,
+        save: Callable[[Discovery], None] = lambda discovery: None,
     ) -> None:
-        super().__init__(rows, settings, budget, show)
-        self._save = save
+        self.search = FormulaSearch(rows, settings, budget, show)
+        self.generation, self._save = 0, save
         self._evolution: Evolution | None = None
         self._resumed: CheckpointState | None = None
         self._n_done = 0  # stages
@@ -126,7 +130,7 @@ class Discovery(FormulaSearch):
     @property
     def resolved(self) -> dict[str, Any]:
         """The settings by name, with the values that defaults have on this machine; of a GPU its name."""
-        problem = self.problem
+        problem = self.search.problem
         settings = {field.name: getattr(problem.settings, field.name) for field in dataclasses.fields(problem.settings)}
         backend = backend_of_fits("cpu" if problem.is_on_host else problem.settings.backend)
         device = "none" if problem.device is None else problem.device.name
@@ -135,22 +139,22 @@ class Discovery(FormulaSearch):
     @property
     def spent(self) -> tuple[float, float, str]:
         """How much is used of what ends the search, of how much, and its unit: time, functions or steps."""
-        done, total = self._n_done + self.generation, len(self.turns) + self.problem.settings.niterations
-        return self.problem.budget.spent or (done, total, "generations and stages")
+        done, total = self._n_done + self.generation, len(self.turns) + self.search.problem.settings.niterations
+        return self.search.problem.budget.spent or (done, total, "generations and stages")
 
     @property
     def turns(self) -> list[Turn]:
         """The stages before ``evolve`` in order; those for exact formulas last where there is noise."""
-        pools = "host" if self.problem.device is None else "device"
+        pools = "host" if self.search.problem.device is None else "device"
         turns = [turn for turn in ORDER if turn.pools in ("", pools)]
-        late = [turn for turn in turns if self.is_noisy and turn.is_exact]
+        late = [turn for turn in turns if self.search.problem.is_noisy and turn.is_exact]
         return [turn for turn in turns if turn not in late] + late
 
     @property
     def left_out(self) -> list[str]:
         """The names of stages that a limit has ended early, or left out."""
         after = [*(turn.stage.__name__ for turn in self.turns), "evolve"][self._n_done :]
-        return list(dict.fromkeys([*self.cut, *(after if self.problem.budget.is_spent else [])]))
+        return list(dict.fromkeys([*self.search.cut, *(after if self.search.problem.budget.is_spent else [])]))
 
     def run(self) -> str:
         """Search; returns why the search ended.  After an interrupt the front has what was found by then."""
@@ -159,9 +163,9 @@ class Discovery(FormulaSearch):
             return self._run()
 
     def _run(self) -> str:
-        budget, settings = self.problem.budget, self.problem.settings
-        if self.problem.device is not None:
-            self.problem.device.use()  # a thread of its own begins with the first one
+        budget, settings = self.search.problem.budget, self.search.problem.settings
+        if self.search.problem.device is not None:
+            self.search.problem.device.use()  # a thread of its own begins with the first one
         budget.keep_back(effort.SIMPLIFICATION.final_share)
         try:
             while self._n_done < len(turns := self.turns):
@@ -169,66 +173,66 @@ class Discovery(FormulaSearch):
                 self._n_done += 1
                 self._save(self)
             self._attempt(self.evolve)
-            self.check_end()
+            self.search.check_end()
             reason = f"{settings.niterations:,} iterations are done"
         except Ended as ended:
             reason, is_over = str(ended), budget.is_over
             budget.keep_back(0.0)
             if is_over:
-                self._attempt(lambda: self.run_stage(simplification.finish))
-        self._attempt(self.tidy)
+                self._attempt(lambda: self.search.run_stage(simplification.finish))
+        self._attempt(self.search.tidy)
         return reason
 
     def take(self, turn: Turn) -> None:
         """Run a stage, then simplify the best formulas where there is noise, and end the search if it is time."""
-        self.stage = turn.stage.__name__
-        if turn.inverts and self.problem.is_negative:
-            self.run_stage(functools.partial(fewer_variables.mirrored, stage=turn.stage))
+        self.search.stage = turn.stage.__name__
+        if turn.inverts and self.search.problem.is_negative:
+            self.search.run_stage(functools.partial(fewer_variables.mirrored, stage=turn.stage))
         else:
-            self.run_stage(turn.stage)
-        if self.is_noisy:
+            self.search.run_stage(turn.stage)
+        if self.search.problem.is_noisy:
             limits = effort.SIMPLIFICATION
-            self.run_stage(
+            self.search.run_stage(
                 functools.partial(simplification.polish_best, n=limits.best_formulas, max_size=limits.max_noisy_tokens)
             )
         self._log()
-        self.check_end()
+        self.search.check_end()
 
     def evolve(self) -> None:
         """Generations until the limit; ``checkpoint`` holds each, for a later search may add more of them."""
-        self.stage = "evolve"
-        problem, evolution = self.problem, generations.first_generation(self.problem)
+        self.search.stage = "evolve"
+        problem, evolution = self.search.problem, generations.first_generation(self.search.problem)
         if self._resumed is not None and self._resumed.evolution:
             evolution.resume(self._resumed.evolution)
             problem.budget.n_evals, problem.budget.work = self._resumed.n_evals, self._resumed.work
         self._evolution = evolution
         while self.generation < problem.settings.niterations:
             number = self.generation
-            self.run_stage(functools.partial(generations.breed, evolution=evolution, number=number))
-            self.stage, self.generation = f"generation {number + 1}", number + 1
-            self.check_end()
+            self.search.run_stage(functools.partial(generations.breed, evolution=evolution, number=number))
+            self.search.stage, self.generation = f"generation {number + 1}", number + 1
+            self.search.check_end()
             if number % effort.GENERATIONS.polish_period == effort.GENERATIONS.polish_period - 1:
-                self.run_stage(simplification.polish)
+                self.search.run_stage(simplification.polish)
             self._log()
             self._save(self)
-        self.run_stage(simplification.polish)
+        self.search.run_stage(simplification.polish)
 
     def checkpoint(self) -> CheckpointState:
         """The state of the search, when ``save`` is called."""
-        budget = self.problem.budget
+        budget = self.search.problem.budget
         evolution = {} if self._evolution is None else self._evolution.state()
-        front = self.front.entries()
+        front = self.search.front.entries()
         return CheckpointState(
-            self._n_done, self.generation, budget.n_evals, budget.work, self.is_noisy, front, evolution
+            self._n_done, self.generation, budget.n_evals, budget.work, self.search.problem.is_noisy, front, evolution
         )
 
     def resume(self, checkpoint: CheckpointState) -> None:
         """Before ``run``: continue from a checkpoint, to the same bits as without the interruption."""
-        budget = self.problem.budget
+        budget = self.search.problem.budget
         self._resumed, self._n_done, self.generation = checkpoint, checkpoint.stages, checkpoint.generation
         budget.n_evals, budget.work = checkpoint.n_evals, checkpoint.work
-        self.state.is_noisy = checkpoint.is_noisy
-        self.front.restore(checkpoint.front)
+        self.search.state.is_noisy = checkpoint.is_noisy
+        self.search.front.restore(checkpoint.front)
 
     def _attempt(self, work: Callable[[], None]) -> None:
         """Do work; its errors end it alone once there are formulas, not those of files and of a user's functions."""
@@ -237,15 +241,15 @@ class Discovery(FormulaSearch):
         except (Ended, FileError, ArgumentError):
             raise
         except Exception as error:
-            if error is self.problem.budget.raised or not self.front.entries():
+            if error is self.search.problem.budget.raised or not self.search.front.entries():
                 raise
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.failures.append(
-                f"step {self.stage!r} of the search failed and was left out ({type(error).__name__}: {error}; "
+                f"step {self.search.stage!r} of the search failed and was left out ({type(error).__name__}: {error}; "
                 f"{Path(where.filename).name}, line {where.lineno}); the formulas of all other steps are kept"
             )
 
     def _log(self) -> None:
-        entries, n_evals = self.front.entries(), self.problem.budget.n_evals
+        entries, n_evals = self.search.front.entries(), self.search.problem.budget.n_evals
         best = (entries[-1].loss, entries[-1].expression) if entries else (np.inf, "no formula yet")
-        LOG.info("step %s: %s formulas tried so far, least loss %.4g of %s", self.stage, f"{n_evals:,}", *best)
+        LOG.info("step %s: %s formulas tried so far, least loss %.4g of %s", self.search.stage, f"{n_evals:,}", *best)

@@ -13,14 +13,14 @@ In: ``Rows``, ``SearchSettings``, a ``Budget``; stages.  Out: a ``Front`` of wha
     >>> def stage(problem):
     ...     yield problem.refitted(ek.parse(["2.9 * exp(x1)"]))
     >>> search.run_stage(stage)
-    >>> print(search.front.entries()[-1].expression, search.is_exact)
+    >>> print(search.front.entries()[-1].expression, search.problem.is_exact)
     3 * exp(x1) True
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -46,18 +46,16 @@ class FormulaSearch:
     Attributes
     ----------
     problem : SearchProblem
-    state : FrontState
-        The front, and what is known of it; ``problem`` reads the same.
+    front : Front
+        Stages read it as ``problem.front``.
     stage : str
         The name of what is running.
-    generation : int
-        How many generations are done.
     cut : list of str
         Stages whose share of the time was over before their work was done.
 
     Parameters
     ----------
-    shown : called with the search after every part of a stage
+    show : called after every part of a stage
     """
 
     def __init__(
@@ -65,26 +63,15 @@ class FormulaSearch:
         rows: Rows,
         settings: SearchSettings,
         budget: Budget,
-        shown: Callable[[Any], None] = lambda search: None,
+        show: Callable[[], None] = lambda: None,
     ) -> None:
-        self.state = FrontState(Front(settings.maxsize, Goal(settings.loss, rows).floor, rows.total))
+        self.front = Front(settings.maxsize, Goal(settings.loss, rows).floor, rows.total)
+        self.state = FrontState(self.front)
         self.problem = SearchProblem(rows, settings, budget, self.state)
-        self.stage, self.generation, self._shown = "begin", 0, shown
+        self.stage, self._show = "begin", show
         self.cut: list[str] = []
         self._coincidence_test = CoincidenceTest(rows)
         _ = self.problem.device  # a backend that is missing is an error from the start
-
-    @property
-    def front(self) -> Front:
-        return self.state.front
-
-    @property
-    def is_exact(self) -> bool:
-        return self.state.is_exact
-
-    @property
-    def is_noisy(self) -> bool:
-        return self.state.is_noisy
 
     def run_stage(self, stage: Stage) -> None:
         """Act on every step that the stage yields, before it goes on."""
@@ -104,9 +91,9 @@ class FormulaSearch:
         """Show the front; raise ``Ended`` where a limit is reached, a formula is exact, or the loss small enough."""
         settings, budget = self.problem.settings, self.problem.budget
         with budget.of_user():
-            self._shown(self)
+            self._show()
         budget.check()
-        if self.is_exact:
+        if self.state.is_exact:
             self.state.is_exact = False
             self.run_stage(simplification.shorten_exact)
             raise Ended("a formula is exact")

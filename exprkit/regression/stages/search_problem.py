@@ -42,7 +42,7 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas import parameters as constants
-from exprkit.regression.formulas.front import Entry, Front, FrontView
+from exprkit.regression.formulas.front import Entry, FrontView
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device.pool import DevicePool
@@ -78,7 +78,7 @@ Step: TypeAlias = list[Expression] | Signal | Simplified
 class FrontState:
     """What changes while stages run; ``FormulaSearch`` alone writes it."""
 
-    front: Front
+    front: FrontView
     is_exact: bool = False  # a formula is y but for rounding, and no accident
     is_noisy: bool = False  # residuals of neighbouring rows are independent: no formula is exact
 
@@ -105,21 +105,21 @@ class SearchProblem:
     rows: Rows
     settings: SearchSettings
     budget: Budget
-    state: FrontState
+    _state: FrontState
 
     # ── the search so far ──
 
     @property
     def front(self) -> FrontView:
-        return self.state.front
+        return self._state.front
 
     @property
     def is_exact(self) -> bool:
-        return self.state.is_exact
+        return self._state.is_exact
 
     @property
     def is_noisy(self) -> bool:
-        return self.state.is_noisy
+        return self._state.is_noisy
 
     @property
     def is_without_law(self) -> bool:
