@@ -198,7 +198,7 @@ def on_a_gpu(emulated, monkeypatch):
     monkeypatch.setattr(effort, "POOLS", pools)
     pairs = dataclasses.replace(effort.REGRESSIONS, device_pair_functions=(300, 100))
     monkeypatch.setattr(effort, "REGRESSIONS", pairs)
-    monkeypatch.setattr("exprkit.regression.on_device.programs.FEWEST", 500)
+    monkeypatch.setattr("exprkit.regression.on_device.pool.FEWEST", 500)
 
 
 @pytest.fixture(scope="module", params=map(on_gpu, ["emulated", "cuda"]))

@@ -30,6 +30,7 @@ import pandas as pd
 
 import exprkit as ek
 from exprkit.backends import load
+from exprkit.backends.device_programs.operator_kernels import OperatorKernels
 from exprkit.backends.gpu import device as gpu
 from exprkit.distributed import collect, engine, tasks, workers
 from exprkit.distributed import rows as row_sums
@@ -39,7 +40,6 @@ from exprkit.expressions.arguments import operators_of
 from exprkit.fitting.fit import FitProblem
 from exprkit.regression.on_device.join import DeviceLookup, DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import Programs
 from exprkit.regression.pairs import links
 from exprkit.runtime import machine
 from exprkit.search import best_fits
@@ -342,7 +342,7 @@ def join(table, counts, args, most):
     """Pairs of a pool's functions by all links: with the sort, and with the copies to other devices."""
     operators, X = operators_of("search"), np.random.default_rng(0).uniform(0.5, 3, (16, 3))
     y = ek.Evaluator(ek.parse([JOINED]), X, "cpu", dtype="float64").evaluate()[0]
-    pool = DevicePool(X, operators, Programs(gpu.current(), tuple(operators), len(X)))
+    pool = DevicePool(X, operators, OperatorKernels(gpu.current(), tuple(operators), len(X)))
     seconds, _ = timed(lambda: (pool.grow(30, most), pool.multiply(most + most // 2)))
     print(f"{len(pool):,} functions made in {seconds:.3f} s", flush=True)
     every, first = links.all_links([row for row in operators if row.arity == 1]), None

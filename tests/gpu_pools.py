@@ -19,13 +19,13 @@ import cupy
 import numpy as np
 
 import exprkit as ek
+from exprkit.backends.device_programs.operator_kernels import OperatorKernels
 from exprkit.backends.gpu import device as gpu
 from exprkit.expressions.arguments import operators_of
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device import triples
 from exprkit.regression.on_device.join import DevicePartners
-from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import Programs, with_memory
+from exprkit.regression.on_device.pool import DevicePool, with_memory
 from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.pairs import links
 from exprkit.regression.pairs.join import Partners
@@ -48,7 +48,7 @@ def say(*parts):
 
 
 def device_pool(operators, most, X=POINTS):
-    pool = DevicePool(X, operators, Programs(gpu.current(), tuple(operators), len(X)))
+    pool = DevicePool(X, operators, OperatorKernels(gpu.current(), tuple(operators), len(X)))
     pool.grow(30, most)
     pool.multiply(most + most // 2)
     return pool
@@ -101,7 +101,7 @@ def threes(most):
     rows = Rows(X, values_of(list(ek.parse([law])), X)[0])
     few, every = rows.subsample(16, 0), links.all_links([row for row in SEARCH if row.arity == 1])
     begin = time.perf_counter()
-    pool = DevicePool(few.X, SEARCH, Programs(gpu.current(), tuple(SEARCH), 16))
+    pool = DevicePool(few.X, SEARCH, OperatorKernels(gpu.current(), tuple(SEARCH), 16))
     pool.grow(30, most)
     pool.multiply(2 * most)
     say(f"three of {len(pool):,} functions: pool {time.perf_counter() - begin:.3f} s")
@@ -122,7 +122,7 @@ def seconds(most):
                 cupy.cuda.Device().synchronize()
                 marks.append(time.perf_counter())
 
-            pool = DevicePool(POINTS, SEARCH, Programs(gpu.current(), tuple(SEARCH), 16))
+            pool = DevicePool(POINTS, SEARCH, OperatorKernels(gpu.current(), tuple(SEARCH), 16))
             pool.grow(30, room)
             mark()
             pool.multiply(room + room // 2)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
+from exprkit.backends.device_programs.operator_kernels import OperatorKernels
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device import fetched
 from exprkit.distributed import sharing, threads
@@ -20,8 +21,8 @@ from exprkit.errors import BackendError
 from exprkit.expressions.arguments import operators_of
 from exprkit.regression.on_device import join as device_join
 from exprkit.regression.on_device import pool as device_pool
-from exprkit.regression.on_device import programs, triples
 from exprkit.regression.on_device import regress as device_regress
+from exprkit.regression.on_device import triples
 from exprkit.regression.pairs import links
 from exprkit.regression.pairs.join import Partners
 from exprkit.regression.pairs.pool import Pool
@@ -37,7 +38,7 @@ points = np.random.default_rng(0).uniform(0.5, 3, (16, 3))
 
 def both(device, operators, most, X=points, multiplied=True):
     """The same pool on the host and on the device."""
-    kernels = programs.Programs(device, tuple(operators), len(X))
+    kernels = OperatorKernels(device, tuple(operators), len(X))
     pools = Pool(X, operators), device_pool.DevicePool(X, operators, kernels)
     for pool in pools:
         pool.grow(30, most)
@@ -113,7 +114,7 @@ def test_several_devices_look_up_a_part_each(monkeypatch):
     find, second = device_join.DeviceLookup.partners, threading.Event()
 
     def watched(table, *arguments):
-        index = table.programs.device.index
+        index = table.kernels.device.index
         second.set() if index else second.wait(20)  # else the first one may do all
         used.add((threading.current_thread().name.split(",")[0], index))
         return find(table, *arguments)
@@ -188,7 +189,7 @@ def searching(device, monkeypatch):
     pools = replace(effort.POOLS, host_sizes=(300,), device_sizes=(2_000,), device_max=4_000)
     monkeypatch.setattr(effort, "POOLS", pools)
     monkeypatch.setattr(effort, "REGRESSIONS", replace(effort.REGRESSIONS, device_pair_functions=(300, 100)))
-    monkeypatch.setattr(programs, "FEWEST", 500)
+    monkeypatch.setattr(device_pool, "FEWEST", 500)
     monkeypatch.setattr(triples, "SMALL", (40, 300))
     monkeypatch.setattr(triples, "MONOMIALS", (40, 400))
     settings = {"niterations": 1, "population_size": 20, "unary_operators": ["square", "sqrt", "sin"]}
@@ -234,8 +235,8 @@ def test_short_memory_makes_the_pool_smaller(searching, device, monkeypatch):
 
 def test_free_memory_says_how_many_functions_there_are(device, monkeypatch):
     monkeypatch.setattr(type(device), "free_bytes", lambda self: 1 << 20, raising=False)
-    sizes = list(programs.with_memory(device, 10**6, 16, lambda n: [n]))
-    assert sizes == [(1 << 20) // (programs.BYTES_OF_A_POINT * 16 + programs.BYTES_BESIDE)]
+    sizes = list(device_pool.with_memory(device, 10**6, 16, lambda n: [n]))
+    assert sizes == [(1 << 20) // (device_pool.BYTES_OF_A_POINT * 16 + device_pool.BYTES_BESIDE)]
 
 
 def test_a_backend_that_is_not_there_is_named_before_the_search():

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.backends.device_programs.operator_kernels import OperatorKernels
 from exprkit.backends.gpu.device import fetched
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import operators_of
 from exprkit.regression.formulas.trees import expression_of, tree_of
-from exprkit.regression.on_device import programs
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.pairs.ruled_pool import RuledPool
@@ -87,7 +87,7 @@ def test_children_hold_them_and_lose_them():
 def test_a_pool_holds_them_and_a_device_the_same_ones(emulated):
     chosen = operators_of(["+", "*", "sin", "muladd", "fork"])
     points = X[:16]
-    pools = Pool(points, chosen), DevicePool(points, chosen, programs.Programs(emulated, tuple(chosen), 16))
+    pools = Pool(points, chosen), DevicePool(points, chosen, OperatorKernels(emulated, tuple(chosen), 16))
     for pool in pools:
         pool.grow(30, 2_000)
         pool.multiply(2_500)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.backends.device_programs.operator_kernels import OperatorKernels
 from exprkit.backends.gpu.device import fetched
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import operators_of
-from exprkit.regression.on_device import programs
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.pairs.pool import Pool
 
@@ -120,7 +120,7 @@ def test_what_a_search_refuses(chosen, message):
 def test_a_pool_on_a_device_holds_their_values(name, emulated):
     points = np.abs(X[:16]) + 0.2
     operators = operators_of(["+", "*", name])
-    pools = Pool(points, operators), DevicePool(points, operators, programs.Programs(emulated, tuple(operators), 16))
+    pools = Pool(points, operators), DevicePool(points, operators, OperatorKernels(emulated, tuple(operators), 16))
     for pool in pools:
         pool.grow(30, 2_000)
     host, there = pools

@@ -11,6 +11,7 @@ from test_lowering_on_device import assert_same
 import exprkit as ek
 from exprkit.backends import load
 from exprkit.backends.device_programs.lowering import Lowering
+from exprkit.backends.device_programs.operator_kernels import OperatorKernels
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.bytecode import MAX_SLOTS, accumulate
 from exprkit.backends.gpu.device import fetched
@@ -25,7 +26,6 @@ from exprkit.expressions.arguments import operators_of
 from exprkit.operators import defined, ops
 from exprkit.programs.lower import lower
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import Programs
 from exprkit.regression.pairs.pool import Pool
 from exprkit.text import tokens
 
@@ -317,7 +317,7 @@ def test_many_pairs_in_one_expression_are_checked(device):
 @pytest.mark.slow
 def test_formulas_of_searches_hold_them(device):
     operators, X = operators_of(["+", "*", "kept"]), data(16, 3)
-    pools = Pool(X, operators), DevicePool(X, operators, Programs(device, tuple(operators), len(X)))
+    pools = Pool(X, operators), DevicePool(X, operators, OperatorKernels(device, tuple(operators), len(X)))
     for pool in pools:
         pool.grow(30, 2_000)
     assert len(pools[0]) == len(pools[1]) == 2_000 and "kept(" in str(pools[1].expression(1_999))

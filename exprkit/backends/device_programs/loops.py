@@ -31,7 +31,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from exprkit.backends import load
 from exprkit.backends.device_programs.translate import arrays_text, cuda_text, safe
+from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.precision import precision
 from exprkit.runtime import slices
@@ -74,6 +76,10 @@ class HostLoops:
         """Where numbers stand when they are sorted, equal ones as they stood."""
         return np.argsort(keys, kind="stable")
 
+    def fetched(self, *arrays: Any) -> list[np.ndarray]:
+        """The arrays on the host."""
+        return list(arrays)
+
 
 class DeviceLoops:
     """Loops on a device, a thread an item."""
@@ -100,11 +106,20 @@ class DeviceLoops:
         """The same."""
         return np.argsort(keys, kind="stable") if self.xp is np else self.xp.argsort(keys)  # CuPy's is stable
 
+    def fetched(self, *arrays: Any) -> list[np.ndarray]:
+        """The same, with one wait for all."""
+        return gpu.fetched_together(arrays)
+
     def _values(self, field: Any) -> tuple[Any, ...]:
         """A field as numbers: of an array its address, the length of its rows, and its own."""
         if isinstance(field, int | float | np.uint64):
             return (field,)
         return self.device.pointer(field), field.shape[1] if field.ndim == 2 else 1, len(field)
+
+
+def loops_of(backend: str, threads: int | None = None) -> HostLoops | DeviceLoops:
+    """Loops where a backend takes populations: on its device, or on the host."""
+    return DeviceLoops(gpu.current()) if load(backend).takes_device_populations else HostLoops(threads)
 
 
 Kinds = tuple[Any, tuple[Any, ...]]  # of a bag: its class, and by field the type of a number or an array's dtype

@@ -249,47 +249,6 @@ _SCHEDULE_ARGUMENTS: Rows = (
     ("Long", "first stop", "items"),
     ("int", "n_exprs n_instructions n_partitions n_chunks cost_of_result", ""),
 )
-_POOL_ARGUMENTS: Rows = (
-    ("double *", "values", "(capacity, POOL_POINTS) of the functions"),
-    ("unsigned char *", "sizes", "(capacity) in tokens"),
-    ("bool *", "bounded", "(capacity) whether an operator that is no power stands inside"),
-    ("short *", "made_by", "(capacity) operator, more where the operand is negated first"),
-    ("int *", "left right third", "(capacity) operands; no third where there are no operators of three"),
-    ("unsigned long long *", "keys", "(mask + 1) hashes; 0: none"),
-    ("int *", "owners", "(mask + 1) the functions that have them; NONE: none yet"),
-    ("unsigned long long", "mask", ""),
-    ("const double *", "given", "(n, POOL_POINTS) values made elsewhere, or none: values are to be made"),
-    ("const Long *", "a b c", "operands; all pairs (triples) of them if n_b (n_c) > 0, else one of each"),
-    ("int *", "slots rank", "(n) where a combination's hash is, -1: no function; how many are new up to it"),
-    ("double", "shifted", "what operands are multiplied by to see how much an operator magnifies rounding"),
-    ("Long", "n begin n_b n_c", "combinations of this launch, the first of them"),
-    ("int", "n_functions most", "that are there; that there is room for"),
-    ("int", "operation made_of arity negated once is_power", "once: 1 where a <= b is wanted, 2: a < b"),
-)
-_JOIN_ARGUMENTS: Rows = (
-    ("const double *", "values", "(n_functions, POOL_POINTS)"),
-    ("const unsigned char *", "sizes", "(n_functions)"),
-    ("double *", "s error", "(n_functions) what a lookup asks for, and what share of it rounding may be"),
-    ("const double *", "sorted", "(n_sorted) s in its order"),
-    ("const int *", "order", "(n_sorted) functions in the order of their s"),
-    ("bool *", "repeated", "(n_sorted) whether one is the one before but for a and b"),
-    ("int *", "smallest", "(n_sorted) of those that are the same; -1 for all but the first of them"),
-    ("const double *", "v", "(POOL_POINTS) what f and the rest have to make"),
-    ("int *", "partner", "(n) function h for function f, or -1"),
-    ("Long", "first", "function f"),
-    ("double", "hidden same", "links.py"),
-    ("Long", "n n_sorted", "threads at work"),
-    ("int", "way inner undoing", "of a form, operators; inner -1: none"),
-)
-_TRIPLES_ARGUMENTS: Rows = (
-    ("const double *", "values", "(n_functions, POOL_POINTS)"),
-    ("const double *", "q", "(n_f, POOL_POINTS) what h1 and h2 have to make"),
-    ("const Long *", "h", "(n_h) functions"),
-    ("const double *", "differences", "(n_h, 3) of their values at the first points from the first"),
-    ("int *", "partner", "(n_f, n_h) number of h2 among the h, or -1"),
-    ("double", "near", "within which a determinant counts as 0, as a share of its terms"),
-    ("Long", "n n_h", "threads at work"),
-)
 
 _C_TYPES = {
     "Long": ctypes.c_int64,
@@ -325,9 +284,6 @@ DependenceArguments = ctypes_struct("DependenceArguments", _DEPENDENCE_ARGUMENTS
 MeasureArguments = ctypes_struct(
     "MeasureArguments", _MEASURE_ARGUMENTS
 )  # of the kernel that finds who is fitted with whom
-PoolArguments = ctypes_struct("PoolArguments", _POOL_ARGUMENTS)  # of the kernels that make functions of a search,
-TriplesArguments = ctypes_struct("TriplesArguments", _TRIPLES_ARGUMENTS)
-JoinArguments = ctypes_struct("JoinArguments", _JOIN_ARGUMENTS)  # and that join them
 FitArguments = ctypes_struct("FitArguments", _FIT_ARGUMENTS)  # of the kernels that differentiate and fit
 
 TEXTS = {  # by the name of the line that each stands for
@@ -342,8 +298,5 @@ TEXTS = {  # by the name of the line that each stands for
     "ScheduleArguments": cuda_struct("ScheduleArguments", _SCHEDULE_ARGUMENTS),
     "DependenceArguments": cuda_struct("DependenceArguments", _DEPENDENCE_ARGUMENTS),
     "MeasureArguments": cuda_struct("MeasureArguments", _MEASURE_ARGUMENTS),
-    "PoolArguments": cuda_struct("PoolArguments", _POOL_ARGUMENTS),
-    "TriplesArguments": cuda_struct("TriplesArguments", _TRIPLES_ARGUMENTS),
-    "JoinArguments": cuda_struct("JoinArguments", _JOIN_ARGUMENTS),
     "Progress": cuda_struct("Progress", _PROGRESS),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends.device_programs.loops import HostLoops
+from exprkit.backends.device_programs.loops import loops_of
 from exprkit.errors import ArgumentError, DataError, brief, checks_keywords, whole
 from exprkit.expressions.arguments import operators_of
 from exprkit.expressions.population import Population
@@ -90,7 +90,7 @@ def breed(
     children = variation.empty_trees(np, n_children, width)
     number = np.uint64(mixed(np.uint64(whole("seed", seed, 0) % (1 << 64))))
     random = variation.RandomState(np.empty(n_children, np.uint64), number)
-    HostLoops(threads).run(variation.breed, n_children, trees, fitness, trees, settings, random, children)
+    loops_of("cpu", threads).run(variation.breed, n_children, trees, fitness, trees, settings, random, children)
     return _renumbered(variation.population_of(children), pop.variables)
 
 

@@ -28,10 +28,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends import load
-from exprkit.backends.device_programs.loops import DeviceLoops, HostLoops
+from exprkit.backends.device_programs.loops import loops_of
 from exprkit.backends.device_programs.population import DevicePopulation
-from exprkit.backends.gpu import device as gpu
 from exprkit.backends.objective import Fitted
 from exprkit.errors import DataError, FileError
 from exprkit.expressions.population import Population
@@ -115,8 +113,8 @@ class Evolution:
         size = float(np.sqrt(rows.w @ rows.y**2 / rows.total)) or 1.0
         self._scale = size if self._goal.plain else 1.0
         backend = backend_of_fits(backend if rules is None and self._goal.plain else "cpu")
-        on_device = load(backend).takes_device_populations
-        self._loops: Any = DeviceLoops(gpu.current()) if on_device else HostLoops(threads)
+        self._loops: Any = loops_of(backend, threads)
+        on_device = self._loops.device is not None
         self._dtype = dtype or ("float32" if on_device and _is_moderate(rows) else "float64")
         try:
             self._problem = self._problem_of(steps, backend, threads)
@@ -229,7 +227,7 @@ class Evolution:
         if device is None:
             return Population(*arrays)
         if self._has_formulas:
-            return DevicePopulation.of(Population(*gpu.fetched_together(arrays)), device)
+            return DevicePopulation.of(Population(*self._loops.fetched(*arrays)), device)
         return DevicePopulation(*arrays, device=device)
 
     def _fit_own_loss(self, pop: Any, starts: np.ndarray) -> Fitted:
@@ -251,7 +249,7 @@ class Evolution:
         n = int(fitness.island_start[-1])
         arrays = {name: array[:n] for name, array in (trees._asdict() | fitness._asdict()).items()}
         arrays |= {"island_start": fitness.island_start, "loss_limit": fitness.loss_limit}
-        fetched = gpu.fetched_together(list(arrays.values()))
+        fetched = self._loops.fetched(*arrays.values())
         return dict(zip(arrays, fetched, strict=True)) | {"number": np.array(self.number)}
 
     def resume(self, state: dict[str, np.ndarray]) -> None:
@@ -278,7 +276,7 @@ class Evolution:
         self.number = int(state["number"])
 
     def _best_children(self, n_fits: int) -> Generation:
-        best = _hall_of_fame(gpu.fetched(self._buffer), self._width)
+        best = _hall_of_fame(self._loops.fetched(self._buffer)[0], self._width)
         occupied = best.length > 0
         trees = variation.population_of(TreeRows(best.kinds[occupied], best.values[occupied], best.length[occupied]))
         return Generation(_scaled(trees, best.scaling[occupied]), best.loss[occupied], n_fits)

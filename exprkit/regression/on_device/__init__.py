@@ -4,7 +4,6 @@ In: what the host's parts take.  Out: what they give, of pools a hundred times a
 translated.
 
 =============  =====================================================================
-``programs``   kernels for the operators of a search
 ``pool``       ``DevicePool`` (``pool.cu``)
 ``join``       ``DevicePartners`` (``join.cu``)
 ``triples``    three functions that make y (``triples.cu``)

@@ -20,7 +20,7 @@ template <class E> struct Counted {
     INLINE Long length() const { return n; }
     INLINE typename As<E>::Number get(Long i) const { return at[i]; }
 };
-//{ways}
+//{constants}
 
 struct Lookup { Counted<int> order; Counted<double> s; Rows values; };
 

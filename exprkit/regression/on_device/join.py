@@ -17,12 +17,13 @@ import contextlib
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.device_programs.operator_kernels import KernelFile, OperatorKernels
 from exprkit.backends.gpu import device as gpu
-from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
 from exprkit.distributed import ahead, sharing
 from exprkit.distributed.collect import Cut, collect
@@ -31,7 +32,6 @@ from exprkit.distributed.threads import thread_of
 from exprkit.operators.defined import Written
 from exprkit.operators.ops import Operator
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import KernelFile, Programs
 from exprkit.regression.pairs import links
 from exprkit.regression.pairs.join import (
     CHUNK,
@@ -56,8 +56,27 @@ def _with_inverses(operators: Sequence[Written]) -> list[Operator]:
     return [row for row in found if isinstance(row, Operator)]
 
 
+FIELDS = (
+    ("const double *", "values", "(n_functions, POOL_POINTS)"),
+    ("const unsigned char *", "sizes", "(n_functions)"),
+    ("double *", "s error", "(n_functions) what a lookup asks for, and what share of it rounding may be"),
+    ("const double *", "sorted", "(n_sorted) s in its order"),
+    ("const int *", "order", "(n_sorted) functions in the order of their s"),
+    ("bool *", "repeated", "(n_sorted) whether one is the one before but for a and b"),
+    ("int *", "smallest", "(n_sorted) of those that are the same; -1 for all but the first of them"),
+    ("const double *", "v", "(POOL_POINTS) what f and the rest have to make"),
+    ("int *", "partner", "(n) function h for function f, or -1"),
+    ("Long", "first", "function f"),
+    ("double", "hidden same", "links.py"),
+    ("Long", "n n_sorted", "threads at work"),
+    ("int", "way inner undoing", "of a form, operators; inner -1: none"),
+)
 KERNELS = KernelFile(
-    "join.cu", layout.JoinArguments, (find_signature, is_repeated, smallest_of, partner_of), _with_inverses
+    Path(__file__).with_name("join.cu"),
+    FIELDS,
+    (find_signature, is_repeated, smallest_of, partner_of),
+    _with_inverses,
+    "enum { TIMES, OVER, PLUS, LESS, MINUS };",  # of ``links``
 )
 PARTS = 2  # of a GPU's share: who is done first takes what is left
 AHEAD = 2  # links that GPUs look up at a time
@@ -68,7 +87,7 @@ HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
 class DeviceLookup(NamedTuple):
     """What functions are looked up in, on a device."""
 
-    programs: Programs
+    kernels: OperatorKernels
     values: Any
     order: Any
     s: Any
@@ -77,14 +96,14 @@ class DeviceLookup(NamedTuple):
     def there(self, device: Any, values: Any) -> DeviceLookup:
         """The same on another one, which has the values."""
         order, s, sizes = (device.copied(array) for array in (self.order, self.s, self.sizes))
-        return DeviceLookup(self.programs._replace(device=device), values, order, s, sizes)
+        return DeviceLookup(self.kernels._replace(device=device), values, order, s, sizes)
 
     def partners(self, v: np.ndarray, link: Link, cut: Cut) -> list[np.ndarray]:
         """Functions f from ``cut`` and the first h of each, int64 and int32, and the sizes of both."""
-        xp, n = self.programs.device.xp, cut[1] - cut[0]
+        xp, n = self.kernels.device.xp, cut[1] - cut[0]
         partner = xp.empty(n, np.int32)
         inner = (-1, -1) if link.inner is None else (link.inner.code, links.inverse(link.inner).code)  # type: ignore[union-attr]
-        self.programs.launch(
+        self.kernels.launch(
             KERNELS,
             "find_partners",
             n,
@@ -143,9 +162,9 @@ class DevicePartners:
         self._launch("mark_repeated", len(order), **fields)
         self._launch("choose_smallest", len(order), sizes=pool.sizes, **fields)
         self.order = smallest[~repeated]
-        self._table = DeviceLookup(pool.programs, pool.values, self.order, s[~repeated], pool.sizes)
+        self._table = DeviceLookup(pool.kernels, pool.values, self.order, s[~repeated], pool.sizes)
         if looks_up and sharing.gpus() is not None and len(self):
-            pool.programs.device.numbers(self._table.s[:1])  # waits: what others copy is there
+            pool.kernels.device.numbers(self._table.s[:1])  # waits: what others copy is there
 
     def __len__(self) -> int:
         return len(self.order)
@@ -181,7 +200,7 @@ class DevicePartners:
         workers = sharing.gpus()
         if workers is None or len(self._cuts()) == 1:
             return
-        own = self._pool.programs.device
+        own = self._pool.kernels.device
         own.numbers(self._pool.values[0])  # waits until they are there
 
         def copy() -> None:
@@ -202,17 +221,17 @@ class DevicePartners:
         """In a GPU's thread: pairs of some functions f."""
         with on_device(True):
             device = gpu.current()
-            is_here = device.index == self._table.programs.device.index
+            is_here = device.index == self._table.kernels.device.index
             values = self._table.values if is_here else self._values_on(device)
             with self._copying[device.index]:
                 if device.index not in self._tables:
                     self._tables[device.index] = self._table if is_here else self._table.there(device, values)
             table = self._tables[device.index]
-            table = table._replace(programs=table.programs._replace(device=device))
+            table = table._replace(kernels=table.kernels._replace(device=device))
             return table.partners(v, link, cut)
 
     def _launch(self, name: str, n: int, **fields: Any) -> None:
-        self._pool.programs.launch(KERNELS, name, n, values=self._pool.values, **fields)
+        self._pool.kernels.launch(KERNELS, name, n, values=self._pool.values, **fields)
 
 
 def _smallest(f: np.ndarray, h: np.ndarray, f_sizes: np.ndarray, h_sizes: np.ndarray) -> Pairs:

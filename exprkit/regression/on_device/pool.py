@@ -1,6 +1,6 @@
 """A function pool on a GPU: the same functions in the same order as on the host, and room for many more.
 
-In: what a ``Pool`` takes, and ``Programs``.  Out: a ``Pool`` whose arrays are the device's.
+In: what a ``Pool`` takes, and ``OperatorKernels``.  Out: a ``Pool`` whose arrays are the device's.
 
     >>> from exprkit.regression.on_device.pool import CHUNK, DevicePool
     >>> CHUNK >= 1 << 20, DevicePool.__mro__[1].__name__
@@ -13,16 +13,16 @@ is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
-from exprkit.backends.gpu import layout
+from exprkit.backends.device_programs.operator_kernels import KernelFile, OperatorKernels
 from exprkit.backends.gpu.device import fetched
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
-from exprkit.regression.on_device.programs import KernelFile, Programs
 from exprkit.regression.pairs.pool import (
     LEAF,
     NEGATED,
@@ -41,7 +41,49 @@ CHUNK = 1 << 22  # combinations of a launch
 NONE = np.iinfo(np.int32).max  # of the table's owners
 FULL = 2 / 3  # share of the table that may be taken
 ARRAYS = "values", "sizes", "bounded", "made_by", "left", "right"  # of ``PoolArrays``, those that are used
-KERNELS = KernelFile("pool.cu", layout.PoolArguments, (is_function, is_steady, hash_of))
+FEWEST = 100_000  # functions that a device has to have memory for
+BYTES_OF_A_POINT, BYTES_BESIDE = 24, 100  # of a function: its values, some twice; and what the join needs
+FIELDS = (
+    ("double *", "values", "(capacity, POOL_POINTS) of the functions"),
+    ("unsigned char *", "sizes", "(capacity) in tokens"),
+    ("bool *", "bounded", "(capacity) whether an operator that is no power stands inside"),
+    ("short *", "made_by", "(capacity) operator, more where the operand is negated first"),
+    ("int *", "left right third", "(capacity) operands; no third where there are no operators of three"),
+    ("unsigned long long *", "keys", "(mask + 1) hashes; 0: none"),
+    ("int *", "owners", "(mask + 1) the functions that have them; NONE: none yet"),
+    ("unsigned long long", "mask", ""),
+    ("const double *", "given", "(n, POOL_POINTS) values made elsewhere, or none: values are to be made"),
+    ("const Long *", "a b c", "operands; all pairs (triples) of them if n_b (n_c) > 0, else one of each"),
+    ("int *", "slots rank", "(n) where a combination's hash is, -1: no function; how many are new up to it"),
+    ("double", "shifted", "what operands are multiplied by to see how much an operator magnifies rounding"),
+    ("Long", "n begin n_b n_c", "combinations of this launch, the first of them"),
+    ("int", "n_functions most", "that are there; that there is room for"),
+    ("int", "operation made_of arity negated once is_power", "once: 1 where a <= b is wanted, 2: a < b"),
+)
+KERNELS = KernelFile(Path(__file__).with_name("pool.cu"), FIELDS, (is_function, is_steady, hash_of))
+
+Result = TypeVar("Result")
+
+
+def with_memory(device: Any, n: int, n_points: int, work: Callable[[int], Iterable[Result]]) -> Iterator[Result]:
+    """What ``work`` yields for n functions at some points, or for as many as there is memory for.
+
+    Where memory ends in the middle, the work begins anew with half as many.  ``device``: None for the host, where all
+    are.
+    """
+    if device is None:
+        yield from work(n)
+        return
+    n = min(n, int(device.free_bytes()) // (BYTES_OF_A_POINT * n_points + BYTES_BESIDE))
+    while True:
+        try:
+            yield from work(n)
+            return
+        except device.out_of_memory:
+            if n < FEWEST:
+                raise
+        device.release()
+        n //= 2
 
 
 class DevicePool(Pool):
@@ -51,7 +93,7 @@ class DevicePool(Pool):
     ----------
     points, operators, constants, go_on, anywhere
         As of a ``Pool``.
-    programs : Programs
+    kernels : OperatorKernels
         For these operators and so many points.
     """
 
@@ -59,12 +101,12 @@ class DevicePool(Pool):
         self,
         points: np.ndarray,
         operators: Sequence[defined.Written],
-        programs: Programs,
+        kernels: OperatorKernels,
         constants: Sequence[float] = (1.0, 2.0),
         go_on: Callable[[], None] = lambda: None,
         anywhere: bool = True,
     ) -> None:
-        self.programs, self.xp = programs, programs.device.xp
+        self.kernels, self.xp = kernels, kernels.device.xp
         self._known: dict[int, tuple[int, int, int, int]] = {}
         self._names = [*ARRAYS, *["third"] * any(row.arity == 3 for row in operators)]
         super().__init__(points, operators, constants, go_on=go_on, anywhere=anywhere)
@@ -128,7 +170,7 @@ class DevicePool(Pool):
     # ── combinations ──
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
-        return DevicePool(self._points, rows, self.programs, (), self._go_on, anywhere=False)
+        return DevicePool(self._points, rows, self.kernels, (), self._go_on, anywhere=False)
 
     def _add(self, block: Combinations, most: int) -> None:
         code, row = block.row.code + (NEGATED if block.negated else 0), block.row
@@ -186,4 +228,4 @@ class DevicePool(Pool):
             "n_functions": self._n,
         }
         arrays = {name: getattr(self._arrays, name) for name in self._names}
-        self.programs.launch(KERNELS, name, n, **own, **arrays, **fields)
+        self.kernels.launch(KERNELS, name, n, **own, **arrays, **fields)

@@ -16,11 +16,12 @@ No lookup finds them, since h1 is anything; but for a given f all pairs of some 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from exprkit.backends.gpu import layout
+from exprkit.backends.device_programs.operator_kernels import KernelFile
 from exprkit.backends.gpu.device import fetched
 from exprkit.expressions.expression import Expression
 from exprkit.regression.formulas.numbers import CLOSE, simple_number
@@ -28,7 +29,6 @@ from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import KernelFile
 from exprkit.regression.pairs.confirm import MOSTLY, TRIED, line
 from exprkit.regression.pairs.join import AGREES, ROUNDING
 from exprkit.regression.pairs.links import OVER, TIMES, Link
@@ -78,7 +78,7 @@ def triples(
         go_on()
         some = q[begin : begin + step]
         partner = xp.empty(len(some) * len(h), np.int32)
-        pool.programs.launch(
+        pool.kernels.launch(
             KERNELS,
             "find_triples",
             len(partner),
@@ -152,4 +152,13 @@ def make_together(q, g, h):
     return True
 
 
-KERNELS = KernelFile("triples.cu", layout.TriplesArguments, (make_together,))
+FIELDS = (
+    ("const double *", "values", "(n_functions, POOL_POINTS)"),
+    ("const double *", "q", "(n_f, POOL_POINTS) what h1 and h2 have to make"),
+    ("const Long *", "h", "(n_h) functions"),
+    ("const double *", "differences", "(n_h, 3) of their values at the first points from the first"),
+    ("int *", "partner", "(n_f, n_h) number of h2 among the h, or -1"),
+    ("double", "near", "within which a determinant counts as 0, as a share of its terms"),
+    ("Long", "n n_h", "threads at work"),
+)
+KERNELS = KernelFile(Path(__file__).with_name("triples.cu"), FIELDS, (make_together,))

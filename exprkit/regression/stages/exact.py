@@ -26,8 +26,7 @@ import numpy as np
 
 from exprkit.regression.on_device import triples as device_triples
 from exprkit.regression.on_device.join import DevicePartners
-from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import with_memory
+from exprkit.regression.on_device.pool import DevicePool, with_memory
 from exprkit.regression.pairs import links, triples
 from exprkit.regression.pairs.confirm import TRIED, confirmed
 from exprkit.regression.pairs.join import LOOKUP, Partners

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from exprkit.backends.device_programs.operator_kernels import OperatorKernels, device_of
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
@@ -46,7 +47,6 @@ from exprkit.regression.formulas.front import Entry, FrontView
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device.pool import DevicePool
-from exprkit.regression.on_device.programs import Programs, device_of
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem import effort
@@ -261,7 +261,7 @@ class SearchProblem:
         chosen, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules
         pool: Pool
         if device is not None:
-            pool = DevicePool(rows.X, chosen, Programs(device, chosen, len(rows)), go_on=check)
+            pool = DevicePool(rows.X, chosen, OperatorKernels(device, chosen, len(rows)), go_on=check)
         else:
             make = Pool if rules is None else functools.partial(RuledPool, rules)
             pool = make(rows.X, chosen, constants, threads=self.settings.threads, go_on=check)

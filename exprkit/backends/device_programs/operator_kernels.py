@@ -1,26 +1,24 @@
-"""GPU kernels of pool and join for a search's operators, and the size of the pool that fits on a device.
+"""GPU kernels that apply operators, from a file of CUDA C and compiled functions of the host.
 
-In: a device, operators, how many points a function has.  Out: ``Programs``, which launches.
+In: a ``KernelFile``, a device, operators, the number of points of a row.  Out: ``OperatorKernels``, which launches.
 
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.on_device import pool, programs
-    >>> "return sin(a);" in programs.source(pool.KERNELS, operators_of(["+", "sin"]))
-    True
+A line ``//{cases}`` of the file stands for a ``case`` of each operator, which returns its value of a, b and c; those of
+the struct's name, ``//{translated}`` and ``//{constants}`` for what the ``KernelFile`` has.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends import load
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import device as gpu
+from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.launch import fill
 from exprkit.backends.gpu.loss_code import call, number
 from exprkit.backends.loss_tokens import written
@@ -30,14 +28,10 @@ from exprkit.text.tokens import OPERATOR, VARIABLE
 
 THREADS = 128  # of a block
 HEAD = "gpu/common.cu", "gpu/arithmetic.cu"
-FEWEST = 100_000  # functions that a device has to have memory for
-BYTES_OF_A_POINT, BYTES_BESIDE = 24, 100  # of a function: its values, some twice; and what the join needs
-
-Result = TypeVar("Result")
 
 
 def device_of(backend: str) -> Any:
-    """The GPU that a backend's pools lie on; None: they lie on the host.
+    """The GPU that a backend works on; None for the host.
 
     Raises
     ------
@@ -51,38 +45,23 @@ def device_of(backend: str) -> Any:
     return gpu.current() if backend in on_gpu else None
 
 
-def with_memory(device: Any, n: int, n_points: int, work: Callable[[int], Iterable[Result]]) -> Iterator[Result]:
-    """What ``work`` yields for n functions at some points, or for as many as there is memory for.
-
-    Where memory ends in the middle, the work begins anew with half as many.  ``device``: None for the host, where all
-    are.
-    """
-    if device is None:
-        yield from work(n)
-        return
-    n = min(n, int(device.free_bytes()) // (BYTES_OF_A_POINT * n_points + BYTES_BESIDE))
-    while True:
-        try:
-            yield from work(n)
-            return
-        except device.out_of_memory:
-            if n < FEWEST:
-                raise
-        device.release()
-        n //= 2
-
-
 class KernelFile(NamedTuple):
-    """A file of kernels: what they are handed, the host's functions that they run, the operators that they apply."""
+    """A file of kernels, with all that its text depends on."""
 
-    file: str
-    arguments: type[ctypes.Structure]
-    translated: tuple[Callable[..., Any], ...]
-    applied: Callable[[Sequence[defined.Written]], Iterable[defined.Written]] = tuple
+    path: Path
+    fields: layout.Rows  # of the struct that the kernels are handed
+    translated: tuple[Callable[..., Any], ...]  # compiled functions of the host that they call
+    applied: Callable[[Sequence[defined.Written]], Iterable[defined.Written]] = tuple  # the operators that they apply
+    constants: str = ""  # in CUDA C
+
+    @property
+    def struct(self) -> str:
+        """The name of the struct."""
+        return f"{self.path.stem.title()}Arguments"
 
 
-class Programs(NamedTuple):
-    """Kernels for some operators and a number of points."""
+class OperatorKernels(NamedTuple):
+    """Kernels on a device, for some operators and a number of points."""
 
     device: Any
     operators: tuple[defined.Written, ...]
@@ -92,7 +71,7 @@ class Programs(NamedTuple):
         """Start a kernel with n threads at work."""
         if not n:
             return
-        arguments = kernels.arguments()
+        arguments = _struct(kernels.struct, kernels.fields)()
         fill(arguments, {**fields, "n": n}, self.device)
         threads = 1 if self.device.lanes == 1 else THREADS
         macros = {"REAL": "double", "LANES": self.device.lanes, "POOL_POINTS": self.n_points}
@@ -110,10 +89,13 @@ def _source(kernels: KernelFile, codes: tuple[int, ...]) -> str:
     rows = {row.code: row for row in kernels.applied([defined.known(code) for code in codes])}
     parts = {
         "cases": "\n".join(f"    case {code}: {_case(rows[code])}" for code in sorted(rows)),
-        "ways": "enum { TIMES, OVER, PLUS, LESS, MINUS };",  # of ``links``
+        "constants": kernels.constants,
+        kernels.struct: layout.cuda_struct(kernels.struct, kernels.fields),
     }
-    text: str = text_of(Path(__file__).with_name(kernels.file), kernels.translated, cases=parts, head=HEAD)
-    return text
+    return text_of(kernels.path, kernels.translated, cases=parts, head=HEAD)
+
+
+_struct = functools.cache(layout.ctypes_struct)
 
 
 def _case(row: defined.Written) -> str:
