@@ -173,12 +173,12 @@ class Explorer(widgets.VBox):
             continuous_update=True,
             placeholder="an expression",
             description="expression",
-            layout=widgets.Layout(flex="1 1 auto"),
+            layout=widgets.Layout(flex="1 1 280px"),
         )
         self.text.observe(lambda change: self._type(change["new"]), "value")
         self.examples = choice("", [("pick one …", ""), *((text, text) for text in _examples())], "", width="170px")
         self.examples.observe(lambda change: self._example(change["new"]), "value")
-        return widgets.HBox([self.text, self.examples])
+        return widgets.HBox([self.text, self.examples], layout=widgets.Layout(flex_flow="row wrap"))
 
     def _make_options(self) -> Any:
         offered = [ROUGH_PIPE, NIKURADSE, CSV]

@@ -16,13 +16,21 @@ with brought_by("notebooks"):
 MOST_CHARACTERS = 100_000  # of a text on a page
 CLASS = "exprkit-rows"
 FONT = f"<style>.{CLASS} select, .{CLASS} button {{ font: 13px monospace; text-align: left; padding: 0 }}</style>"
+EDGE = "#9E9E9E"  # 7 : 1 on JupyterLab's dark pages; its own borders and arrows have 3 : 1 and 2 : 1
+ARROW = (
+    "url(\"data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 18 18'%3E"
+    f"%3Cpath d='M5 7l4 4 4-4' fill='none' stroke='{EDGE.replace('#', '%23')}' stroke-width='2'/%3E%3C/svg%3E\")"
+)
 WHOLE, TABS, STALE = "exprkit", "exprkit-tabs", "exprkit-stale"  # titles in full; out of date
+DARK = f"[data-jp-theme-light=false] .{WHOLE}"
 LOOK = (
     f"<style>.{TABS} > .lm-TabBar {{ max-height: none }}"
     f" .{TABS} > .lm-TabBar > .lm-TabBar-content {{ flex-wrap: wrap }}"
     f" .{TABS} > .lm-TabBar .lm-TabBar-tab {{ flex: 0 0 auto !important; padding-right: 10px }}"
     f" .{STALE} {{ opacity: 0.35 }}"
-    f" [data-jp-theme-light=false] .{WHOLE} select {{ color-scheme: dark }}</style>"  # for the browser's own arrows
+    f" {DARK} {{ --jp-widgets-input-border-color: {EDGE}; --jp-border-color1: {EDGE} }}"
+    f" {DARK} select {{ color-scheme: dark }}"  # the browser's own arrows and bars
+    f" {DARK} .widget-dropdown > select {{ background-image: {ARROW} }}</style>"
 )
 RED = "#D55E00"
 MARK = "position:absolute;width:14px;height:14px;border-radius:50%;transform:translate(-50%,-50%)"

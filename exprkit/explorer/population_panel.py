@@ -34,7 +34,7 @@ with brought_by("notebooks"):
 
 WRITTEN, FILE, GIVEN = "written below", "a file", "as given"
 ROWS = 12  # of a page
-WIDTHS = (12, 9, 13, 12, 62)  # of the columns, in characters; the last is the expression with its number
+WIDTHS = (11, 9, 62, 13, 12)  # of the columns, in characters; a narrow page shows the first ones
 DRAWINGS = 20  # of a table while it is fitted
 
 
@@ -272,8 +272,8 @@ def _not_finite(table: Table) -> str:
 
 def _line(row: Row) -> str:
     """A row of the page, as wide as the heads."""
-    text = f"{row.number}: {row.text}"
-    last = text if len(text) < WIDTHS[-1] else text[: WIDTHS[-1] - 3] + " …"
+    text, most = f"{row.number}: {row.text}", WIDTHS[COLUMNS.index("number")]
+    text = text if len(text) < most else text[: most - 3] + " …"
     params = ", ".join(f"{value:.4g}" for value in row.params or ())
-    cells = f"{row.loss:.5g}", f"{row.tokens:,}", f"{row.parameters:,}", f"{row.structure:,}", last
+    cells = f"{row.loss:.5g}", f"{row.tokens:,}", text, f"{row.parameters:,}", f"{row.structure:,}"
     return "".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)) + params

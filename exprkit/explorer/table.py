@@ -25,7 +25,7 @@ from exprkit.explorer.pages import picture_page
 from exprkit.fitting.description_length import front
 from exprkit.runtime import files
 
-COLUMNS = ("loss", "tokens", "parameters", "structure", "number")
+COLUMNS = ("loss", "tokens", "number", "parameters", "structure")
 AT_ONCE = 5000  # expressions that are fitted between two looks at the stop button
 DRAWN = 2000  # expressions beside the front
 START = 1.0  # of every parameter, until it is fitted
@@ -65,7 +65,7 @@ class Table:
 
     def order(self, by: str, descending: bool = False) -> np.ndarray:
         """Numbers of the expressions, sorted by one of ``COLUMNS``; nan comes last in either direction."""
-        columns = self.loss, self.pop.n_tokens, self.pop.n_params, self.structure, np.arange(len(self))
+        columns = self.loss, self.pop.n_tokens, np.arange(len(self)), self.pop.n_params, self.structure
         keys = columns[COLUMNS.index(by)].astype(np.float64)
         return np.argsort(-keys if descending else keys, kind="stable")
 
