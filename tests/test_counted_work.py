@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 
 import exprkit as ek
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.rows import Rows
+from exprkit.regression.shapes import templates
+from exprkit.regression.shapes.factored import factored
 from exprkit.regression.stages.discovery import Discovery
+from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.sums.formulas import Transform
+from exprkit.regression.sums.regress import regressed
+from exprkit.regression.sums.selection import selected
+from exprkit.regression.sums.single import singles
 from exprkit.runtime.budget import Budget
 
 RANDOM = np.random.default_rng(3)
@@ -53,6 +63,39 @@ def test_a_search_that_was_killed_counts_on_from_where_it_was(limits):
     whole = searched(Budget(**limits), save=lambda search: steps.append(copy.deepcopy(search.checkpoint())))
     for checkpoint in (steps[0], steps[5], steps[-1]):
         assert bits(searched(Budget(**limits), checkpoint)) == bits(whole)
+
+
+FORMULA = ek.parse("sin(1.5 * x1) / (x2 + 0.5)")[0]
+WEIGHT = np.full(len(Y), 1 / len(Y))
+
+
+def functions(n):
+    pool = Pool(X, SearchSettings().operators, [1.0])
+    pool.grow(5, n)
+    return pool
+
+
+WORK = {
+    "simplification": lambda n: [simplified(FORMULA) for _ in range(n)],
+    "values": lambda n: [values_of([FORMULA], X) for _ in range(n)],
+    "fits": lambda n: FormulaSearch(Rows(X, Y), SearchSettings(threads=1), Budget()).problem.refitted([FORMULA] * n),
+    "pairs": lambda n: regressed(functions(n).values, functions(n).values, Y, WEIGHT, np.array([0, n])),
+    "sums": lambda n: selected(functions(n).values, functions(n).sizes[:n], Y, WEIGHT, 2, 20),
+    "single functions": lambda n: list(singles(functions(n), Rows(X, Y), [Transform(None, False)])),
+    "templates": lambda n: templates.nested([functions(n)] * 3, Rows(X, Y), SearchSettings().operators),
+    "factors": lambda n: factored([functions(n)] * 2, Rows(X, Y), SearchSettings().operators),
+}
+
+
+@pytest.mark.parametrize("kind", WORK)
+def test_twice_as_much_of_everything_is_more_work_and_the_same_every_time(kind):
+    def counted(n):
+        budget = Budget()
+        with budget.counting():
+            WORK[kind](n)
+        return budget.work
+
+    assert counted(8) == counted(8) > counted(4) > 0
 
 
 def test_a_share_of_the_time_is_counted_in_work():

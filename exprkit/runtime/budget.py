@@ -1,12 +1,13 @@
 """Budgets of a search: time, work and memory.
 
 In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is reached, and by ``run`` soon after.
-Time in which loops are compiled, which is once on a machine, is none of the work's.
+Time in which the work itself compiles loops, which is once on a machine, is none of its own.
 
 What a search does next depends on the work that it has counted, never on the clock: that alone ends it, so that on a
-busy machine a search does the same, and less of it.
+busy machine a search does the same, and less of it.  Functions of any room count what they do with ``spend``; it goes
+to the budget that is ``counting`` where they are called.
 
-    >>> from exprkit.runtime.budget import Budget, Ended
+    >>> from exprkit.runtime.budget import Budget, Ended, spend
     >>> budget = Budget(max_evals=10)
     >>> budget.count(11)
     >>> try:
@@ -19,6 +20,10 @@ busy machine a search does the same, and less of it.
     >>> budget.spend(31)
     >>> is_over(), never()
     (True, False)
+    >>> with budget.counting():
+    ...     spend(2)
+    >>> budget.work
+    33000000
     >>> Budget().run(lambda: 42)
     42
     >>> late = Budget(seconds=60)
@@ -46,30 +51,49 @@ SHOW = object()  # what work says that wants to be shown
 Found = TypeVar("Found")
 
 
-class _CompileClock(event.Listener):
-    """How long loops have been compiled in this process, by any thread; Numba's lock lets one at a time."""
+class _CompileClock:
+    """How long the threads of one context have compiled loops; Numba's lock lets one thread at a time."""
 
     def __init__(self) -> None:
         self._depth, self._begin, self._before = 0, 0.0, 0.0
 
-    def on_start(self, event: Any) -> None:
+    def start(self) -> None:
         if not self._depth:
             self._begin = time.perf_counter()
         self._depth += 1
 
-    def on_end(self, event: Any) -> None:
+    def stop(self) -> None:
         if self._depth == 1:  # what is begun within it is part of it
             now = time.perf_counter()
             self._before, self._begin = self._before + now - self._begin, now
-        self._depth -= 1
+        self._depth = max(self._depth - 1, 0)
 
     @property
     def seconds(self) -> float:
         return self._before + (time.perf_counter() - self._begin if self._depth else 0.0)
 
 
-_COMPILING = _CompileClock()
-event.register("numba:compile", _COMPILING)
+class _Compiling(event.Listener):
+    """Sets the clock of the context in which Numba compiles; what others compile meanwhile is no time of a search."""
+
+    def on_start(self, event: Any) -> None:
+        if (clock := _CLOCK.get()) is not None:
+            clock.start()
+
+    def on_end(self, event: Any) -> None:
+        if (clock := _CLOCK.get()) is not None:
+            clock.stop()
+
+
+_CLOCK: contextvars.ContextVar[_CompileClock | None] = contextvars.ContextVar("exprkit compile clock", default=None)
+_COUNTING: contextvars.ContextVar[Budget | None] = contextvars.ContextVar("exprkit budget", default=None)
+event.register("numba:compile", _Compiling())
+
+
+def spend(seconds: float) -> None:
+    """Count work that takes so long where it was measured, in the budget that is ``counting`` here, if one is."""
+    if (budget := _COUNTING.get()) is not None:
+        budget.spend(seconds)
 
 
 class Ended(Exception):
@@ -94,7 +118,9 @@ class Budget:
         begin: float | None = None,
     ) -> None:
         self._begin = time.perf_counter() if begin is None else begin
-        self._compiled = _COMPILING.seconds
+        if (clock := _CLOCK.get()) is None:
+            _CLOCK.set(clock := _CompileClock())
+        self._clock, self._compiled = clock, clock.seconds
         self._seconds, self._max_evals, self._shown = seconds, max_evals, shown
         self._most_bytes, self.n_evals = most_bytes, 0
         self.work = 0  # microseconds of a core that is known (``spend``)
@@ -104,8 +130,8 @@ class Budget:
 
     @property
     def seconds(self) -> float:
-        """Since the search began, without those in which loops were compiled."""
-        return max(0.0, time.perf_counter() - self._begin - (_COMPILING.seconds - self._compiled))
+        """Since the search began, without those in which it compiled loops."""
+        return max(0.0, time.perf_counter() - self._begin - (self._clock.seconds - self._compiled))
 
     def part(self, share: float) -> Callable[[], bool]:
         """Whether work for such a share of the time has been done since now; never where time has no limit."""
@@ -115,6 +141,15 @@ class Budget:
     def spend(self, seconds: float) -> None:
         """Count work that takes so long where it was measured, whatever it takes here and now."""
         self.work += round(1e6 * seconds)
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[None]:
+        """Where ``spend`` counts here."""
+        before = _COUNTING.set(self)
+        try:
+            yield
+        finally:
+            _COUNTING.reset(before)
 
     def keep_back(self, share: float) -> None:
         """From now on end so much of the time earlier, for what is to be done then."""

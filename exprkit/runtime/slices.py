@@ -18,6 +18,7 @@ the slices' order.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import itertools
 import os
@@ -116,7 +117,7 @@ def each(
     try:
         with contextlib.suppress(RuntimeError):  # no more threads can be started, or Python ends: do with fewer
             for _ in cuts[1 : threads or max(machine.cores(), FEW)]:
-                helpers.append(pool().submit(work))
+                helpers.append(pool().submit(contextvars.copy_context().run, work))
         work()
     finally:
         left.clear()

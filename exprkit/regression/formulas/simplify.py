@@ -25,11 +25,14 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.numbers import CACHE_SIZE, CLOSE, plain_numbers
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
+from exprkit.regression.problem.effort import WORK
+from exprkit.runtime.budget import spend
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 
 def simplified(expression: Expression) -> Expression:
     """The expression in its shortest form, or itself if that is no longer."""
+    spend(expression.n_tokens * WORK.simplified_token)
     tree = tree_of(expression)
     for _ in range(3):
         shorter = _simple(tree)

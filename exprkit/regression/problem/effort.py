@@ -147,16 +147,23 @@ class Offers:
 class WorkCosts:
     """Seconds that work counts as, so that decisions are the same on every machine and under any load.
 
-    Measured on one core of an Intel Xeon (2026-11, two cores, other work on both).
+    Measured on one core of an Intel Xeon and of an AMD EPYC (2026-11, two cores, other work on both).
     """
 
     combination: float = 2e-8  # s, of two functions of a pool at a row
-    fit: float = 3e-4  # s, of a formula
-    fit_row: float = 4e-7  # s, of a formula at a row
+    simplified_token: float = 3e-5  # s, of a formula that is simplified
+    values: float = 5e-4  # s, of a call that evaluates formulas
+    value: float = 2e-9  # s, of a token at a row
+    fits: float = 1.5e-3  # s, of a call that fits formulas
+    fit: float = 1e-4  # s, of a formula
+    fit_value: float = 8e-9  # s, of a token of a formula that is fitted, at a row
     shape: float = 4e-4  # s, of a curve's shape fitted roughly, and the best in earnest
+    single: float = 8e-9  # s, of a function alone at a row
+    inner_value: float = 1e-7  # s, of an operator with a number inside at a row
+    refinement: float = 1.5e-3  # s, of the number inside a template
+    refinement_row: float = 1.5e-6  # s, of that at a row
     triples_check: float = 3e-3  # s, between two checks of the clock: three functions
-    sums_check: float = 2e-2  # s, the same of exact sums
-    factors_check: float = 5e-2  # s, the same of templates in a factor
+    sums_check: float = 5e-3  # s, the same of exact sums, beside their terms
     growth_round: float = 5e-3  # s
     growth_row: float = 2e-5  # s, of a round at a row
 

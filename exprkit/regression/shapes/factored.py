@@ -31,6 +31,7 @@ from exprkit.regression.formulas.numbers import plain_numbers
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.regression.pairs.pool import Pool, without_multiples
+from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.templates import (
     EDGE_GRID,
@@ -44,6 +45,7 @@ from exprkit.regression.shapes.templates import (
 )
 from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
 from exprkit.regression.sums.regress import regressed
+from exprkit.runtime.budget import spend
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 # all chosen, not measured
@@ -149,6 +151,7 @@ def _refine(
     """The least squared error over c near that of the grid, a and b, and the formula."""
     i, u, j, c = column
     root, centred = np.sqrt(rows.w), values[2] - values[2][0]
+    spend(WORK.refinement + len(rows) * WORK.refinement_row)
 
     def line(c: float) -> tuple[float, float, float]:
         with np.errstate(all="ignore"):

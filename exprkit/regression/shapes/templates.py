@@ -37,10 +37,12 @@ from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.regression.pairs.pool import Pool, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
+from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import have_same_dimension
 from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
 from exprkit.regression.sums.regress import regressed
+from exprkit.runtime.budget import spend
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 # all chosen, not measured
@@ -195,6 +197,7 @@ def _best_of_grid(error: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 def _refine(f: np.ndarray, u: Inner, h: np.ndarray, c: float, root: np.ndarray) -> tuple[float, ...]:
     """c near a value of the grid, a and b of least squared error of 1 = f (a + b u(c h)), and the error."""
+    spend(WORK.refinement + len(f) * WORK.refinement_row)
     c *= 10.0 ** golden_section(lambda at: fit_line(f, shifted(u, c * 10.0**at, h), root)[2], STEP)
     inner = shifted(u, c, h)
     a, b, error = fit_line(f, inner, root)
@@ -249,6 +252,7 @@ def _inner_columns(values: np.ndarray, unary: Sequence[Inner], search: _GridSear
         signs = (1.0,) if is_symmetric(row.function) else (1.0, -1.0)
         for j, h in enumerate(values):
             c = np.concatenate([grid_of(row, sign * h, search.grid) * sign for sign in signs])
+            spend(len(c) * len(h) * WORK.inner_value)
             with np.errstate(all="ignore"):
                 u = row.function(c[:, None] * h)
                 is_usable = np.isfinite(u).all(axis=1) & (np.ptp(u, axis=1) > 1e-9 * np.abs(u).max(axis=1))

@@ -35,6 +35,7 @@ from exprkit.regression.problem import effort
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums.exact import exact_sums
+from exprkit.runtime.budget import spend
 
 
 def join(problem: SearchProblem) -> Iterator[Step]:
@@ -81,7 +82,7 @@ def _join_in(problem: SearchProblem, points: Rows, pool: Pool, n: int) -> Iterat
     outermost = (*settings.outermost, *(links.UNDONE if n <= effort.POOLS.host_sizes[-1] else ()))
     for link, pairs in partners.each(points.y, links.all_links(problem.unary, outermost, problem.divides)):
         problem.budget.count(len(pool))
-        problem.budget.spend(len(pool) * LOOKUP)
+        spend(len(pool) * LOOKUP)
         yield confirmed(pairs, link, pool, problem.rows)[:TRIED]
         problem.budget.check()
 

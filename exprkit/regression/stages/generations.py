@@ -13,6 +13,7 @@ from exprkit.operators import ops
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem import effort
 from exprkit.regression.stages.search_problem import SearchProblem, Step
+from exprkit.runtime.budget import spend
 
 
 def first_generation(problem: SearchProblem) -> Evolution:
@@ -50,6 +51,8 @@ def breed(problem: SearchProblem, evolution: Evolution, number: int) -> Iterator
         evolution.immigrate(Population.of([entry.expression for entry in problem.front.entries()]))
     generation = evolution.generation()
     problem.budget.count(generation.tried)
+    work, tokens = effort.WORK, problem.settings.maxsize / 2 * len(problem.generation_rows)
+    spend(work.fits + generation.tried * (work.fit + tokens * work.fit_value))
     yield problem.best_candidates(generation.formulas, generation.loss)
     if problem.spelling is not None and not {ops.ADD, ops.MUL} <= problem.spelling.codes:
         yield problem.refitted([_unscaled(formula) for formula in generation.formulas])

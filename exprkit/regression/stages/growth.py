@@ -5,7 +5,6 @@ In: a ``SearchProblem``.  Out: formulas that are larger and smaller than those o
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,7 +23,6 @@ from exprkit.regression.shapes.growth import Functions, Growing, dissimilar
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.stages.sums import inner_terms
 from exprkit.regression.sums.formulas import terms_of
-from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import CONSTANT
 
 
@@ -101,11 +99,10 @@ def _best_fitted(problem: SearchProblem, formulas: list[Expression]) -> list[Exp
 
 
 def _functions_to_add(problem: SearchProblem, rows: Rows) -> Functions:
-    """The number 1, simple functions of a pool, and terms u(c h), at rows of data; no work is counted."""
-    uncounted = dataclasses.replace(problem, budget=Budget())
-    pool = uncounted.pool(rows, effort.GROWTH.functions)
+    """The number 1, simple functions of a pool, and terms u(c h), at rows of data."""
+    pool = problem.pool(rows, effort.GROWTH.functions)
     terms = terms_of(pool, np.arange(len(pool)), effort.GROWTH.functions)
-    inside = inner_terms(uncounted, rows)
+    inside = inner_terms(problem, rows)
     values: list[np.ndarray] = [np.ones((1, len(rows))), pool.values[terms]]
     trees: list[Any] = [(CONSTANT, 1.0), *map(pool.tree, terms.tolist())]
     if inside is not None:

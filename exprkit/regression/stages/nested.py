@@ -20,6 +20,7 @@ from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums.formulas import Transform
 from exprkit.regression.sums.inside import is_logarithm
+from exprkit.runtime.budget import spend
 
 
 def curve(problem: SearchProblem) -> Iterator[Step]:
@@ -35,7 +36,7 @@ def curve(problem: SearchProblem) -> Iterator[Step]:
 
     def count(n: int) -> None:
         problem.budget.count(n)
-        problem.budget.spend(n * effort.WORK.shape)
+        spend(n * effort.WORK.shape)
 
     settings = problem.settings
     shapes = curves(
@@ -126,11 +127,12 @@ def nest_in_factors(problem: SearchProblem) -> Iterator[Step]:
     rows, settings = problem.for_squares(problem.shape_rows), problem.settings
     if not problem.binary:
         return
-    few = problem.generation_rows
+    few = problem.generation_few
     n = problem.pool_limit(effort.REGRESSIONS.template_functions, few)
     pool, plain = problem.pool(few, n), problem.pool(few, n, None, problem.binary, ())
-    check, count = problem.check_before(effort.WORK.factors_check), problem.budget.count
-    formulas = factored((pool, plain), rows, settings.operators, settings.threads, check, count)
+    formulas = factored(
+        (pool, plain), rows, settings.operators, settings.threads, problem.budget.check, problem.budget.count
+    )
     yield formulas if settings.loss == "squares" else problem.refitted(formulas)
     yield from simplification.settle(problem)
     yield Signal.PART_DONE

@@ -54,7 +54,7 @@ from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.spelling import ChosenOperators
 from exprkit.regression.stages.settings import SearchSettings
-from exprkit.runtime.budget import Budget
+from exprkit.runtime.budget import Budget, spend
 
 
 class Signal(enum.Enum):
@@ -267,7 +267,7 @@ class SearchProblem:
             pool = make(rows.X, chosen, constants, threads=self.settings.threads, go_on=check)
         pool.grow(self.settings.maxsize, n)
         self.budget.count(pool.tried)
-        self.budget.spend(pool.tried * len(rows) * effort.WORK.combination)
+        spend(pool.tried * len(rows) * effort.WORK.combination)
         return pool
 
     # ── the budget ──
@@ -276,7 +276,7 @@ class SearchProblem:
         """A function that counts work of so many seconds, then raises ``Ended`` where a limit is reached."""
 
         def check() -> None:
-            self.budget.spend(seconds)
+            spend(seconds)
             self.budget.check()
 
         return check
@@ -313,7 +313,8 @@ class SearchProblem:
     def fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
         """Parameters of a local minimum of the loss, (n_exprs, n_params), from the given starts."""
         goal = self.fit_goal
-        self.budget.spend(len(pop) * (effort.WORK.fit + effort.WORK.fit_row * len(self.fit_rows)))
+        work = effort.WORK
+        spend(work.fits + len(pop) * work.fit + len(pop.kinds) * len(self.fit_rows) * work.fit_value)
         if not goal.plain:
             return goal.fitted(pop, starts, self._best_values(goal.rows), **self._fit_settings)[0]
         return self._fit_problem.fit(pop, init=starts).params

@@ -37,11 +37,12 @@ from exprkit.regression.pairs.links import OVER, PLUS, Link
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.rows import Rows
 from exprkit.runtime.bags import empty
+from exprkit.runtime.budget import spend
 from exprkit.runtime.jit import compiled
 
 ROWS = 64  # functions f that a thread takes at a time, at most
+PAIR = 1.5e-9  # s, of a pair at a row, on one core of an AMD EPYC (2026-11)
 AT_ONCE = 1 << 21  # pairs that a thread takes at a time, if there are not very many h
-SUM = 5e-10  # seconds of a pair at a row
 ACROSS = 512  # functions h at a time, whose sums stay in the first cache
 SINGULAR = 1e-10  # a determinant as a share of its terms that counts as 0
 
@@ -103,7 +104,8 @@ def regressed(
     """
     pairs = _Regressed(f, np.ascontiguousarray(h.T), v, weight, starts)
     step = max(1, min(ROWS, AT_ONCE // max(len(h), 1), -(-len(f) // 2)))
-    seconds = len(f) * h.size * SUM
+    seconds = len(f) * h.size * PAIR
+    spend(seconds)
     found = sharing.each(_regressions, pairs, len(f), step, go_on=go_on, seconds=seconds, threads=threads)
     return Best(*map(np.concatenate, zip(*found, strict=True))) if found else empty(Best, n=0, n_groups=len(starts) - 1)
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
+from exprkit.runtime.budget import spend
 from exprkit.runtime.jit import compiled
 
 SUBSETS_PER_SIZE = 24  # sets of a size and number of functions
@@ -34,6 +35,10 @@ SETS, TOGETHER = 32, 128  # that a thread takes at a time; between two looks at 
 ACROSS = 256  # functions at a time, whose sums stay in the first cache
 MIN_PART = 1e-6  # share of a function that has to be left beside a set
 MIN_DECREASE, ROUNDING = 0.999, 1e-22  # of an error: at least by so much for more tokens; as good as 0
+TERM_VALUE, EXTENSION = (
+    1e-9,
+    2.5e-6,
+)  # s, of a term at a row, and of a set with one more, on one core of an AMD EPYC (2026-11)
 TERM = 2  # tokens of a term besides its function's: a number and an operator
 
 
@@ -138,6 +143,8 @@ def _extended(
     for begin in range(0, len(sets), TOGETHER):
         go_on()
         block = sets[begin : begin + TOGETHER]
+        terms = (len(block[0].functions) + 1) * f.size
+        spend(len(block) * (terms * TERM_VALUE + len(kinds) * EXTENSION))
         work = _SubsetWork(by_row, *_orthogonal(f, v, block), group)
         added = empty(_Added, n_sets=len(block), n_groups=len(kinds))
         cuts = [(i, min(i + SETS, len(block))) for i in range(0, len(block), SETS)]

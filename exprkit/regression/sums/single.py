@@ -30,8 +30,10 @@ from exprkit.regression.formulas.numbers import plain_numbers
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import expression_of
 from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums.formulas import Transform, weighted
+from exprkit.runtime.budget import spend
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 MIN_DECREASE = 0.98  # of an error: at least by so much, or a longer formula is none of the best
@@ -47,6 +49,7 @@ def singles(pool: Pool, rows: Rows, places: Sequence[Transform]) -> Iterator[lis
             continue
         v, weight = target
         v = v / np.abs(v).max()
+        spend(f.size * WORK.single)
         mean, whole = float(weight @ v), float(weight @ v**2)
         products, means, length = f @ (weight * v), f @ weight, squares @ weight
         with np.errstate(all="ignore"):
