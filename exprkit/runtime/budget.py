@@ -73,7 +73,7 @@ class _CompileClock:
         return self._before + (time.perf_counter() - self._begin if self._depth else 0.0)
 
 
-class _Compiling(event.Listener):
+class _CompileEvents(event.Listener):
     """Sets the clock of the context in which Numba compiles; what others compile meanwhile is no time of a search."""
 
     def on_start(self, event: Any) -> None:
@@ -87,7 +87,7 @@ class _Compiling(event.Listener):
 
 _CLOCK: contextvars.ContextVar[_CompileClock | None] = contextvars.ContextVar("exprkit compile clock", default=None)
 _COUNTING: contextvars.ContextVar[Budget | None] = contextvars.ContextVar("exprkit budget", default=None)
-event.register("numba:compile", _Compiling())
+event.register("numba:compile", _CompileEvents())
 
 
 def spend(seconds: float) -> None:

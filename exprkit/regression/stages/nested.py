@@ -127,7 +127,7 @@ def nest_in_factors(problem: SearchProblem) -> Iterator[Step]:
     rows, settings = problem.for_squares(problem.shape_rows), problem.settings
     if not problem.binary:
         return
-    few = problem.generation_few
+    few = problem.generation_rows
     n = problem.pool_limit(effort.REGRESSIONS.template_functions, few)
     pool, plain = problem.pool(few, n), problem.pool(few, n, None, problem.binary, ())
     formulas = factored(
