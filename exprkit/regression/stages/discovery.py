@@ -159,7 +159,7 @@ class Discovery:
     def run(self) -> str:
         """Search; returns why the search ended.  After an interrupt the front has what was found by then."""
         # products are small, and their bits are those of one thread; formulas may divide by 0 and overflow
-        with threadpool_limits(1, "blas"), np.errstate(all="ignore"), self.problem.budget.counting():
+        with threadpool_limits(1, "blas"), np.errstate(all="ignore"), self.search.problem.budget.counting():
             return self._run()
 
     def _run(self) -> str:
