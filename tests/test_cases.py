@@ -7,7 +7,6 @@ import itertools
 import re
 import subprocess
 import sys
-from xml.etree import ElementTree
 
 import numpy as np
 import ptxas_cases
@@ -20,14 +19,14 @@ import exprkit as ek
 from exprkit.backends.cases import bundles, fits, tuning
 from exprkit.backends.cases import interpreter as launches
 from exprkit.backends.cases.cards import CARDS
-from exprkit.backends.cases.consistency import contradictory
-from exprkit.backends.cases.discussion import Counter, Strategy, discuss, walk
-from exprkit.backends.cases.inequality import Inequality, expression, number, symbol
+from exprkit.backends.cases.discussion import Node, Question, discuss, leaves_of, walk
+from exprkit.backends.cases.inequality import Inequality, Quantity, number, symbol
 from exprkit.backends.cases.tree import box
 from exprkit.backends.gpu.schedule import DeviceLimits, LaunchShape, Sizes, estimated
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.errors import ArgumentError, DataError
 from exprkit.expressions import generate
+from exprkit.study import case_figures
 
 F4 = np.dtype("float32")
 KINDS = [(itemsize, fast, wide) for itemsize in (4, 8) for fast in (True, False) for wide in (True, False)]
@@ -39,91 +38,77 @@ SIZES = st.builds(
 
 # ── the engine, on the paper's examples ──
 
-s, B, B_0, B_1, R, Z_B = sympy.symbols("s B B_0 B_1 R_B Z_B", integer=True, positive=True)
+MOST = {"s": 9, "B": 30, "B_0": 9, "B_1": 9, "R_B": 20, "Z_B": 200}
+BOX = {name: np.random.default_rng(k).integers(1, most, 4000) for k, (name, most) in enumerate(MOST.items())}
 
 
-def at_most(value, limit):
-    return Inequality(expression(value), expression(limit))
+def at_most(words, limit, of=lambda at: 0):
+    return Inequality(Quantity(words, of), symbol(limit))
 
 
-def systems(tree):
-    """Of each leaf: its code, and its system without what follows from the rest."""
-    found = []
-    for leaf in tree.leaves():
-        kept = list(leaf.system)
-        for one in leaf.system:
-            rest = [other for other in kept if other is not one]
-            if contradictory([*rest, one.refused()]):
-                kept = rest
-        found.append((leaf.code, {str(one) for one in kept}))
-    return found
+def systems(code, *questions):
+    """Of each leaf: its code, and its system."""
+    return [(leaf.code, [str(one) for one in leaf.system]) for leaf in leaves_of(discuss(code, questions, BOX))]
 
 
-def once(name, before, after, *changes):
-    """A strategy that turns one code into another, once."""
-    return Strategy(name, lambda code: None if before not in code else code - {before} | {after}, changes)
+def height(tree):
+    return 1 + max(height(tree.accept), height(tree.refuse)) if isinstance(tree, Node) else 0
+
+
+def registers(needed, strategy="fewer"):
+    """``needed`` registers of each code, which is the first of them; a strategy goes to the next one."""
+    return Question(
+        "registers", lambda code: at_most(str(needed[code]), "R_B", lambda at: needed[code]),
+        lambda code: (strategy, code + 1) if code + 1 < len(needed) else None,
+    )  # fmt: skip
 
 
 def test_matrix_addition_has_a_case_of_14_registers_and_one_of_10():
-    registers = Counter("registers", lambda code: at_most(14 if "s" in code else 10, R), ("granularity",))
-    tree = discuss(frozenset({"s"}), [registers], [once("granularity", "s", "1", "registers")])
-    assert systems(tree) == [({"s"}, {"14 <= R_B"}), ({"1"}, {"R_B < 14", "10 <= R_B"})]
+    assert systems(0, registers([14, 10])) == [(0, ["14 <= R_B"]), (1, ["R_B < 14", "10 <= R_B"])]
 
 
 def test_jacobi_has_three_cases():
-    def words(code):
-        return 0 if "uncached" in code else 2 * (s if "s" in code else 1) * B + 2
-
-    memory = Counter("memory", lambda code: at_most(words(code), Z_B), ("granularity", "no cache"))
-    strategies = [once("granularity", "s", "1", "memory"), once("no cache", "cached", "uncached", "memory")]
-    tree = discuss(frozenset({"s", "cached"}), [memory], strategies)
-    assert [constraints for _, constraints in systems(tree)] == [
-        {"2*B*s + 2 <= Z_B"}, {"2*B + 2 <= Z_B", "Z_B < 2*B*s + 2"}, {"Z_B < 2*B + 2"},
+    words = ["2*B*s + 2", "2*B + 2", "0"]
+    bytes_of = [lambda at: 2 * at["B"] * at["s"] + 2, lambda at: 2 * at["B"] + 2, lambda at: 0]
+    memory = Question(
+        "memory", lambda code: at_most(words[code], "Z_B", bytes_of[code]),
+        lambda code: (("granularity", "no cache")[code], code + 1),
+    )  # fmt: skip
+    assert systems(0, memory) == [
+        (0, ["2*B*s + 2 <= Z_B"]), (1, ["Z_B < 2*B*s + 2", "2*B + 2 <= Z_B"]),
+        (2, ["Z_B < 2*B*s + 2", "Z_B < 2*B + 2", "0 <= Z_B"]),
     ]  # fmt: skip
-    assert tree.height() <= 2 * 1 + 1
+    assert height(discuss(0, [memory], BOX)) == 2
 
 
 def test_transposition_has_five_systems():
-    def words(code):
-        return 0 if "uncached" in code else (s if "s" in code else 1) * B_0 * B_1
+    """A code: the memory that it takes (much, less, none), and whether common subexpressions are computed once."""
+    words = ["B_0*B_1*s", "B_0*B_1", "0"]
+    bytes_of = [lambda at: at["B_0"] * at["B_1"] * at["s"], lambda at: at["B_0"] * at["B_1"], lambda at: 0]
 
-    def registers(code):  # without a cache, common subexpressions are none
-        return 8 if {"uncached", "cse"} & code else 10
+    def few(code):  # without a cache, common subexpressions are none
+        return 8 if code[1] or code[0] == 2 else 10
 
-    counters = [
-        Counter("memory", lambda code: at_most(words(code), Z_B), ("granularity", "no cache")),
-        Counter("registers", lambda code: at_most(registers(code), R), ("cse",)),
-    ]
-    strategies = [
-        once("granularity", "s", "1", "memory"), once("no cache", "cached", "uncached", "memory", "registers"),
-        Strategy("cse", lambda code: None if {"cse", "uncached"} & code else code | {"cse"}, ("registers",)),
+    memory = Question(
+        "memory", lambda code: at_most(words[code[0]], "Z_B", bytes_of[code[0]]),
+        lambda code: ("less memory", (code[0] + 1, code[1])) if code[0] < 2 else None,
+    )  # fmt: skip
+    registers = Question(
+        "registers", lambda code: at_most(str(few(code)), "R_B", lambda at: few(code)),
+        lambda code: ("cse", (code[0], True)) if few(code) == 10 else None,
+    )  # fmt: skip
+    assert [code for code, _ in systems((0, False), memory, registers)] == [
+        (0, False), (0, True), (1, False), (1, True), (2, False),
     ]  # fmt: skip
-    tree = discuss(frozenset({"s", "cached"}), counters, strategies)
-    large, small = "B_0*B_1*s <= Z_B", "B_0*B_1 <= Z_B"
-    assert [constraints for _, constraints in systems(tree)] == [
-        {large, "10 <= R_B"}, {large, "8 <= R_B", "R_B < 10"}, {small, "Z_B < B_0*B_1*s", "10 <= R_B"},
-        {small, "Z_B < B_0*B_1*s", "8 <= R_B", "R_B < 10"}, {"Z_B < B_0*B_1", "8 <= R_B"},
-    ]  # fmt: skip
-    assert tree.height() <= len(strategies) * len(counters)
 
 
-def test_counters_that_a_strategy_changes_are_asked_again():
-    memory = Counter("memory", lambda code: at_most(code * B, Z_B), ("less memory",))
-    registers = Counter("registers", lambda code: at_most(10 - code, R), ("fewer registers",))
-    more = Strategy("fewer registers", lambda code: code + 1 if code < 2 else None, ("memory", "registers"))
-    leaves = list(discuss(1, [memory, registers], [more]).leaves())
-    assert [str(one) for one in leaves[1].system] == ["B <= Z_B", "R_B < 9", "2*B <= Z_B", "8 <= R_B"]
-
-
-@pytest.mark.parametrize(
-    ("system", "none"),
-    [
-        ([(2 * s * B, Z_B), (Z_B, 2 * B - 1)], True), ([(2 * B, Z_B), (Z_B, 2 * s * B)], False),
-        ([(3, 2)], True), ([(s, 5), (6, s)], True), ([(s, 6), (6, s)], False), ([(s * B, 0)], True),
-    ],
-)  # fmt: skip
-def test_contradictions_are_proved(system, none):
-    assert contradictory([at_most(left, right) for left, right in system]) == none
+def test_a_branch_without_a_witness_is_not_there():
+    never = Question("never", lambda code: at_most("1000", "Z_B", lambda at: 1000), lambda code: ("other", code + 1))
+    code, steps = walk(0, [registers([30, 25, 5])], {"R_B": 6})
+    assert code == 2 and [step.accepted for step in steps] == [False, False, True]
+    assert [leaf.code for leaf in leaves_of(discuss(0, [registers([30, 25, 5])], BOX))] == [2]
+    assert discuss(0, [never._replace(next=lambda code: None)], BOX) is None
+    assert walk(0, [registers([30])], {"R_B": 6})[0] is None
 
 
 # ── what a tree promises ──
@@ -145,16 +130,16 @@ def test_every_leaf_has_a_witness_and_no_two_share_it(fixed):
     tree = found(fixed)
     leaves = tree.leaves
     both = fixed.asks_for_powers
-    assert 15 <= len(leaves) / (1 + both) <= 60 and tree.tree.height() <= len(tree.subject.strategies) * 2 * 5 + both
+    assert 15 <= len(leaves) / (1 + both) <= 60
     for case in leaves:
         assert all(one.holds(case.witness) for one in case.constraints)
-        code = walk(tree.subject.start, tree.subject.counters, tree.subject.strategies, case.witness)[0]
+        code = walk(tree.subject.start, tree.subject.questions, case.witness)[0]
         assert tree.subject.shape(code) == case.shape
-    assert sum(len(leaf.points) for leaf in tree.tree.leaves()) == len(box(tree.subject.symbols, {})["N"])
+    assert sum(len(leaf.points) for leaf in leaves_of(tree.tree)) == len(box(tree.subject.symbols, {})["N"])
 
 
 def walk_of(fixed, values):
-    return walk(launches.START, launches.counters(fixed), launches.strategies(fixed), values | {"p": 1})[0]
+    return walk(launches.START, launches.questions(fixed), values | {"p": 1})[0]
 
 
 @pytest.mark.slow
@@ -228,12 +213,12 @@ def test_a_path_has_every_inequality_with_its_numbers():
     assert str(padded) == padded.why() and "else, fewer vectors:" in str(padded)
 
 
-def test_a_tree_is_text_latex_and_a_drawing():
+def test_a_tree_is_text_and_latex():
     tree = ek.cases({"n_columns": 12, "n_slots": 1, "n_exprs": 9_880}, "values", precision="fast").at(device="sm_90")
     assert re.search(r"if memory of 8 vectors, columns shared, 128 threads = \d+ <= Z_B and ", str(tree))
-    assert tree.latex().count(r"\\") == len(tree.leaves) and r"N \leq 384" in tree.latex()
-    texts = [one.text for one in ElementTree.fromstring(tree.svg())]
-    assert len(texts) == len(tree.lines()) and sum(text.startswith("->") for text in texts) >= len(tree.leaves)
+    latex = case_figures.latex(tree)
+    assert latex.count(r"\\") == len(tree.leaves) and r"N \leq 384" in latex
+    assert sum("->" in line for line in tree.lines()) == len(tree.leaves)
 
 
 @pytest.mark.slow

@@ -65,7 +65,7 @@ def cases(
     -------
     Cases
         ``print(found)``; ``found.at(device="sm_86", n_points=10_860).why()``; ``.leaves``, each with ``source``,
-        ``ptx(architecture)``, ``constraints``, ``strategies``; ``.latex()``, ``.svg()``.  The code of a leaf of
+        ``ptx(architecture)``, ``constraints``, ``strategies``.  The code of a leaf of
         ``"ptx"`` is that of the population.
 
     Raises

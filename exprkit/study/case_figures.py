@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from exprkit.backends.cases.cards import CARDS, limits_of, symbols_of
-from exprkit.backends.cases.inequality import shown
+from exprkit.backends.cases.discussion import leaves_of
+from exprkit.backends.cases.inequality import of_symbols, shown
 from exprkit.backends.cases.tree import Cases
 from exprkit.backends.gpu.schedule import BLOCKS, RESERVED, LaunchShape, Sizes, estimated, resident_blocks
 from exprkit.errors import brought_by
@@ -54,10 +55,9 @@ def region_labels(discussion: Cases, device: str) -> tuple[np.ndarray, list[Laun
     values = {name: np.array([value]) for name, value in discussion.known.items()}
     values |= {"Z_B": shared, "Z_M": shared + RESERVED, "R_M": registers, "S": np.array([multiprocessors])}
     label, chosen = np.full(len(shared), -1), list[LaunchShape]()
-    for leaf in discussion.over(values).leaves():
-        if len(leaf.points):
-            label[leaf.points] = len(chosen)
-            chosen.append(discussion.subject.shape(leaf.code))
+    for leaf in leaves_of(discussion.over(values)):
+        label[leaf.points] = len(chosen)
+        chosen.append(discussion.subject.shape(leaf.code))
     return label.reshape(len(REGISTERS), len(SHARED)), chosen
 
 
@@ -191,6 +191,18 @@ def cards_table(discussion: Cases, n_points: int) -> pd.DataFrame:
         limits = symbols_of(card.limits)
         rows.append({"card": name, "as": card.name, "Z_B": shown(limits["Z_B"]), "S": limits["S"], "runs": case.words})
     return pd.DataFrame(rows).set_index("card")
+
+
+def latex(discussion: Cases) -> str:
+    """All cases with their constraints, as LaTeX's ``cases``."""
+    import sympy
+
+    rows = []
+    for case in discussion.leaves:
+        system = [one.relation().subs(of_symbols(discussion.known)) for one in case.constraints]
+        held = r" \wedge ".join(sympy.latex(one) for one in system if one not in (sympy.true, True))
+        rows.append(rf"\text{{{case.words}}} & {held or sympy.latex(sympy.true)} \\")
+    return "\n".join([r"\begin{cases}", *rows, r"\end{cases}"])
 
 
 def regions() -> Drawing:

@@ -7,9 +7,8 @@ others, "Comprehensive Optimization of Parametric Kernels for Graphics Processin
 
 =================  ==========================================================================================
 ``inequality``     quantities of numbers, of arrays and of symbols alike; inequalities, with words and numbers
-``discussion``     the paper's Algorithms 1 and 2: quintuples, accepted and refused, over a box of values
-``consistency``    proofs that a system of inequalities has no solution
-``tree``           what comes out: printed, in LaTeX, restricted to a card, the path of one
+``discussion``     the paper's Algorithms 1 and 2: questions, accepted and refused, over a box of values
+``tree``           what comes out: printed, restricted to a card, the path of one
 ``cards``          limits of seven architectures
 ``interpreter``    the variants of the interpreter, for values and losses
 ``fits``           those of the kernel that fits

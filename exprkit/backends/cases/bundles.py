@@ -7,7 +7,7 @@ In: the task, points, what structures are like.  Out: a ``CodeShape``; the same 
     (4, 4)
 
 =========  =====================================================================================
-counter    accepted where
+question   accepted where
 =========  =====================================================================================
 points     there are few: code for one point a thread is enough
 length     structures are short: registers suffice for all points of a vector
@@ -23,8 +23,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from exprkit.backends.cases.discussion import Counter, Strategy, described, walk
-from exprkit.backends.cases.inequality import Constraint, Inequality, Values, number, symbol
+from exprkit.backends.cases.discussion import Question, described, walk
+from exprkit.backends.cases.inequality import Inequality, Values, number, symbol
 from exprkit.backends.cases.tree import Discussion
 
 # Measured on an H200: data/results/h200_ptx.md
@@ -85,46 +85,28 @@ def laid_out(task: str, itemsize: int, code: BundleCode) -> CodeShape:
 
 
 @functools.cache
-def counters(task: str) -> tuple[Counter, ...]:
-    """What is asked of a layout."""
-
-    def at_most(name: str, most: int, applies: bool) -> Constraint | None:
-        return Inequality(symbol(name), number(most)) if applies else None
-
+def questions(task: str) -> tuple[Question, ...]:
+    """What is asked of a layout, and how another one is made of it."""
     results = task == VALUES
-    return (
-        Counter("points", lambda code: at_most("N", FEW - 1, code.few), ("more points a thread",)),
-        Counter("length", lambda code: at_most("i", SMALL, code.small and not code.few), ("more threads a block",)),
-        Counter(
-            "rows",
-            lambda code: at_most("g", ROWS - 1, not code.by_row and (results or not code.few)),
-            ("row by row",),
-        ),
-        Counter("columns", lambda code: at_most("d", 0, not code.indirect), ("columns as data",)),
-        Counter(
-            "many",
-            lambda code: at_most("N", MANY - 1, results and code.small and not (code.few or code.by_row or code.many)),
-            ("fewer structures",),
-        ),
-    )
+    rows: tuple[tuple[str, Callable[[BundleCode], bool], str, int, str, dict[str, bool]], ...] = (
+        # name, of which codes, a symbol and the most that it may be, and else what becomes of the code
+        ("points", lambda code: code.few, "N", FEW - 1, "more points a thread", {"few": False}),
+        ("length", lambda code: code.small and not code.few, "i", SMALL, "more threads a block", {"small": False}),
+        ("rows", lambda code: not code.by_row and (results or not code.few), "g", ROWS - 1, "row by row",
+         {"by_row": True}),
+        ("columns", lambda code: not code.indirect, "d", 0, "columns as data", {"indirect": True}),
+        ("many", lambda code: results and code.small and not (code.few or code.by_row or code.many), "N", MANY - 1,
+         "fewer structures", {"many": True}),
+    )  # fmt: skip
 
-
-@functools.cache
-def strategies() -> tuple[Strategy, ...]:
-    """How one layout is made of another."""
-
-    def turned(name: str, field: str, value: bool, counter: str) -> Strategy:
-        return Strategy(
-            name, lambda code: None if getattr(code, field) == value else code._replace(**{field: value}), (counter,)
+    def question(row: Any) -> Question:
+        name, applies, left, right, words, change = row
+        asked = Inequality(symbol(left), number(right))
+        return Question(
+            name, lambda code: asked if applies(code) else None, lambda code: (words, code._replace(**change))
         )
 
-    return (
-        turned("more points a thread", "few", False, "points"),
-        turned("more threads a block", "small", False, "length"),
-        turned("row by row", "by_row", True, "rows"),
-        turned("columns as data", "indirect", True, "columns"),
-        turned("fewer structures", "many", True, "many"),
-    )
+    return tuple(map(question, rows))
 
 
 def shape_of(
@@ -147,12 +129,12 @@ def shape_of(
         Columns are indirect: structures of a bundle share none.
     """
     values = {"N": n_points, "i": SMALL + (not small), "g": ROWS if by_row else 1, "d": int(indirect)}
-    return laid_out(task, itemsize, walk(BundleCode(), counters(task), strategies(), values)[0])
+    return laid_out(task, itemsize, walk(BundleCode(), questions(task), values)[0])
 
 
 def why(task: str, values: Values) -> list[str]:
     """The path through the tree for these points, instructions, expressions per structure: a line an inequality."""
-    return described(walk(BundleCode(), counters(task), strategies(), values)[1], values)
+    return described(walk(BundleCode(), questions(task), values)[1], values)
 
 
 def subject(task: str, itemsize: int, text: Callable[[CodeShape], Any] | None = None) -> Discussion:
@@ -172,8 +154,7 @@ def subject(task: str, itemsize: int, text: Callable[[CodeShape], Any] | None = 
     return Discussion(
         f"transpiler, {task}, {'float' if itemsize == 4 else 'double'}",
         BundleCode(),
-        counters(task),
-        strategies(),
+        questions(task),
         ("N", "i", "g", "d"),
         words,
         None if text is None else lambda code: text(shape_at(code)),

@@ -1,31 +1,24 @@
-"""The engine of the case discussion: Algorithms 1 and 2 of "Comprehensive Optimization of Parametric Kernels", for any
-kernel.
+"""The engine of the case discussion, after "Comprehensive Optimization of Parametric Kernels", for any kernel.
 
-In: a code, counters and strategies.  Out: a tree of inequalities with optimised codes at its leaves.  What the paper
-calls so is called so here:
+In: a code and questions.  Out: a tree of inequalities with optimised codes at its leaves.
 
-==================  ==========================================================================================
-code                the kernel in some state of optimisation; the engine hands it on and never looks at it
-counter             what is measured on a code: a resource (``value <= limit``) or a performance; accepted
-                    where its inequality holds, refused where it does not
-strategy            makes another code of a code, which computes the same; each lowers some counters, and is used up
-                    when it gives None (the paper's apply once; ours may go along a finite chain)
-quintuple           (code, system of constraints, strategies left, counters left, counters accepted)
-accept, refuse      Algorithm 2 takes the next counter, evaluates it on the code, and makes two quintuples: one whose
-                    system holds the inequality; one whose system holds its contrary and whose code a strategy has
-                    changed, so that the counters that this may have changed are asked again
-discussion          Algorithm 1: again and again, until no counter is left; what is inconsistent is dropped
-==================  ==========================================================================================
+=========  ===========================================================================================================
+code       the kernel in some state of optimisation; the engine hands it on and never looks at it
+question   what is measured on a code, a resource (``value <= limit``) or a performance: a *counter* of the paper.
+           Where it holds, the next question is asked; where it does not, a *strategy* makes another code, which
+           computes the same, and that is asked again
+=========  ===========================================================================================================
 
-    >>> from exprkit.backends.cases.discussion import Counter, Strategy, discuss
+    >>> import numpy as np
+    >>> from exprkit.backends.cases.discussion import Question, discuss, leaves_of
     >>> from exprkit.backends.cases.inequality import Inequality, number, symbol
-    >>> memory = Counter("memory", lambda code: Inequality(number(2**code), symbol("Z_B")), ("halve",))
-    >>> halve = Strategy("halve", lambda code: code - 1 if code else None, ("memory",))
-    >>> [(leaf.code, str(leaf.system[-1])) for leaf in discuss(2, [memory], [halve]).leaves()]
+    >>> memory = Question("memory", lambda code: Inequality(number(2**code), symbol("Z_B")),
+    ...                   lambda code: ("halve", code - 1) if code else None)
+    >>> tree = discuss(2, [memory], {"Z_B": np.arange(9)})
+    >>> [(leaf.code, str(leaf.system[-1])) for leaf in leaves_of(tree)]
     [(2, '4 <= Z_B'), (1, '2 <= Z_B'), (0, '1 <= Z_B')]
 
-A branch is consistent where a point of the box satisfies it (its witness), and inconsistent where ``consistency``
-proves that; what is neither stays, without a witness: it may be redundant and is never wrong.
+A branch is in the tree where a point of the box of values satisfies it (its witness).
 """
 
 from __future__ import annotations
@@ -36,148 +29,85 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.cases.consistency import contradictory
 from exprkit.backends.cases.inequality import Constraint, Values
 
 
-class Counter(NamedTuple):
-    """What is measured on a code."""
+class Question(NamedTuple):
+    """What is asked of a code, and what is done where it does not hold."""
 
     name: str
     asks: Callable[[Any], Constraint | None]  # accepted where it holds; None: nothing to ask of this code
-    lowered_by: tuple[str, ...]  # strategies, the first one first
-
-
-class Strategy(NamedTuple):
-    """A way of making another code of a code."""
-
-    name: str
-    apply: Callable[[Any], Any]  # None: it is used up
-    changes: tuple[str, ...]  # counters that are asked again
-
-
-class Quintuple(NamedTuple):
-    """What the algorithms hand on."""
-
-    code: Any
-    system: tuple[Constraint, ...]
-    strategies: tuple[Strategy, ...]
-    counters: tuple[Counter, ...]
-    accepted: tuple[Counter, ...]
-
-
-class Branches(NamedTuple):
-    """A quintuple with its next counter taken: the two that follow, and by which strategy the second."""
-
-    asked: Constraint | None
-    accept: Quintuple
-    refuse: Quintuple | None
-    strategy: str
+    next: Callable[[Any], tuple[str, Any] | None]  # a strategy's name and its code; None: all are used up
 
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """An optimised code, where all counters are accepted."""
+    """An optimised code, of which nothing is left to ask."""
 
     code: Any
     system: tuple[Constraint, ...]
     applied: tuple[str, ...]  # strategies
-    witness: Mapping[str, Any] | None  # values that satisfy the system
+    witness: Mapping[str, Any]  # values that satisfy the system
     points: np.ndarray  # of the box that lead here
-
-    def leaves(self) -> Iterator[Leaf]:
-        """This one."""
-        yield self
-
-    def height(self) -> int:
-        """Inequalities below it."""
-        return 0
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A question, and what follows where it is accepted and where it is refused; None: nothing can be there."""
+    """A question, and what follows where it is accepted and where it is refused."""
 
     asked: Constraint
-    accept: Node | Leaf | None
-    refuse: Node | Leaf | None
+    accept: Node | Leaf
+    refuse: Node | Leaf
     strategy: str  # that made the refused one's code
 
-    def leaves(self) -> Iterator[Leaf]:
-        """All leaves below, the accepted ones first."""
-        for branch in (self.accept, self.refuse):
-            if branch is not None:
-                yield from branch.leaves()
 
-    def height(self) -> int:
-        """The most inequalities on a path."""
-        return 1 + max(branch.height() for branch in (self.accept, self.refuse) if branch is not None)
-
-
-def expanded(q: Quintuple) -> Branches:
-    """Algorithm 2: take the next counter, accept it, refuse it."""
-    counter, rest = q.counters[0], q.counters[1:]
-    asked = counter.asks(q.code)
-    system = q.system if asked is None else (*q.system, asked)
-    accept = q._replace(system=system, counters=rest, accepted=(*q.accepted, counter))
-    if asked is None:
-        return Branches(None, accept, None, "")
-    left = q.strategies
-    for strategy in [one for name in counter.lowered_by for one in q.strategies if one.name == name]:
-        code = strategy.apply(q.code)
-        if code is None:
-            left = tuple(one for one in left if one is not strategy)
-            continue
-        again = tuple(one for one in q.accepted if one.name in strategy.changes)
-        kept = tuple(one for one in q.accepted if one not in again)
-        refuse = Quintuple(code, (*q.system, asked.refused()), left, (*again, *q.counters), kept)
-        return Branches(asked, accept, refuse, strategy.name)
-    return Branches(asked, accept, None, "")
+def leaves_of(tree: Node | Leaf | None) -> Iterator[Leaf]:
+    """All leaves, the accepted ones first."""
+    if isinstance(tree, Node):
+        yield from leaves_of(tree.accept)
+        yield from leaves_of(tree.refuse)
+    elif tree is not None:
+        yield tree
 
 
-def discuss(
-    code: Any, counters: Sequence[Counter], strategies: Sequence[Strategy], box: Values | None = None
-) -> Node | Leaf:
-    """Algorithm 1: the tree of all cases.
+def discuss(code: Any, questions: Sequence[Question], box: Values) -> Node | Leaf | None:
+    """The tree of all cases; None where no code is left at any point.
 
     Parameters
     ----------
     code
         To begin with.
-    counters, strategies : sequences
-    box : mapping, optional
+    questions : sequence
+    box : mapping
         Arrays of values of the symbols, one element each for a point: where witnesses are looked for.
     """
-    values = {name: np.atleast_1d(value) for name, value in (box or {}).items()}
-    start = Quintuple(code, (), tuple(strategies), tuple(counters), ())
-    n_points = max((len(value) for value in values.values()), default=0)
-    tree = _branch(start, values, np.ones(n_points, np.bool_), ())
-    assert tree is not None  # the empty system is consistent
-    return tree
+    values = {name: np.atleast_1d(value) for name, value in box.items()}
+    return _branch(code, tuple(questions), (), (), values, np.arange(_size(values)))
 
 
-def _branch(q: Quintuple, box: Values, alive: np.ndarray, applied: tuple[str, ...]) -> Node | Leaf | None:
-    """The tree below a quintuple, whose system holds at the points that are ``alive``."""
-    while q.counters:
-        asked, accept, refuse, strategy = expanded(q)
-        if asked is None:
-            q = accept
+def _size(box: Values) -> int:
+    return max(map(len, box.values()), default=0)
+
+
+def _branch(
+    code: Any, questions: tuple[Question, ...], system: tuple[Constraint, ...], applied: tuple[str, ...],
+    box: Values, points: np.ndarray,
+) -> Node | Leaf | None:  # fmt: skip
+    """The tree below a code, of whose system these points are witnesses."""
+    if not len(points):
+        return None
+    for place, question in enumerate(questions):
+        if (asked := question.asks(code)) is None:
             continue
-        known = {name: value[0].item() for name, value in box.items() if (value == value[0]).all()}
-        holds = np.broadcast_to(asked.holds(box), alive.shape) if len(alive) else alive
-        yes, no = alive & holds, alive & ~holds
-        first = _consistent(accept, yes, known) and _branch(accept, box, yes, applied)
-        second = None
-        if refuse is not None and _consistent(refuse, no, known):
-            second = _branch(refuse, box, no, (*applied, strategy))
-        return Node(asked, first or None, second, strategy) if first or second else None
-    place = int(np.argmax(alive)) if alive.any() else None
-    witness = None if place is None else {name: value[min(place, len(value) - 1)].item() for name, value in box.items()}
-    return Leaf(q.code, q.system, applied, witness, np.flatnonzero(alive))
-
-
-def _consistent(q: Quintuple, alive: np.ndarray, known: Mapping[str, Any]) -> bool:
-    return bool(alive.any()) or not contradictory(q.system, known)
+        holds = np.broadcast_to(asked.holds(box), _size(box))[points]
+        accept = _branch(code, questions[place + 1 :], (*system, asked), applied, box, points[holds])
+        if holds.all() or (further := question.next(code)) is None:
+            return accept
+        words, other = further
+        refuse = _branch(other, questions[place:], (*system, asked.refused()), (*applied, words), box, points[~holds])
+        return Node(asked, accept, refuse, words) if accept and refuse else accept or refuse
+    witness = {name: value[min(points[0], len(value) - 1)].item() for name, value in box.items()}
+    return Leaf(code, system, applied, witness, points)
 
 
 class Step(NamedTuple):
@@ -185,23 +115,23 @@ class Step(NamedTuple):
 
     asked: Constraint
     accepted: bool
-    strategy: str  # that was applied where it was refused
+    strategy: str  # that was applied where it was refused; empty: there is none
 
 
-def walk(
-    code: Any, counters: Sequence[Counter], strategies: Sequence[Strategy], values: Values
-) -> tuple[Any, list[Step]]:
+def walk(code: Any, questions: Sequence[Question], values: Values) -> tuple[Any, list[Step]]:
     """The discussion where all symbols are known: the code at the end (None: there is none), and the way to it."""
-    q, steps = Quintuple(code, (), tuple(strategies), tuple(counters), ()), []
-    while q.counters:
-        asked, accept, refuse, strategy = expanded(q)
-        accepted = asked is None or bool(asked.holds(values))
-        if asked is not None:
-            steps.append(Step(asked, accepted, strategy))
-        if not accepted and refuse is None:
-            return None, steps
-        q = accept if accepted or refuse is None else refuse
-    return q.code, steps
+    steps = []
+    for question in questions:
+        while (asked := question.asks(code)) is not None:
+            accepted = bool(asked.holds(values))
+            words, other = (not accepted and question.next(code)) or ("", None)
+            steps.append(Step(asked, accepted, words))
+            if accepted:
+                break
+            if not words:
+                return None, steps
+            code = other
+    return code, steps
 
 
 def described(steps: Sequence[Step], values: Values) -> list[str]:

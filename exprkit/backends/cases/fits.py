@@ -8,7 +8,7 @@ Out: a ``FitShape``; the same choice as a tree.
     (2, 3, 16)
 
 =========  ================================================================================================
-counter    accepted where
+question   accepted where
 =========  ================================================================================================
 operators  an expression uses common ones alone: the code of the others is left out, and takes no registers
 tangents   there is one for each parameter, up to four; of more parameters J'J is made by way of rows
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.cases.discussion import Counter, Strategy, described, walk
+from exprkit.backends.cases.discussion import Question, described, walk
 from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, number, symbol
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu.layout import VECTOR_BYTES
@@ -224,8 +224,8 @@ def needs_of(values: Values) -> dict[str, Any]:
     return {"n_params": values["m"], "instructions": values["i"], "results": values["r"], "slots": values["s"]}
 
 
-def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tuple[Counter, ...]:
-    """What is asked; ``arena_of`` gives the bytes of a block's memory."""
+def questions(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tuple[Question, ...]:
+    """What is asked, and how another variant is made of one; ``arena_of`` gives the bytes of a block's memory."""
 
     def operators(code: FitCode) -> Constraint | None:
         return None if code.rare else Inequality(symbol("u"), number(0))
@@ -270,46 +270,30 @@ def counters(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tup
             return None
         return Inequality(number(needed * threads, f"{needed} registers of {threads} threads"), symbol("R_M"))
 
-    return (
-        Counter("operators", operators, ("uncommon operators",)),
-        Counter("tangents", tangents, ("one more tangent", "rows of J")),
-        Counter("shape", shape, ("another shape",)),
-        Counter("memory", memory, ("fewer blocks", "global memory")),
-        Counter("registers", registers, ("fewer fits a block",)),
-    )
+    def more_tangents(code: FitCode) -> tuple[str, FitCode]:
+        if code.tangents < MOST_TANGENTS:
+            return "one more tangent", code._replace(tangents=code.tangents + 1)
+        return "rows of J", code._replace(many=True)
 
+    def other_memory(code: FitCode) -> tuple[str, FitCode]:
+        return ("fewer blocks", "global memory")[code.arena], code._replace(arena=code.arena + 1)
 
-def strategies(fixed: FitVariants) -> tuple[Strategy, ...]:
-    """How one variant is made of another."""
-
-    def one_more(code: FitCode) -> FitCode | None:
-        return code._replace(tangents=code.tangents + 1) if code.tangents < MOST_TANGENTS else None
-
-    def another(code: FitCode) -> FitCode | None:
-        more = code.place + 1 < len(fit_shapes(fixed, code.tangents))
-        return code._replace(place=code.place + 1) if more else None
-
-    def fewer_fits(code: FitCode) -> FitCode | None:
+    def fewer_fits(code: FitCode) -> tuple[str, FitCode] | None:
         more = code.block + 1 < len(block_warps(code.tangents))
-        return code._replace(block=code.block + 1) if more else None
-
-    def arena(wanted: int) -> Callable[[FitCode], FitCode | None]:
-        return lambda code: code._replace(arena=wanted) if code.arena < wanted else None
+        return ("fewer fits a block", code._replace(block=code.block + 1)) if more else None
 
     return (
-        Strategy("uncommon operators", lambda code: None if code.rare else code._replace(rare=True), ("operators",)),
-        Strategy("one more tangent", one_more, ("tangents",)),
-        Strategy("rows of J", lambda code: None if code.many else code._replace(many=True), ("tangents",)),
-        Strategy("another shape", another, ("shape",)),
-        Strategy("fewer blocks", arena(OWN), ("memory",)),
-        Strategy("global memory", arena(GLOBAL), ("memory",)),
-        Strategy("fewer fits a block", fewer_fits, ("registers",)),
+        Question("operators", operators, lambda code: ("uncommon operators", code._replace(rare=True))),
+        Question("tangents", tangents, more_tangents),
+        Question("shape", shape, lambda code: ("another shape", code._replace(place=code.place + 1))),
+        Question("memory", memory, other_memory),
+        Question("registers", registers, fewer_fits),
     )
 
 
 def why(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]], values: Values) -> list[str]:
     """The path through the tree, a line for each inequality with its numbers, and what is at its end."""
-    code, steps = walk(FitCode(), counters(fixed, arena_of), strategies(fixed), values)
+    code, steps = walk(FitCode(), questions(fixed, arena_of), values)
     return [*described(steps, values), _case(fixed, code)]
 
 
@@ -339,8 +323,7 @@ def subject(
     return Discussion(
         f"fit, {settings.operators}, {'float' if fixed.itemsize == 4 else 'double'}",
         FitCode(),
-        counters(fixed, arena_of),
-        strategies(fixed),
+        questions(fixed, arena_of),
         ("Z_B", "R_M", "N", "m", "i", "r", "s", "u"),
         functools.partial(_case, fixed),
         lambda code: kernel(shape(code), code),

@@ -163,18 +163,3 @@ def symbol(name: str) -> Quantity:
 def number(value: Any, words: str = "") -> Quantity:
     """A number that depends on nothing."""
     return Quantity(words or f"{value:,}", lambda at: value)
-
-
-def expression(value: Any, words: str = "") -> Quantity:
-    """A SymPy expression as a quantity; its symbols are found in the values by their names."""
-    import sympy
-
-    value = value if isinstance(value, sympy.Basic) else sympy.Integer(value)
-    free = sorted(value.free_symbols, key=str)
-    evaluate = sympy.lambdify(free, value, "numpy")
-
-    def of(at: Values) -> Any:
-        given = [at.get(str(one), one) for one in free]
-        return value if any(isinstance(one, sympy.Basic) for one in given) else evaluate(*given)
-
-    return Quantity(words or str(value), of)

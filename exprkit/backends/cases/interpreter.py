@@ -1,7 +1,7 @@
 """Variants of the interpreter kernel for values and for losses, and the choice between them.
 
 In: what is fixed (numbers, precision, what the user asks for), a device and sizes.  Out: a ``LaunchShape``; and the
-same choice as counters and strategies, of which ``discussion`` makes a tree.  What a variant needs and takes stands in
+same choice as questions and strategies, of which ``discussion`` makes a tree.  What a variant needs and takes stands in
 ``schedule``, once: it is called with numbers to choose, with arrays to find witnesses, with symbols to print.
 
     >>> from exprkit.backends.gpu.schedule import Sizes
@@ -12,7 +12,7 @@ same choice as counters and strategies, of which ``discussion`` makes a tree.  W
     (8, 640, True)
 
 =====================  ====================================================================================
-counter                accepted where
+question               accepted where
 =====================  ====================================================================================
 operators              (ieee, float32) none is used whose code needs many registers: powers
 layout                 its smallest block fits into shared memory; three vectors: all points fit into one tile
@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.cases.discussion import Counter, Strategy, described, walk
+from exprkit.backends.cases.discussion import Question, described, walk
 from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, all_of, number, symbol
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu import opcodes
@@ -202,7 +202,7 @@ class Decision:
     def why(self, sizes: Sizes) -> list[str]:
         """The way through the tree, a line for each inequality with its numbers."""
         values = values_of(sizes, self.limits) | {"p": int(self.fixed.powers)}
-        return described(walk(START, counters(self.fixed), strategies(self.fixed), values)[1], values)
+        return described(walk(START, questions(self.fixed), values)[1], values)
 
 
 @functools.lru_cache(maxsize=64)
@@ -239,7 +239,7 @@ def nothing_fits(fixed: VariantSet, sizes: Sizes, limits: DeviceLimits) -> Argum
     )
 
 
-# ── the same as counters and strategies ──────────────────────────────────────────────
+# ── the same as questions ────────────────────────────────────────────────────────────
 
 
 def sizes_of(values: Values) -> Sizes:
@@ -284,8 +284,8 @@ class _Times:
 
 
 @functools.lru_cache(maxsize=64)
-def counters(fixed: VariantSet) -> tuple[Counter, ...]:
-    """What is asked of a variant; first, where that matters, whether powers are used."""
+def questions(fixed: VariantSet) -> tuple[Question, ...]:
+    """What is asked of a variant, first, where that matters, whether powers are used; and what is made of it."""
     listed, taken = layouts(fixed), {powers: _Times(fixed._replace(powers=powers)) for powers in (False, True)}
     competing = [place for place, layout in enumerate(listed) if not layout.only_if_nothing_else]
 
@@ -365,43 +365,23 @@ def counters(fixed: VariantSet) -> tuple[Counter, ...]:
     def block(code: LayoutCode) -> Constraint | None:
         return all_of(block_fits(code), registers(code), block_time(code))
 
-    return (
-        Counter("operators", operators, ("powers too",)),
-        Counter("layout", layout, ("fewer vectors", "columns global", "fewer vectors again", "smallest blocks")),
-        Counter("block", block, ("another block",)),
-    )
+    def next_layout(code: LayoutCode) -> tuple[str, LayoutCode] | None:
+        place = code.place + 1
+        if place == len(listed):
+            return None
+        here, there = listed[code.place].columns_shared, listed[place].columns_shared
+        words = "fewer vectors" if there else "columns global" if here else "fewer vectors again"
+        words = "smallest blocks" if listed[place].only_if_nothing_else else words
+        return words, code._replace(place=place, block=0)
 
-
-@functools.lru_cache(maxsize=64)
-def strategies(fixed: VariantSet) -> tuple[Strategy, ...]:
-    """How one variant is made of another."""
-    listed = layouts(fixed)
-
-    def next_layout(shared: tuple[bool, bool], last: bool = False) -> Callable[[LayoutCode], LayoutCode | None]:
-        def apply(code: LayoutCode) -> LayoutCode | None:
-            here, place = listed[code.place], code.place + 1
-            if place == len(listed) or listed[place].only_if_nothing_else != last:
-                return None
-            is_next = (here.columns_shared, listed[place].columns_shared) == shared
-            return code._replace(place=place, block=0) if is_next else None
-
-        return apply
-
-    def another_block(code: LayoutCode) -> LayoutCode | None:
+    def another_block(code: LayoutCode) -> tuple[str, LayoutCode] | None:
         more = code.block + 1 < len(listed[code.place].blocks)
-        return code._replace(block=code.block + 1) if more else None
+        return ("another block", code._replace(block=code.block + 1)) if more else None
 
-    def powers_too(code: LayoutCode) -> LayoutCode | None:
-        return code._replace(powers=True) if fixed.asks_for_powers and not code.powers else None
-
-    of_a_layout = ("layout",)
     return (
-        Strategy("powers too", powers_too, ("operators",)),
-        Strategy("fewer vectors", next_layout((True, True)), of_a_layout),
-        Strategy("columns global", next_layout((True, False)), of_a_layout),
-        Strategy("fewer vectors again", next_layout((False, False)), of_a_layout),
-        Strategy("smallest blocks", next_layout((False, False), True), of_a_layout),
-        Strategy("another block", another_block, ("block",)),
+        Question("operators", operators, lambda code: ("powers too", code._replace(powers=True))),
+        Question("layout", layout, next_layout),
+        Question("block", block, another_block),
     )
 
 
@@ -440,8 +420,7 @@ def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
     return Discussion(
         f"interpreter, {task}, {settings.operators}, {real}",
         START,
-        counters(fixed),
-        strategies(fixed),
+        questions(fixed),
         ("Z_B", "Z_M", "S", "R_M", "N", "E", "c", "s", *fixed.operator_symbols),
         words,
         text,

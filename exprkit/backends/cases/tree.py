@@ -1,16 +1,14 @@
-"""The case discussion as a user sees it: text, LaTeX and a drawing of the tree, restricted to a GPU, and the path of
-one GPU.
+"""The case discussion as a user sees it: the tree as text, restricted to a GPU, and the path of one GPU.
 
-In: a subject (counters, strategies, what a code is as text).  Out: ``Cases`` and its leaves, each a ``Case``.
+In: a subject (questions, what a code is as text).  Out: ``Cases`` and its leaves, each a ``Case``.
 
-    >>> from exprkit.backends.cases.discussion import Counter, Strategy
+    >>> from exprkit.backends.cases.discussion import Question
     >>> from exprkit.backends.cases.inequality import Inequality, number, symbol
     >>> from exprkit.backends.cases.tree import Cases, Discussion
     >>> def fits(code):
     ...     return Inequality(number(2**code, f"{2**code} bytes"), symbol("Z_B"))
-    >>> memory = Counter("memory", fits, ("halve",))
-    >>> halve = Strategy("halve", lambda code: code - 1 if code else None, ("memory",))
-    >>> found = Cases(Discussion("a kernel", 10, [memory], [halve], ("Z_B",), lambda code: f"{2**code} threads"))
+    >>> memory = Question("memory", fits, lambda code: ("halve", code - 1) if code else None)
+    >>> found = Cases(Discussion("a kernel", 10, [memory], ("Z_B",), lambda code: f"{2**code} threads"))
     >>> print(found.at(shared_per_block=700).why())
     no   1024 bytes = 1,024 > 700 = Z_B, so halve
     yes  512 bytes = 512 <= 700 = Z_B
@@ -28,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends.cases.cards import CARDS, limits_of, symbols_of
-from exprkit.backends.cases.discussion import Counter, Leaf, Node, Strategy, described, discuss, walk
+from exprkit.backends.cases.discussion import Leaf, Node, Question, described, discuss, leaves_of, walk
 from exprkit.backends.cases.inequality import MAY_BE_ZERO, MEANINGS, Constraint, Inequality, formula, of_symbols
 from exprkit.backends.gpu import nvrtc
 from exprkit.backends.gpu.schedule import REGISTERS
@@ -82,8 +80,7 @@ class Discussion:
 
     title: str
     start: Any  # the code to begin with
-    counters: Sequence[Counter]
-    strategies: Sequence[Strategy]
+    questions: Sequence[Question]
     symbols: tuple[str, ...]
     words: Callable[[Any], str]  # what a code is
     text: Callable[[Any], KernelText] | None = None
@@ -103,7 +100,7 @@ class Case:
         Its system: all hold.  ``str`` gives the words, ``.relation()`` SymPy's relation.
     strategies : tuple of str
         Those that were applied, the first one first.
-    witness : dict or None
+    witness : dict
         Values of the symbols that satisfy the constraints.
     """
 
@@ -111,7 +108,7 @@ class Case:
     shape: Any
     constraints: tuple[Constraint, ...]
     strategies: tuple[str, ...]
-    witness: Mapping[str, Any] | None
+    witness: Mapping[str, Any]
     _text: Callable[[], KernelText] | None
 
     @property
@@ -196,18 +193,18 @@ class Cases:
     # ── the tree ─────────────────────────────────────────────────────────────────────
 
     @functools.cached_property
-    def tree(self) -> Node | Leaf:
+    def tree(self) -> Node | Leaf | None:
         """The tree: questions, and leaves with witnesses."""
         return self.over(box(self.subject.symbols, self.known))
 
-    def over(self, values: Mapping[str, Any]) -> Node | Leaf:
+    def over(self, values: Mapping[str, Any]) -> Node | Leaf | None:
         """The tree with witnesses among these values, arrays of one element for each point."""
-        return discuss(self.subject.start, self.subject.counters, self.subject.strategies, values)
+        return discuss(self.subject.start, self.subject.questions, values)
 
     @property
     def leaves(self) -> list[Case]:
         """All cases that can occur, the first one first: those for which a witness is known."""
-        return [self._case(leaf) for leaf in self.tree.leaves() if leaf.witness is not None]
+        return [self._case(leaf) for leaf in leaves_of(self.tree)]
 
     def _case(self, leaf: Leaf) -> Case:
         subject = self.subject
@@ -233,7 +230,7 @@ class Cases:
         return self._case(Leaf(code, system, applied, self.known, np.zeros(1, np.int64)))
 
     def _walked(self) -> Any:
-        return walk(self.subject.start, self.subject.counters, self.subject.strategies, self.known)
+        return walk(self.subject.start, self.subject.questions, self.known)
 
     def _check_known(self) -> None:
         if self.free:
@@ -256,7 +253,7 @@ class Cases:
         known = ", ".join(f"{name} = {value:,}" for name, value in self.known.items())
         meanings = (f"{name}: {MEANINGS[name]}" for name in self.free)
         head = [f"{self.subject.title}: {len(self.leaves)} cases", *([known] if known else []), *meanings]
-        return "\n".join([*head, *self.subject.notes, "", *(line for _, line in self.lines())])
+        return "\n".join([*head, *self.subject.notes, "", *self.lines()])
 
     def __repr__(self) -> str:
         return f"<Cases: {self.subject.title}; free: {', '.join(self.free) or 'nothing'}>"
@@ -264,52 +261,17 @@ class Cases:
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 
-    def lines(self) -> list[tuple[Leaf | Node, str]]:
+    def lines(self) -> list[str]:
         """The tree, a line for a question or a leaf, indented where it is accepted; where refused it goes on below."""
         return list(self._lines(self.tree, ""))
 
-    def _lines(self, tree: Node | Leaf, indent: str) -> Iterator[tuple[Leaf | Node, str]]:
+    def _lines(self, tree: Node | Leaf | None, indent: str) -> Iterator[str]:
         while isinstance(tree, Node):
-            accept, refuse = (branch if _occurs(branch) else None for branch in (tree.accept, tree.refuse))
-            if accept is None or refuse is None:  # the answer is always the same
-                if (only := accept or refuse) is None:
-                    return
-                tree = only
-                continue
-            yield tree, f"{indent}if {_written(tree.asked, self.known)}:"
-            yield from self._lines(accept, indent + "    ")
-            yield tree, f"{indent}else, {tree.strategy}:"
-            tree = refuse
-        yield tree, f"{indent}-> {self.subject.words(tree.code)}"
-
-    def latex(self) -> str:
-        """All cases with their constraints, as LaTeX's ``cases``."""
-        import sympy
-
-        rows = []
-        for leaf in self.leaves:
-            system = [_latex(one, self.known) for one in leaf.constraints]
-            held = r" \wedge ".join(text for text in system if text) or sympy.latex(sympy.true)
-            rows.append(rf"\text{{{leaf.words}}} & {held} \\")
-        return "\n".join([r"\begin{cases}", *rows, r"\end{cases}"])
-
-    def svg(self) -> str:
-        """The tree as a drawing: questions, and leaves in colour."""
-        lines = self.lines()
-        width = 8 * max((len(text) for _, text in lines), default=1) + 24
-        rows = []
-        for row, (place, text) in enumerate(lines):
-            x, y = 12 + 7 * (len(text) - len(text.lstrip())), 22 + 18 * row
-            colour = "#0b6e4f" if isinstance(place, Leaf) else "#333333"
-            rows.append(f'<text x="{x}" y="{y}" fill="{colour}">{escape(text.strip())}</text>')
-        return "\n".join(
-            [
-                f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{22 + 18 * len(lines)}" '
-                'font-family="monospace" font-size="12">',
-                *rows,
-                "</svg>",
-            ]
-        )
+            yield f"{indent}if {_written(tree.asked, self.known)}:"
+            yield from self._lines(tree.accept, indent + "    ")
+            yield f"{indent}else, {tree.strategy}:"
+            tree = tree.refuse
+        yield f"{indent}-> {'nothing fits' if tree is None else self.subject.words(tree.code)}"
 
 
 def _written(one: Constraint, known: Mapping[str, Any]) -> str:
@@ -320,19 +282,6 @@ def _written(one: Constraint, known: Mapping[str, Any]) -> str:
     if value == one.left.words:
         return str(one)
     return f"{one.left.words} = {value} {'<' if one.strict else '<='} {one.right.words}"
-
-
-def _occurs(tree: Node | Leaf | None) -> bool:
-    """Whether a witness is known of any leaf."""
-    return tree is not None and any(leaf.witness is not None for leaf in tree.leaves())
-
-
-def _latex(one: Constraint, known: Mapping[str, Any]) -> str:
-    """A relation in LaTeX; empty where it says nothing."""
-    import sympy
-
-    relation = one.relation().subs(of_symbols(known))
-    return "" if relation in (sympy.true, True) else sympy.latex(relation)
 
 
 def box(names: Sequence[str], known: Mapping[str, Any], n: int = POINTS_OF_BOX, seed: int = 0) -> dict[str, np.ndarray]:
