@@ -124,11 +124,11 @@ def _sweep(options: argparse.Namespace) -> int:
         client=options.client,
     )
     if options.json:
-        print(json.dumps([{**one._asdict(), "folder": str(one.folder)} for one in outcomes], indent=1))
+        print(json.dumps([{**outcome._asdict(), "folder": str(outcome.folder)} for outcome in outcomes], indent=1))
     else:
         print(sweeps.summary(outcomes))
         print(f"results: a folder for each run in {out}{f'; all samples in {options.into}' if options.into else ''}")
-    return int(any(one.state == "failed" for one in outcomes))
+    return int(any(outcome.state == "failed" for outcome in outcomes))
 
 
 def _plain(notebook: Path) -> Callable[[dict[str, Any]], Any]:
@@ -155,8 +155,8 @@ def _calibrate(options: argparse.Namespace) -> int:
 
     from exprkit.evaluate import calibration
 
-    for name, found in calibration.calibrated(tqdm).items():
-        print(f"{name}\n{found}")
+    for name, costs in calibration.calibrated(tqdm).items():
+        print(f"{name}\n{costs}")
     return 0
 
 

@@ -129,22 +129,22 @@ def _is_number(word: str) -> bool:
 def _as_numbers(table: Any, may_have_commas: bool) -> tuple[Any, list[str]]:
     """The table with numbers for the texts that are some, without a row of units; and what that was."""
     cells = {
-        place: [one.strip().translate(DASHES) if isinstance(one, str) else one for one in table.iloc[:, place]]
+        place: [cell.strip().translate(DASHES) if isinstance(cell, str) else cell for cell in table.iloc[:, place]]
         for place in range(table.shape[1])
         if table.iloc[:, place].dtype.kind not in "fiub"
     }
     may_have_commas &= not any(column.dtype.kind == "f" and (column % 1 > 0).any() for _, column in table.items())
     numbers = {place: _numbers_of(column, may_have_commas) for place, column in cells.items()}
     of_rest = {place: _numbers_of(column[1:], may_have_commas) for place, column in cells.items()}
-    told = {
+    texts = {
         place: cells[place][0]
         for place, rest in of_rest.items()
         if rest is not None
         and isinstance(cells[place][0], str)
         and not _is_number(cells[place][0])
-        and not any(isinstance(one, str) for one in rest)
+        and not any(isinstance(cell, str) for cell in rest)
     }
-    others = [place for place in range(table.shape[1]) if place not in told]
+    others = [place for place in range(table.shape[1]) if place not in texts]
     no_numbers = (
         all(
             (isinstance(first := table.iloc[0, place], str) and not _is_number(first)) or first != first
@@ -153,15 +153,15 @@ def _as_numbers(table: Any, may_have_commas: bool) -> tuple[Any, list[str]]:
         if len(table)
         else False
     )
-    has_units = len(table) > 1 and no_numbers and any(word.lower() not in MISSING for word in told.values())
+    has_units = len(table) > 1 and no_numbers and any(word.lower() not in MISSING for word in texts.values())
     left_out = []
     if has_units:
-        units = ", ".join(f"{table.columns[place]} in {shortened(word, 20)}" for place, word in told.items())
+        units = ", ".join(f"{table.columns[place]} in {shortened(word, 20)}" for place, word in texts.items())
         left_out = [f"line {table.index[0]}, units: {units}"]
         table, numbers = table.iloc[1:], of_rest
     for place, column in numbers.items():
         if column is not None:
-            whole = all(isinstance(one, float) for one in column)
+            whole = all(isinstance(cell, float) for cell in column)
             table = table.astype({table.columns[place]: object}) if not whole else table
             table.isetitem(place, column)
     return table, left_out
@@ -169,23 +169,23 @@ def _as_numbers(table: Any, may_have_commas: bool) -> tuple[Any, list[str]]:
 
 def _numbers_of(cells: list[Any], may_have_commas: bool) -> list[Any] | None:
     """The cells as numbers, nan where one is missing, a text where one is no number; None if few are."""
-    words = [one for one in cells if isinstance(one, str) and one.lower() not in MISSING]
-    with_comma = [one for one in words if "," in one]
+    words = [word for word in cells if isinstance(word, str) and word.lower() not in MISSING]
+    with_comma = [word for word in words if "," in word]
     thousands = (
         bool(with_comma)
         and all(map(THOUSANDS.fullmatch, with_comma))
-        and (not may_have_commas or any("." in one for one in words))
+        and (not may_have_commas or any("." in word for word in words))
     )
-    points = any("." in one for one in words)
+    points = any("." in word for word in words)
     commas = not thousands and bool(with_comma) and all(map(DECIMAL_COMMA.fullmatch, with_comma)) and not points
     dotted = (
         bool(with_comma)
         and not thousands
-        and all(DOTTED_THOUSANDS.fullmatch(one) or DECIMAL_COMMA.fullmatch(one) for one in words)
+        and all(DOTTED_THOUSANDS.fullmatch(word) or DECIMAL_COMMA.fullmatch(word) for word in words)
     )
-    numbers = [_number(one, thousands, commas or dotted) for one in cells]
-    if any(isinstance(one, str) for one in numbers):
-        good = sum(isinstance(one, float) and one == one for one in numbers)
+    numbers = [_number(word, thousands, commas or dotted) for word in cells]
+    if any(isinstance(word, str) for word in numbers):
+        good = sum(isinstance(word, float) and word == word for word in numbers)
         return numbers if good > MOSTLY * len(numbers) else None
     return numbers
 

@@ -301,19 +301,19 @@ def from_table(
     if not numbers:
         raise DataError("; ".join([f"there is no column of numbers beside {target!r}", *left_out]))
     X = np.column_stack(list(numbers.values()))
-    kept = ~np.isnan(np.column_stack([X, y])).any(axis=1)
-    if not kept.any():
+    is_complete = ~np.isnan(np.column_stack([X, y])).any(axis=1)
+    if not is_complete.any():
         raise DataError(f"every row lacks the target {target!r} or another value")
-    if not kept.all():
-        left_out.append(f"{np.sum(~kept):,} of {len(y):,} rows, which lack a value")
-    return Dataset(X[kept], y[kept], tuple(numbers), name, tuple(left_out), target)
+    if not is_complete.all():
+        left_out.append(f"{np.sum(~is_complete):,} of {len(y):,} rows, which lack a value")
+    return Dataset(X[is_complete], y[is_complete], tuple(numbers), name, tuple(left_out), target)
 
 
 def _elapsed(table: Any, pd: Any) -> dict[str, tuple[str, Any, Any]]:
     """Of columns of dates: a name with the unit, the time since the first, and that."""
     elapsed = {}
     for name, column in table.items():
-        if column.dtype.kind != "M" and not all(isinstance(one, str) and DATE.match(one) for one in column.dropna()):
+        if column.dtype.kind != "M" and not all(isinstance(cell, str) and DATE.match(cell) for cell in column.dropna()):
             continue
         times = pd.to_datetime(column, errors="coerce", format="ISO8601", utc=True)
         if times.isna().all() or (times.isna() & column.notna()).any():
@@ -377,8 +377,12 @@ def _numbers(column: Any, name: str, most: float) -> np.ndarray:
     try:
         values = as_numbers(f"column {name!r}", column).astype(np.float64)
     except DataError as error:
-        line, word = next(((line, one) for line, one in column.items() if isinstance(one, str)), (None, ""))
-        if column.index.name != csv_files.LINE or line is None or all(isinstance(one, str) for one in column.dropna()):
+        line, word = next(((line, cell) for line, cell in column.items() if isinstance(cell, str)), (None, ""))
+        if (
+            column.index.name != csv_files.LINE
+            or line is None
+            or all(isinstance(cell, str) for cell in column.dropna())
+        ):
             raise
         raise DataError(f"column {name!r} must hold real numbers, not {brief(word)} (line {line})") from error
     lacking = int(np.isnan(values).sum())

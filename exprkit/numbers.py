@@ -46,7 +46,7 @@ def as_numbers(what: str, values: Any, gaps: bool = True) -> np.ndarray:
     if array.dtype.kind in "fiub":
         return array
     if array.dtype.kind in "OU":
-        numbers = [_as_number(what, one, gaps) for one in array.ravel().tolist()]
+        numbers = [_as_number(what, item, gaps) for item in array.ravel().tolist()]
         return np.array(numbers, np.float64).reshape(array.shape)
     raise DataError(f"{what} must hold real numbers, not {array.dtype}{REMEDIES.get(array.dtype.kind, '')}")
 

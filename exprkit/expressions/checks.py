@@ -74,9 +74,9 @@ def check(pop: Unchecked) -> tuple[int, int, int, int]:
         problem, index, token, n_vars = _check_all(pop._replace(offsets=offsets, valid=valid, n_params=n_params))
         return problem, begin + index, token, n_vars
 
-    found = slices.each(check_slice, slices.cut(pop.offsets))
-    problem, index, token, _ = next((one for one in found if one[0] != FINE), found[0])
-    return problem, index, token, max(n_vars for *_, n_vars in found)
+    problems = slices.each(check_slice, slices.cut(pop.offsets))
+    problem, index, token, _ = next((candidate for candidate in problems if candidate[0] != FINE), problems[0])
+    return problem, index, token, max(n_vars for *_, n_vars in problems)
 
 
 @compiled
@@ -87,7 +87,7 @@ def _check_all(pop):
     operands.
     """
     kinds, values, offsets, operands, limits = pop.kinds, pop.values, pop.offsets, pop.operands, pop.limits
-    n_vars, nothing, one = np.uint64(0), np.uint64(0), np.uint64(1)
+    n_vars, nothing, bit = np.uint64(0), np.uint64(0), np.uint64(1)
     for i in range(len(offsets) - 1):
         begin, end = offsets[i], offsets[i + 1]
         if begin < 0 or begin > end or end > len(kinds):
@@ -99,8 +99,8 @@ def _check_all(pop):
             needed = operands[np.uint64(kind == OPERATOR) << np.uint64(8) | (value & np.uint64(0xFF))]
             suspicious |= (value >= limits[kind]) | (needed > height)
             height += 1 - needed
-            n_vars = max(n_vars, value + one if kind == VARIABLE else nothing)
-            n_params = max(n_params, value + one if kind == PARAMETER else nothing)
+            n_vars = max(n_vars, value + bit if kind == VARIABLE else nothing)
+            n_params = max(n_params, value + bit if kind == PARAMETER else nothing)
         if suspicious or height > 1:
             problem, token = problem_of(pop, begin, end, pop.valid[i])
             if problem != FINE:
@@ -190,15 +190,15 @@ def function_lengths(kinds, values, numbers, offsets, length):
 
 def depths(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, arity: np.ndarray) -> np.ndarray:
     """Of each expression how many operators stand above its deepest leaf, int64; 0 where there is nothing."""
-    found = np.zeros(len(offsets) - 1, np.int64)
+    depth_by_expression = np.zeros(len(offsets) - 1, np.int64)
     longest = int(np.diff(offsets).max(initial=0))
-    _depths(kinds, values, offsets, arity, np.zeros(longest + 1, np.int64), found)
-    return found
+    _depths(kinds, values, offsets, arity, np.zeros(longest + 1, np.int64), depth_by_expression)
+    return depth_by_expression
 
 
 @compiled
-def _depths(kinds, values, offsets, arity, stack, found):
-    for i in range(len(found)):
+def _depths(kinds, values, offsets, arity, stack, depth_by_expression):
+    for i in range(len(depth_by_expression)):
         top = 0
         for t in range(offsets[i], offsets[i + 1]):
             depth = 0
@@ -208,4 +208,4 @@ def _depths(kinds, values, offsets, arity, stack, found):
                     depth = max(depth, stack[top] + 1)
             stack[top] = depth
             top += 1
-        found[i] = stack[0] if top else 0
+        depth_by_expression[i] = stack[0] if top else 0

@@ -66,8 +66,8 @@ def differentiate(pop: Differentiated, name: str) -> tuple[np.ndarray, np.ndarra
 def first_problem(faults: dict[int, Fault], text: str) -> str:
     """What is wrong with the first expression that has no derivative, which reads ``text``."""
     i = min(faults)
-    kept = 'errors="mask" keeps those that have a derivative'
-    return f"expression {i} ({shortened(text, LONGEST)}): {faults[i].reason}{_others(len(faults) - 1)}; {kept}"
+    advice = 'errors="mask" keeps those that have a derivative'
+    return f"expression {i} ({shortened(text, LONGEST)}): {faults[i].reason}{_others(len(faults) - 1)}; {advice}"
 
 
 def _others(n: int) -> str:

@@ -86,9 +86,9 @@ def unique(pop: TokenArrays, alike: Sequence[int] = ()) -> tuple[np.ndarray, np.
 
 @table_of_rows
 def _commutative() -> np.ndarray:
-    found = np.zeros(256, np.bool_)
-    found[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True
-    return found
+    is_commutative = np.zeros(256, np.bool_)
+    is_commutative[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True
+    return is_commutative
 
 
 # ── the compiled part ────────────────────────────────────────────────────────────────

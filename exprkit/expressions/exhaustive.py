@@ -251,7 +251,7 @@ def _build(counts: list[int], alphabet: _Alphabet) -> list[_Size]:
                 continue
             if operator.arity == 3:
                 for operands in triples(size):
-                    of = [sizes[one] for one in operands]
+                    of = [sizes[operand] for operand in operands]
                     position = _triple(of[0], of[1], of[2], symbol, alphabet.n_params, rows, position)
                 continue
             for left, right, half in splits(size, operator):

@@ -89,7 +89,7 @@ def _machine_code(
 def _check_known(name: str, arity: int) -> None:
     """An error for a name that means something else."""
     known = defined.spelled(name)
-    functions = [*defined.functions(), *(one for one in defined.definitions() if one.function)]
+    functions = [*defined.functions(), *(definition for definition in defined.definitions() if definition.function)]
     if known is None or known not in functions:
         check_name(name)
     if known is not None and known not in functions:
@@ -162,7 +162,7 @@ def _arity_of(function: Any) -> int | None:
         parameters = inspect.signature(getattr(function, "py_func", function)).parameters.values()
     except (TypeError, ValueError):
         return None
-    kinds = [one.kind for one in parameters if one.default is one.empty]
+    kinds = [parameter.kind for parameter in parameters if parameter.default is parameter.empty]
     return len(kinds) if all(kind in (0, 1) for kind in kinds) else None
 
 
@@ -178,12 +178,12 @@ def _as_definition(name: str, arity: int, function: Any, compiled: Any) -> Calla
     def definition(*operands: np.ndarray) -> np.ndarray:
         shape = np.broadcast_shapes(*map(np.shape, operands))
         try:
-            made = np.asarray(of_arrays(*operands))
-            result = made.astype(np.float64, copy=False) if made.dtype.kind in "fiub" else None
+            array = np.asarray(of_arrays(*operands))
+            result = array.astype(np.float64, copy=False) if array.dtype.kind in "fiub" else None
         except Exception as error:
             raise ArgumentError(f"operator {name!r}: its function raised {type(error).__name__}: {error}") from error
         if result is None:
-            raise ArgumentError(f"operator {name!r}: its function makes {made.dtype} of float64")
+            raise ArgumentError(f"operator {name!r}: its function makes {array.dtype} of float64")
         if result.shape != shape:
             raise ArgumentError(f"operator {name!r}: its function makes {result.shape} of arrays of shape {shape}")
         return result
@@ -206,18 +206,18 @@ def _slopes(name: str, arity: int, derivative: Any) -> tuple[str, ...]:
     if derivative is None:
         return ()
     alone = callable(derivative) or isinstance(derivative, str)
-    given: Sequence[Any] = [derivative] if alone else listed(derivative) or []
-    if len(given) != arity:
+    slopes: Sequence[Any] = [derivative] if alone else listed(derivative) or []
+    if len(slopes) != arity:
         raise ArgumentError(f"operator {name!r}: derivative must be a text or function for each of {arity} operands")
     texts = []
-    for letter, one in zip("abc", given, strict=False):
-        if callable(one):
-            row = define(f"d{name}_d{letter}({', '.join('abc'[:arity])})", one, "", None, None, "")
-            one = defined.head(row)
-        if not isinstance(one, str):
+    for letter, head in zip("abc", slopes, strict=False):
+        if callable(head):
+            row = define(f"d{name}_d{letter}({', '.join('abc'[:arity])})", head, "", None, None, "")
+            head = defined.head(row)
+        if not isinstance(head, str):
             words = ", ".join("abc"[:arity])
             raise ArgumentError(f"operator {name!r}: a derivative is a text over {words} and y or a function")
-        texts.append(_written_out(name, one, arity))
+        texts.append(_written_out(name, head, arity))
     return tuple(texts)
 
 
@@ -238,6 +238,6 @@ def _written_out(name: str, text: str, arity: int) -> str:
         kinds, values = formula_tokens(text, Names(letters, 0))
     except ParseError as error:
         raise ParseError(f"operator {name!r}, derivative: {error}") from None
-    made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
-    written = defined.unpacked(made.kinds, made.values, made.offsets)
+    expansion = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
+    written = defined.unpacked(expansion.kinds, expansion.values, expansion.offsets)
     return texts_of(_OneRule(*written, letters))[0]

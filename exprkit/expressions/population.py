@@ -532,8 +532,10 @@ class Population:
             return self
         from exprkit.text import formulas
 
-        made = formulas.expanded(self.kinds, self.values, self.offsets, formulas.user_formulas())
-        return self._written_out(made, "its operators written out by their formulas", self.variables, self.parameters)
+        expansion = formulas.expanded(self.kinds, self.values, self.offsets, formulas.user_formulas())
+        return self._written_out(
+            expansion, "its operators written out by their formulas", self.variables, self.parameters
+        )
 
     def put_into(self, kinds: np.ndarray, values: np.ndarray) -> Population:
         """Every expression as the operand of a formula with tokens ``kinds`` and ``values`` (``text.formulas``).
@@ -545,18 +547,20 @@ class Population:
         """
         from exprkit.text import formulas
 
-        made = formulas.applied(self.kinds, self.values, self.offsets, (kinds, values))
-        return self._written_out(made, "what is computed of it", None, None)
+        expansion = formulas.applied(self.kinds, self.values, self.offsets, (kinds, values))
+        return self._written_out(expansion, "what is computed of it", None, None)
 
-    def _written_out(self, made: Expanded, what: str, variables: Words, parameters: Words) -> Population:
+    def _written_out(self, expansion: Expanded, what: str, variables: Words, parameters: Words) -> Population:
         """The population of these tokens; its lowering computes once what they hold more than once."""
-        if made.too_long >= 0:
-            text = shortened(str(self[made.too_long]), LONGEST)
+        if expansion.too_long >= 0:
+            text = shortened(str(self[expansion.too_long]), LONGEST)
             raise PopulationError(
-                f"expression {made.too_long} ({text}): with {what} it has more than {MAX_TOKENS:,} tokens"
+                f"expression {expansion.too_long} ({text}): with {what} it has more than {MAX_TOKENS:,} tokens"
             )
-        population = Population._adopt(made.kinds, made.values, made.offsets, variables, parameters, self._faults)
-        population.shares = made.shares
+        population = Population._adopt(
+            expansion.kinds, expansion.values, expansion.offsets, variables, parameters, self._faults
+        )
+        population.shares = expansion.shares
         return population
 
     def texts(self) -> list[str]:

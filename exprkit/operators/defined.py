@@ -132,9 +132,9 @@ def add_row(row: ops.Operator) -> ops.Operator:
         ops.ARITY.flags.writeable = True
         ops.ARITY[row.code] = row.arity
         ops.ARITY.flags.writeable = False
-        older = [replace(one, cuda=ops.Cuda("")) for one in functions() if one.name == row.name]
-        for one in (*older, row):  # kernels hold one text of a name
-            ops.BY_CODE[one.code] = ops.IN_VALUES[one.code] = _FUNCTIONS[one.code] = one
+        older = [replace(other, cuda=ops.Cuda("")) for other in functions() if other.name == row.name]
+        for other in (*older, row):  # kernels hold one text of a name
+            ops.BY_CODE[other.code] = ops.IN_VALUES[other.code] = _FUNCTIONS[other.code] = other
         if not row.packed:  # texts mean the ``Definition`` that packs its operands
             ops.BY_NAME[row.name] = ops.BY_SPELLING[row.name] = row
         for forget in _TABLES:
@@ -215,17 +215,17 @@ def row(code: int) -> Written | None:
 
 def known(code: int) -> Written:
     """The operator of a code that there is."""
-    found = row(code)
-    assert found is not None, f"no operator has the code {code}"
-    return found
+    result = row(code)
+    assert result is not None, f"no operator has the code {code}"
+    return result
 
 
 def arity() -> np.ndarray:
     """By code, 0 where there is no operator; of the internal ones too."""
-    found = ops.ARITY.copy()
+    arities = ops.ARITY.copy()
     for definition in definitions():
-        found[definition.code] = definition.arity
-    return found
+        arities[definition.code] = definition.arity
+    return arities
 
 
 def codes_in(kinds: np.ndarray, values: np.ndarray, operator_kind: int) -> list[int]:
@@ -253,7 +253,7 @@ def is_packed(code: int) -> bool:
 
 def unpacked(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tokens as they are written: functions of three operands in the place of their rows, and nothing packed."""
-    of_row = {int(one.values[-1]): one.code for one in definitions() if one.function}
+    of_row = {int(definition.values[-1]): definition.code for definition in definitions() if definition.function}
     if not of_row:
         return kinds, values, offsets
     operators = kinds == OPERATOR

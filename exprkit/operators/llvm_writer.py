@@ -106,8 +106,8 @@ class Code:
         before, head, done = self.block, self.fresh("loop"), self.fresh("done")
         i, after = self.fresh("%i"), self.fresh("%i")
         running = [Vec(self, total.element, self.fresh("%total")) for total in totals]
-        some = self.let(f"icmp ult i64 {first}, {end}")
-        self.line(f"br i1 {some}, label %{head}, label %{done}")
+        is_inside = self.let(f"icmp ult i64 {first}, {end}")
+        self.line(f"br i1 {is_inside}, label %{head}, label %{done}")
         self.label(head)
         start = len(self.lines)
         new = body(i, running)

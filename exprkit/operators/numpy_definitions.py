@@ -18,7 +18,7 @@ import numpy as np
 def elementwise(function: Callable[[float], float], at_pole: float) -> Callable[..., Any]:
     """A scalar function of the ``math`` module on arrays; its exceptions become values."""
 
-    def one(a: float) -> float:
+    def of_number(a: float) -> float:
         if math.isnan(a):
             return math.nan
         try:
@@ -28,7 +28,7 @@ def elementwise(function: Callable[[float], float], at_pole: float) -> Callable[
         except OverflowError:
             return math.inf
 
-    ufunc = np.frompyfunc(one, 1, 1)
+    ufunc = np.frompyfunc(of_number, 1, 1)
 
     def every(a: Any) -> Any:
         with np.errstate(all="ignore"):  # of the floating-point flags that the function leaves behind

@@ -318,12 +318,12 @@ class Vec:
         for a, array in zip((self, *others), arrays, strict=True):
             code.line(f"store {a.typed}, ptr {array}")
 
-        def one(i: str) -> None:
+        def write_lane(i: str) -> None:
             places = [code.let(f"getelementptr {real}, ptr {array}, i64 {i}") for array in arrays]
             numbers = [f"{real} " + code.let(f"load {real}, ptr {place}") for place in places]
             code.line(f"store {real} {code.call(real, function, *numbers)}, ptr {places[0]}")
 
-        code.loop(0, code.lanes, 1, one)
+        code.loop(0, code.lanes, 1, write_lane)
         return Vec(code, real, code.let(f"load {kind}, ptr {arrays[0]}"))
 
 

@@ -47,7 +47,7 @@ class Line(NamedTuple):
     @property
     def places(self) -> list[int]:
         """Those of its operands that are no numbers."""
-        return [one for one in self.operands if isinstance(one, int)]
+        return [operand for operand in self.operands if isinstance(operand, int)]
 
     def applied(
         self,
@@ -57,8 +57,8 @@ class Line(NamedTuple):
         choose: Callable[[Any, Any, Any], Any],
     ) -> Any:
         """What it comes to, by the values at places."""
-        given = [values[one] if isinstance(one, int) else number(one) for one in self.operands]
-        return choose(*given) if self.code == CHOICE else applied(ops.BY_CODE[self.code], given)
+        arguments = [values[operand] if isinstance(operand, int) else number(operand) for operand in self.operands]
+        return choose(*arguments) if self.code == CHOICE else applied(ops.BY_CODE[self.code], arguments)
 
 
 class TracedFunction(NamedTuple):
@@ -74,9 +74,11 @@ class TracedFunction(NamedTuple):
         names = [*LETTERS[: self.arity], *(f"v{k + 1}" for k in range(len(self.lines)))]
         words = []
         for code, operands in self.lines:
-            given = [names[one] if isinstance(one, int) else repr(one) for one in operands]
+            arguments = [names[operand] if isinstance(operand, int) else repr(operand) for operand in operands]
             name = "" if code == CHOICE else ops.BY_CODE[code].name
-            words.append("{1} if {0} else {2}".format(*given) if code == CHOICE else f"{name}({', '.join(given)})")
+            words.append(
+                "{1} if {0} else {2}".format(*arguments) if code == CHOICE else f"{name}({', '.join(arguments)})"
+            )
         return [f"{name} = {word}" for name, word in zip(names[self.arity :], words, strict=True)]
 
     def run(
@@ -103,7 +105,7 @@ class TracedFunction(NamedTuple):
             definition(*usual)
         except Exception:  # as for a division by zero
             return False
-        operands = [np.concatenate(some) for some in zip(usual, *self._hard(random), strict=True)]
+        operands = [np.concatenate(samples) for samples in zip(usual, *self._hard(random), strict=True)]
         with np.errstate(all="ignore"):
             expected, known = where_it_is_known(definition, operands)
 
@@ -112,8 +114,8 @@ class TracedFunction(NamedTuple):
                     error = max(row.ulp[1] - 0.5, 0.0) * share * random.choice([-1.0, 1.0], known.shape)
                     return np.asarray(row.numpy(*given) * (1 + error))
 
-                found = np.broadcast_to(self.run(operands, float, applied, _chosen), known.shape)[known]
-                return np.allclose(found, expected[known], rtol=close, atol=least, equal_nan=True)
+                computed = np.broadcast_to(self.run(operands, float, applied, _chosen), known.shape)[known]
+                return np.allclose(computed, expected[known], rtol=close, atol=least, equal_nan=True)
 
             return is_close(0.0, CLOSE, 1e-300) and all(is_close(LAST_PLACE, OFF, OFF) for _ in range(TIMES))
 
@@ -124,8 +126,12 @@ class TracedFunction(NamedTuple):
                 random.normal(size=ORDINARY) * 10.0 ** random.uniform(-largest, largest, ORDINARY)
                 for _ in range(self.arity)
             ]
-        own = dict.fromkeys(one for line in self.lines for one in line.operands if isinstance(one, float))
-        near = [side for one in list(own)[:MOST_OWN] for side in (one, -one, *np.nextafter(one, (-np.inf, np.inf)))]
+        own = dict.fromkeys(number for line in self.lines for number in line.operands if isinstance(number, float))
+        near = [
+            side
+            for number in list(own)[:MOST_OWN]
+            for side in (number, -number, *np.nextafter(number, (-np.inf, np.inf)))
+        ]
         special = [*SPECIAL, *near] if self.arity < 3 else SPECIAL
         yield [axis.ravel() for axis in np.meshgrid(*[np.array(special)] * self.arity)]
 
@@ -216,7 +222,7 @@ class _Recorder:
 
     def applied(self, row: ops.Operator, *operands: Any) -> _Symbol:
         """An operator of symbols and numbers."""
-        places = [self.place(one) for one in operands]
+        places = [self.place(operand) for operand in operands]
         b = places[-1]
         if len(places) == 2 and isinstance(b, float):
             if b in row.rewrite.constant_b:
@@ -259,7 +265,7 @@ def _of_row(row: ops.Operator) -> Function:
     def function(*operands: Any) -> _Symbol:
         if len(operands) != row.arity:
             raise _NotTraceable
-        (recorder, *_) = (one.recorder for one in operands if isinstance(one, _Symbol))
+        (recorder, *_) = (operand.recorder for operand in operands if isinstance(operand, _Symbol))
         return recorder.applied(row, *operands)
 
     return function
@@ -279,8 +285,8 @@ def _equal(a: Any, b: Any) -> _Symbol:
 
 
 def _different(a: Any, b: Any) -> _Symbol:
-    made: Any = _equal(a, b)
-    return _less(made, 1.0)
+    is_equal: Any = _equal(a, b)
+    return _less(is_equal, 1.0)
 
 
 def _is_nan(a: _Symbol) -> _Symbol:
@@ -334,7 +340,7 @@ class _Math:
         other = _UFUNCS.get(getattr(np, name, None)) if row is None else _of_row(row)
 
         def function(*operands: Any) -> Any:
-            if not any(isinstance(one, _Symbol) for one in operands):
+            if not any(isinstance(operand, _Symbol) for operand in operands):
                 return value(*operands)
             if other is None:
                 raise _NotTraceable
@@ -351,7 +357,7 @@ def _plain(function: Any, known: dict[int, Any]) -> Any:
     if id(inner) in known:
         return known[id(inner)]
     names = dict(inner.__globals__)
-    made = known[id(inner)] = types.FunctionType(
+    copy = known[id(inner)] = types.FunctionType(
         inner.__code__,
         names,
         inner.__name__,
@@ -360,7 +366,7 @@ def _plain(function: Any, known: dict[int, Any]) -> Any:
     )
     for name, value in inner.__globals__.items():
         names[name] = _replaced(value, known)
-    return made
+    return copy
 
 
 def _replaced(value: Any, known: dict[int, Any]) -> Any:

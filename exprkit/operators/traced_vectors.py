@@ -49,7 +49,7 @@ TRIED = 256  # numbers of each operand, as many near 0, as many of every size
 NEAR_0, ALL = (-6, 1), (-38, 38)  # powers of 10
 LAST_PLACE, LARGEST = 2.0**-23, 3e38
 STEP = 2.0**-18  # relative, to see how a result changes with an operand
-SOME = (0.0, 1.0, -1.0, 0.5, 3.0, 1e30, -1e30, math.inf, -math.inf, math.nan)
+SAMPLES = (0.0, 1.0, -1.0, 0.5, 3.0, 1e30, -1e30, math.inf, -math.inf, math.nan)
 GRID, BESIDE, USUAL = np.arange(-2.0, 2.25, 0.25), 1e-12, 10.0  # where jumps are looked for; no poles
 LONG = 10  # lines of an operator's code that is worth a loop of its own
 MOST_KEPT = 4  # numbers of a point that go from a loop to the next
@@ -61,7 +61,7 @@ Values = dict[int, Vec]
 def formula(trace: TracedFunction, fast: bool) -> Callable[..., Vec]:
     """As ``simd_formulas`` has it of an operator; of three operands the first two may be a pair."""
 
-    def made(*given: Any) -> Vec:
+    def on_vectors(*given: Any) -> Vec:
         operands = flat(given)
         if not (operands[0].double or fast or trace.in_floats):
             return _in_float64(trace, operands)
@@ -70,7 +70,7 @@ def formula(trace: TracedFunction, fast: bool) -> Callable[..., Vec]:
         work.compute(range(len(trace.lines)), values)
         return work.result(values)
 
-    return made
+    return on_vectors
 
 
 def flat(operands: Sequence[Any]) -> list[Vec]:
@@ -118,15 +118,15 @@ def stages(trace: TracedFunction, fast: bool, double: bool, is_long: Callable[[o
 
 
 def _stage_of_lines(trace: TracedFunction, is_long: Callable[[ops.Operator], bool]) -> list[int]:
-    found: list[int] = []
+    stage_by_line: list[int] = []
     long: list[int] = []  # how many long ones are below a line and in it, one waiting for the other
     for line in trace.lines:
         inner = [place - trace.arity for place in line.places if place >= trace.arity]
         below = max((long[k] for k in inner), default=0)
         is_one = line.code != CHOICE and is_long(ops.BY_CODE[line.code])
-        found.append(max([below - (not is_one), *(found[k] for k in inner)], default=0) if below else 0)
+        stage_by_line.append(max([below - (not is_one), *(stage_by_line[k] for k in inner)], default=0) if below else 0)
         long.append(below + is_one)
-    return found
+    return stage_by_line
 
 
 # ── the code ─────────────────────────────────────────────────────────────────────────
@@ -153,8 +153,8 @@ class _LineWriter:
         element = values[0].element
         for k in lines:
             place = self._trace.arity + k
-            made = self._lines[k].applied(values, functools.partial(_number, values[0]), self._applied, _chosen)
-            values[place] = made if isinstance(made, Vec) else values[0].code.constant(made, element)
+            value = self._lines[k].applied(values, functools.partial(_number, values[0]), self._applied, _chosen)
+            values[place] = value if isinstance(value, Vec) else values[0].code.constant(value, element)
             if place in self.watched:
                 values[UNSURE] = nan_unless_finite(values[place], values.get(UNSURE))
 
@@ -186,8 +186,8 @@ def is_close_in_floats(
     trace: TracedFunction, definition: Callable[..., np.ndarray], domain: Sequence[tuple[float, float]]
 ) -> bool:
     """Whether a computation in float32 is as good as the one in float64."""
-    numbers = [one for line in trace.lines for one in line.operands if isinstance(one, float)]
-    if any(LARGEST < abs(one) < math.inf for one in numbers):
+    numbers = [operand for line in trace.lines for operand in line.operands if isinstance(operand, float)]
+    if any(LARGEST < abs(operand) < math.inf for operand in numbers):
         return False
     exact = _exact(trace)
     for line in trace.lines:
@@ -206,8 +206,8 @@ def is_close_in_floats(
                 for step in (STEP, -STEP)
             ]
             size = size + np.abs(ends[0] - ends[1]) / (2 * STEP)
-        found, sure = _computed_in_floats(trace, operands, random)
-        off = np.abs(found - y)
+        computed, sure = _computed_in_floats(trace, operands, random)
+        off = np.abs(computed - y)
     counts = sure & known & np.isfinite(y) & (np.abs(y) < LARGEST)
     return bool(np.any(counts) and np.all(off[counts] <= UNITS * (LAST_PLACE * size[counts] + 2.0**-149)))
 
@@ -265,8 +265,10 @@ def _exact(trace: TracedFunction) -> set[int]:
     """Places of what float32 holds as float64 does: operands, and what rounds nothing of them."""
     exact = set(range(trace.arity))
     for place, line in enumerate(trace.lines, trace.arity):
-        numbers = [one for one in line.operands if isinstance(one, float)]
-        held = line.code in COMPARISONS or all(math.isnan(one) or float(np.float32(one)) == one for one in numbers)
+        numbers = [number for number in line.operands if isinstance(number, float)]
+        held = line.code in COMPARISONS or all(
+            math.isnan(number) or float(np.float32(number)) == number for number in numbers
+        )
         if held and exact.issuperset(line.places) and (line.code == CHOICE or ops.BY_CODE[line.code].ulp[0] == 0):
             exact.add(place)
     return exact
@@ -281,7 +283,9 @@ def _hidden(trace: TracedFunction) -> frozenset[int]:
             hidden.add(place)
         line = trace.lines[place - trace.arity]
         if line.code != CHOICE:
-            shown |= {one for k, one in enumerate(line.operands) if isinstance(one, int) and _shows(line.code, k)}
+            shown |= {
+                operand for k, operand in enumerate(line.operands) if isinstance(operand, int) and _shows(line.code, k)
+            }
     return frozenset(hidden)
 
 
@@ -291,7 +295,7 @@ def _shows(code: int, k: int) -> bool:
     row = ops.BY_CODE[code]
     bad = np.array([math.inf, -math.inf, math.nan])
     with np.errstate(all="ignore"):
-        for other in SOME if row.arity == 2 else (0.0,):
+        for other in SAMPLES if row.arity == 2 else (0.0,):
             operands = [bad, np.full(3, other)][: row.arity]
             if np.isfinite(row.numpy(*(operands[::-1] if k else operands))).any():
                 return False

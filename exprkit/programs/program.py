@@ -118,9 +118,9 @@ class GradientProgram(Program):
 
     def listing(self, i: int) -> str:
         """Program ``i`` as text, one instruction per line, and where its results are."""
-        found = [operand_text(int(x)) for x in self.results[self.first_result[i] : self.first_result[i + 1]]]
-        names = ["value =", *(f"by p{j + 1}:" for j in range(len(found) - 1))]
-        lines = [super().listing(i), "; ".join(f"{name} {text}" for name, text in zip(names, found, strict=True))]
+        operands = [operand_text(int(x)) for x in self.results[self.first_result[i] : self.first_result[i + 1]]]
+        names = ["value =", *(f"by p{j + 1}:" for j in range(len(operands) - 1))]
+        lines = [super().listing(i), "; ".join(f"{name} {text}" for name, text in zip(names, operands, strict=True))]
         return "\n".join(line for line in lines if line)
 
 

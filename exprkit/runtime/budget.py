@@ -48,7 +48,7 @@ PATIENCE = 0.4  # seconds after its end that work has to see it by itself
 TICK = 0.05  # seconds between two looks at the clock from outside
 SHOW = object()  # what work says that wants to be shown
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 class _CompileClock:
@@ -202,7 +202,7 @@ class Budget:
         if self._seconds is not None and self.seconds >= self._seconds + patience:
             raise Ended(f"{self._seconds:g} s are over")
 
-    def run(self, work: Callable[[], Found]) -> Found:
+    def run(self, work: Callable[[], Result]) -> Result:
         """What ``work`` gives, which calls ``check`` every now and then, in a thread of its own.
 
         Where it does not look for PATIENCE seconds after the time is over, in the middle of a kernel that is compiled
@@ -225,9 +225,11 @@ class Budget:
                 raise error
 
         self._shown = shown and ask
-        threading.Thread(target=contextvars.copy_context().run, args=(_told, work, said), name="exprkit-search").start()
+        threading.Thread(
+            target=contextvars.copy_context().run, args=(_announced, work, said), name="exprkit-search"
+        ).start()
         try:
-            found, error = self._followed(said, answers, shown)
+            result, error = self._followed(said, answers, shown)
         except BaseException as left:
             self._is_left = True
             answers.put(Ended("it was left alone"))
@@ -238,7 +240,7 @@ class Budget:
             self._shown = shown
         if error is not None:
             raise error
-        return found
+        return result
 
     def _followed(self, said: Any, answers: Any, shown: Callable[[], None] | None) -> Any:
         """How the work ended; answers meanwhile."""
@@ -258,7 +260,7 @@ class Budget:
                 answers.put(error)
 
 
-def _told(work: Callable[[], Any], said: Any) -> None:
+def _announced(work: Callable[[], Any], said: Any) -> None:
     try:
         said.put((work(), None))
     except BaseException as error:

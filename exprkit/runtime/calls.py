@@ -89,12 +89,12 @@ class Sequence:
 
     def __call__(self) -> None:
         """Make them all; after one that gives an error, none."""
-        if found := _run(self._where, self._length, self._stream()):
-            raise self._error(found >> SHIFT)
+        if error := _run(self._where, self._length, self._stream()):
+            raise self._error(error >> SHIFT)
 
     def then(self, *others: Sequence) -> Sequence:
         """These calls and others behind them."""
-        return type(self)((call for one in (self, *others) for call in one.calls), self._stream, self._error)
+        return type(self)((call for sequence in (self, *others) for call in sequence.calls), self._stream, self._error)
 
 
 def arrival(place: int, wanted: int) -> DriverCall:

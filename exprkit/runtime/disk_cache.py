@@ -203,12 +203,12 @@ def _make_room(home: Path, kind: str, written: int) -> None:
 
 def _entries(home: Path, kind: str) -> list[tuple[float, int, Path]]:
     """When each entry was used last, its size and its file; another process may remove some meanwhile."""
-    found = []
+    entries = []
     for path in home.glob(f"*{kind}"):
         with contextlib.suppress(FileNotFoundError):
             state = path.stat()
-            found.append((state.st_mtime, state.st_size, path))
-    return found
+            entries.append((state.st_mtime, state.st_size, path))
+    return entries
 
 
 def _remove_left_behind(home: Path) -> None:

@@ -108,12 +108,12 @@ def checked_path(path: Any, rule: str = "a file's path must be a text or a pathl
 
 def write_arrays(path: Any, arrays: Mapping[str, Any]) -> None:
     """Write arrays, or what makes some, to a file that is whole or absent, with their checksums."""
-    made = {name: np.asarray(array) for name, array in arrays.items()}
-    sums = json.dumps({name: _checksum(array) for name, array in made.items()})
+    by_name = {name: np.asarray(array) for name, array in arrays.items()}
+    sums = json.dumps({name: _checksum(array) for name, array in by_name.items()})
 
     def fill(beside: Path) -> None:
         with open(beside, "wb") as file:
-            np.savez(file, allow_pickle=False, **made, **{CHECKSUMS: np.array(sums)})
+            np.savez(file, allow_pickle=False, **by_name, **{CHECKSUMS: np.array(sums)})
 
     write(checked_path(path), fill)
 

@@ -199,13 +199,13 @@ class Kept(NullCache):
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         """The machine code for arguments of these types, or None."""
         target_context.refresh()
-        kept = disk_cache.read(self._name(sig, target_context), disk_cache.LOOP, folder())
-        if kept is None:
+        stored = disk_cache.read(self._name(sig, target_context), disk_cache.LOOP, folder())
+        if stored is None:
             LOG.info("compiles %s", self._loop)
             _tell_of_compiling()
             return None
         try:
-            meant, parts = serialize.loads(kept)
+            meant, parts = serialize.loads(stored)
             return CompileResult._rebuild(target_context, *parts) if meant == sig else None
         except Exception as error:  # an entry in good order that this Numba or Python cannot use
             disk_cache.warn(f"machine code kept in {folder()} can't be used, it is compiled anew ({error!r})")
@@ -214,8 +214,8 @@ class Kept(NullCache):
     def save_overload(self, sig: Any, result: CompileResult) -> None:
         """Keep what has been compiled."""
         if not result.library.has_dynamic_globals:  # addresses of this process
-            kept = serialize.dumps((sig, result._reduce()))
-            disk_cache.write(self._name(sig, result.target_context), kept, disk_cache.LOOP, folder())
+            stored = serialize.dumps((sig, result._reduce()))
+            disk_cache.write(self._name(sig, result.target_context), stored, disk_cache.LOOP, folder())
 
     def _name(self, sig: Any, target_context: Any) -> str:
         processor = repr(target_context.codegen().magic_tuple())

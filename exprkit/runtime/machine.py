@@ -54,11 +54,11 @@ def versions() -> dict[str, str]:
 
 def installed(packages: Iterable[str]) -> dict[str, str]:
     """The versions of those packages that are installed."""
-    found = {}
+    versions = {}
     for name in packages:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found[name] = metadata.version(name)
-    return found
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def commit() -> str | None:

@@ -39,7 +39,7 @@ FEW = 64  # slices that may have a thread each, however few cores there are
 APART = 1 << 10  # numbers of an array that a thread writes all the time, so that no other thread writes beside them
 
 Cuts = list[tuple[int, int]]  # begin and end of every slice, in expressions
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 def cut(offsets: np.ndarray, threads: int | None = None, least: int | None = None) -> Cuts:
@@ -79,11 +79,11 @@ def even(n: int, threads: int | None = None, least: int | None = None) -> Cuts:
 
 
 def each(
-    function: Callable[[int, int], Found],
+    function: Callable[[int, int], Result],
     cuts: Cuts,
     done: Callable[[int], Any] | None = None,
     threads: int | None = None,
-) -> list[Found]:
+) -> list[Result]:
     """``function(begin, end)`` of every slice, shared by so many threads at the most; this one takes part.
 
     ``done`` is called, by any thread, with the number of expressions of every slice that is finished.
@@ -92,12 +92,12 @@ def each(
     """
     done = done or (lambda n: None)
     if len(cuts) == 1:
-        found_here = function(*cuts[0])
+        result = function(*cuts[0])
         done(cuts[0][1] - cuts[0][0])
-        return [found_here]
+        return [result]
     left = deque(enumerate(cuts))
-    found: dict[int, Found] = {}
-    failed: dict[int, BaseException] = {}
+    results: dict[int, Result] = {}
+    errors: dict[int, BaseException] = {}
 
     def work() -> None:
         while left:
@@ -106,11 +106,11 @@ def each(
             except IndexError:  # another thread was quicker
                 return
             try:
-                found[k] = function(begin, end)
+                results[k] = function(begin, end)
                 done(end - begin)
                 look()
             except BaseException as error:
-                failed[k] = error
+                errors[k] = error
                 left.clear()
 
     helpers = []
@@ -122,9 +122,9 @@ def each(
     finally:
         left.clear()
         wait([helper for helper in helpers if not helper.cancel()])
-    if failed:
-        raise failed[min(failed)]
-    return [found[k] for k in range(len(cuts))]
+    if errors:
+        raise errors[min(errors)]
+    return [results[k] for k in range(len(cuts))]
 
 
 def by_turns(loop: Callable[[int], Any], n: int, threads: int | None = None, least: int | None = None) -> None:

@@ -80,18 +80,18 @@ def _by_wide_product(digits, exponent):
     drop = np.uint64(top + 9)
     mantissa = high >> drop  # 54 bits: one more than is kept
     power = ((217706 * exponent) >> 16) + 63 + top - shift + 1023
-    one = np.uint64(1)
+    unit = np.uint64(1)
     if power <= 0:  # below the normal range
         if power <= -63:
             return np.uint64(0)
         mantissa >>= np.uint64(1 - power)
-        mantissa += mantissa & one
-        return mantissa >> one  # a carry into bit 52 is the smallest normal number
-    halfway = low <= one and -4 <= exponent <= 23 and mantissa & np.uint64(3) == one
+        mantissa += mantissa & unit
+        return mantissa >> unit  # a carry into bit 52 is the smallest normal number
+    halfway = low <= unit and -4 <= exponent <= 23 and mantissa & np.uint64(3) == unit
     if halfway and mantissa << drop == high:
-        mantissa -= one  # a tie goes to the even neighbour
-    mantissa += mantissa & one
-    mantissa >>= one
+        mantissa -= unit  # a tie goes to the even neighbour
+    mantissa += mantissa & unit
+    mantissa >>= unit
     if mantissa >> np.uint64(53):
         mantissa = np.uint64(1 << 52)
         power += 1

@@ -63,11 +63,15 @@ def of_table(text: str) -> ops.Operator | None:
         return None
     kinds, values = formula_tokens(formula, Names(list(operands), 0))
     kinds[kinds == VARIABLE] = OPERAND
-    made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
+    expansion = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
     at = [np.linspace(low, high, 101) * (1 + 0.01 * k) for k, (low, high) in enumerate(row.domain[: row.arity])]
     with np.errstate(all="ignore"):
         same = np.allclose(
-            defined.evaluated(made.kinds, made.values, at), row.numpy(*at), rtol=1e-9, atol=1e-300, equal_nan=True
+            defined.evaluated(expansion.kinds, expansion.values, at),
+            row.numpy(*at),
+            rtol=1e-9,
+            atol=1e-300,
+            equal_nan=True,
         )
     return row if same else None
 

@@ -49,7 +49,7 @@ class Expanded(NamedTuple):
 
 def user_formulas(last: Formula | None = None) -> Formulas:
     """Those of the operators that are defined, and one with a single operand for the code LAST."""
-    by_code = {one.code: (one.kinds, one.values) for one in defined.definitions()}
+    by_code = {definition.code: (definition.kinds, definition.values) for definition in defined.definitions()}
     arity = defined.arity()
     if last is not None:
         by_code[LAST], arity[LAST] = last, 1

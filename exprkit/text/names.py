@@ -150,10 +150,10 @@ class Names:
     @property
     def table(self) -> NameTable:
         """The same for the compiled parser."""
-        meanings, made = self._meanings, self._tables
-        if made is None or made[0] is not meanings:
-            self._tables = made = meanings, _table(meanings, np.array([self.max_x, self.max_p]))
-        return made[1]
+        meanings, tables = self._meanings, self._tables
+        if tables is None or tables[0] is not meanings:
+            self._tables = tables = meanings, _table(meanings, np.array([self.max_x, self.max_p]))
+        return tables[1]
 
 
 def _table(meanings: dict[str, tuple[int, int]], numbered: np.ndarray) -> NameTable:
@@ -168,7 +168,7 @@ def _table(meanings: dict[str, tuple[int, int]], numbered: np.ndarray) -> NameTa
     ends = np.cumsum([0, *map(len, words)]).astype(np.uint64)
     return NameTable(
         spellings=np.frombuffer(b"".join(words), np.uint8),
-        entries=np.column_stack([ends[:-1], ends[1:], *(np.array(one, np.uint64) for one in (called, bare))]),
+        entries=np.column_stack([ends[:-1], ends[1:], *(np.array(numbers, np.uint64) for numbers in (called, bare))]),
         slots=slots,
         numbered=numbered,
     )
@@ -242,10 +242,10 @@ def columns_of(data: Any) -> list[str]:
     names = data if isinstance(data, Mapping) else getattr(data, "columns", getattr(data, "variables", None))
     if names is None or not hasattr(names, "__iter__"):
         raise ParseError(f"data must be a table, whose columns have names, not {type(data).__name__}")
-    found: dict[str, None] = {}
+    columns: dict[str, None] = {}
     for place, name in enumerate(map(column_name, names), 1):
-        found.setdefault(name if _is_writable(name) and name not in found else f"(column {place})")
-    return list(found)
+        columns.setdefault(name if _is_writable(name) and name not in columns else f"(column {place})")
+    return list(columns)
 
 
 USUAL = Names()  # x1, x2, … and p1, p2, …

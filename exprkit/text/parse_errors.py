@@ -281,7 +281,7 @@ def _unknown_name(fault: Fault) -> str:
         return f"unknown name {quoted(word)}; functions stand without a module: write {called[1]}(…)"
     if sign in LOOKALIKES and f"a{sign}".isidentifier():
         return f"unknown name: {quoted(sign)} may be part of one; write {LOOKALIKES[sign]} instead of it"
-    if twin := next((one for one in words if _folded(one) == _folded(word)), None):
+    if twin := next((candidate for candidate in words if _folded(candidate) == _folded(word)), None):
         return f"unknown name {quoted(word)}; {quoted(twin)} is there, of other characters: {_points(word, twin)}"
     if word not in ops.COMPOSED and (written := instead(word)):
         return f"unknown name {quoted(word)}: {written[0]} is written {written[1]}"
@@ -296,8 +296,8 @@ def _folded(word: str) -> str:
 
 def _points(a: str, b: str) -> str:
     """Where two words differ first, as code points."""
-    one, other = next(((x, y) for x, y in zip(a, b, strict=False) if x != y), (a[-1], b[-1]))
-    return f"U+{ord(one):04X} is not U+{ord(other):04X}"
+    left, right = next(((x, y) for x, y in zip(a, b, strict=False) if x != y), (a[-1], b[-1]))
+    return f"U+{ord(left):04X} is not U+{ord(right):04X}"
 
 
 def _known(names: Names) -> str:

@@ -98,17 +98,17 @@ def from_bytes(data: np.ndarray) -> Batch:
     is_one, table, cuts = np.empty(len(starts), np.bool_), rules(), slices.even(len(starts))
     counts = slices.each(lambda begin, end: find_expressions(data, starts, table, begin, end, is_one), cuts)
     before = dict(zip((begin for begin, _ in cuts), np.cumsum([0, *counts[:-1]]).tolist(), strict=True))
-    kept = Lines(*(np.empty(sum(counts), np.int64) for _ in range(3)))
-    slices.each(lambda begin, end: _keep(is_one, starts, ends, begin, end, kept, before[begin]), cuts)
-    return Batch(data, kept.starts, kept.ends, kept.lines)
+    lines = Lines(*(np.empty(sum(counts), np.int64) for _ in range(3)))
+    slices.each(lambda begin, end: _keep(is_one, starts, ends, begin, end, lines, before[begin]), cuts)
+    return Batch(data, lines.starts, lines.ends, lines.lines)
 
 
 @compiled
-def _keep(is_one, starts, ends, begin, end, kept, n):
+def _keep(is_one, starts, ends, begin, end, lines, n):
     """Put starts, ends and numbers of the lines that are expressions behind ``n`` others."""
     for line in range(begin, end):
         if is_one[line]:
-            kept.starts[n], kept.ends[n], kept.lines[n] = starts[line], ends[line], line + 1
+            lines.starts[n], lines.ends[n], lines.lines[n] = starts[line], ends[line], line + 1
             n += 1
 
 

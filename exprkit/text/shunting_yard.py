@@ -108,8 +108,12 @@ def _rules(n_defined: int) -> np.ndarray:
                 table[BYTE_CLASS, ord(symbol[0])] = SYMBOL
                 table[PREFIXES, 0] = row.precedence + 1 if kind == PREFIX else table[PREFIXES, 0]
     table[PREFIX, ord("+")], table[[DOUBLED, SECOND], ord("/")] = PLUS_SIGN, (RATIONAL_SIGN, ord("/"))
-    for one in defined.definitions()[:n_defined]:
-        table[[PRECEDENCE, POPS, ARITY], one.code] = one.precedence, one.precedence, one.arity
+    for definition in defined.definitions()[:n_defined]:
+        table[[PRECEDENCE, POPS, ARITY], definition.code] = (
+            definition.precedence,
+            definition.precedence,
+            definition.arity,
+        )
     table.flags.writeable = False
     return table
 
@@ -155,13 +159,13 @@ def _skip(text, j, rules):
 @compiled
 def _scan_number(text, j, rules):
     """(end, digits, exponent, inexact, whole, single): ``digits * 10**exponent``; 19 digits are kept."""
-    kept, digits, exponent, inexact, whole = 0, np.uint64(0), 0, False, True
+    n_digits, digits, exponent, inexact, whole = 0, np.uint64(0), 0, False, True
     while rules[BYTE_CLASS, text[j]] == DIGIT or (rules[BYTE_CLASS, text[j]] == DOT and whole):
         if rules[BYTE_CLASS, text[j]] == DOT:
             whole = False
-        elif kept < 19:
+        elif n_digits < 19:
             digits = digits * np.uint64(10) + np.uint64(text[j] - ZERO)
-            kept += 1 if digits > 0 else 0
+            n_digits += 1 if digits > 0 else 0
             exponent -= not whole
         else:
             inexact |= text[j] > ZERO

@@ -71,7 +71,7 @@ def read(obj: sympy.Basic, names: Names) -> tuple[np.ndarray, np.ndarray]:
     Raises ParseError for symbols, functions and numbers that exprkit does not know, and for too many tokens.
     """
     if _holds(obj, COMPLEX):
-        obj = obj.xreplace({one: sympy.Symbol(one.name, real=True) for one in obj.free_symbols}).doit()
+        obj = obj.xreplace({symbol: sympy.Symbol(symbol.name, real=True) for symbol in obj.free_symbols}).doit()
     tokens: list[Token] = []
     waiting: list[Item] = [obj]
     while waiting:
@@ -289,10 +289,10 @@ def _application(obj: Any) -> list[Item]:
     elif row is None and arguments and f"{name}{arguments[0]}" in BY_CLASS:
         row = BY_CLASS[f"{name}{arguments.pop(0)}"]  # a function of an order that the table has
     if row is None and name in ops.COMPOSED and len(arguments) == 1:
-        return [*arguments, *((OPERATOR, ops.BY_NAME[one].code) for one in ops.COMPOSED[name])]
+        return [*arguments, *((OPERATOR, ops.BY_NAME[spelling].code) for spelling in ops.COMPOSED[name])]
     if row is None:
         kind = "function" if isinstance(obj, sympy.Function) else "class"
-        known = [one for one in (*BY_CLASS, *defined.spellings()) if one.rstrip("0123456789") != name]
+        known = [spelling for spelling in (*BY_CLASS, *defined.spellings()) if spelling.rstrip("0123456789") != name]
         hint = closest(name, known) if kind == "function" else ""
         raise ParseError(f"the SymPy {kind} {quoted(name)} is not in exprkit's table{hint}")
     if len(arguments) < row.arity or (len(arguments) > row.arity and not row.chain):
