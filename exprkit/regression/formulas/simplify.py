@@ -17,6 +17,7 @@ import contextlib
 import functools
 import itertools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.numbers import CACHE_SIZE, CLOSE, plain_numbers
-from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
+from exprkit.regression.formulas.trees import Tree, expression_of, nodes, replacements, tree_of
 from exprkit.regression.problem.effort import WORK
 from exprkit.runtime.budget import spend
 from exprkit.text.tokens import CONSTANT, OPERATOR
@@ -50,36 +51,28 @@ def negated(expression: Expression) -> Expression:
 
 def hoisted(expression: Expression) -> list[Expression]:
     """All formulas in which an operand, or an operand's operand, takes the place of its operator."""
-    return [simplified(expression_of(tree)) for tree in _hoisted(tree_of(expression))]
+    return [simplified(expression_of(tree)) for tree in replacements(tree_of(expression), _operands_of_two_levels)]
 
 
-def _hoisted(tree: Tree) -> list[Tree]:
-    if tree[0] != OPERATOR:
-        return []
-    operands = list(tree[2:])
-    trees = [*operands, *(inner for operand in operands if operand[0] == OPERATOR for inner in operand[2:])]
-    for k, operand in enumerate(operands):
-        trees += [(*tree[: 2 + k], other, *tree[3 + k :]) for other in _hoisted(operand)]
-    return trees
+def _operands_of_two_levels(tree: Tree) -> list[Tree]:
+    operands = tree[2:]
+    return [*operands, *(inner for operand in operands if operand[0] == OPERATOR for inner in operand[2:])]
 
 
 def rescaled(expression: Expression) -> list[Expression]:
     """All formulas with the coefficient of a term factored out of one of the sums: 2 a + b as 2 (a + b / 2)."""
-    return [plain_numbers(expression_of(_simple(tree))) for tree in _rescaled(tree_of(expression))]
+    return [
+        plain_numbers(expression_of(_simple(tree))) for tree in replacements(tree_of(expression), _without_coefficient)
+    ]
 
 
-def _rescaled(tree: Tree) -> list[Tree]:
-    if tree[0] != OPERATOR:
-        return []
-    trees = []
+def _without_coefficient(tree: Tree) -> Iterator[Tree]:
+    """A sum as each of its coefficients times what is left."""
     if _is_sum(tree):
         terms = _terms(tree, 1.0)
         for number in {abs(term.number) for term in terms} - {0.0, 1.0}:
             inner = _sum_of([term._replace(number=term.number / number) for term in terms])
-            trees.append((OPERATOR, ops.MUL, (CONSTANT, number), inner))
-    for k in range(2, len(tree)):
-        trees += [(*tree[:k], other, *tree[k + 1 :]) for other in _rescaled(tree[k])]
-    return trees
+            yield OPERATOR, ops.MUL, (CONSTANT, number), inner
 
 
 def as_quotient(expression: Expression) -> list[Expression]:
@@ -89,38 +82,35 @@ def as_quotient(expression: Expression) -> list[Expression]:
 
 def expanded(expression: Expression) -> list[Expression]:
     """All formulas with one square of a sum multiplied out, simplified."""
-    return [as_quotient(plain_numbers(expression_of(tree)))[0] for tree in _expanded(tree_of(expression))]
+    squares = replacements(tree_of(expression), _square_multiplied_out)
+    return [as_quotient(plain_numbers(expression_of(tree)))[0] for tree in squares]
 
 
-def _expanded(tree: Tree) -> list[Tree]:
-    if tree[0] != OPERATOR:
-        return []
-    trees: list[Tree] = []
-    if tree[1] == _SQUARES.code:
-        factors = _product(tree[2])
-        sums = [base for base, exponent in factors.powers if exponent == 1 and _is_sum(base)]
-        terms = _terms(sums[0], 1.0) if len(sums) == 1 else []
-        if 1 < len(terms) <= 3:
-            rest = _Factors(factors.number, tuple(power for power in factors.powers if power[0] != sums[0])).to(2.0)
-            products = [term.times(term) for term in terms]
-            for a, b in itertools.combinations(terms, 2):
-                products.append(a.times(b)._replace(number=2 * a.number * b.number))
-            trees.append(functools.reduce(_plus, (rest.times(product).tree() for product in products)))
-    for k in range(2, len(tree)):
-        trees += [(*tree[:k], other, *tree[k + 1 :]) for other in _expanded(tree[k])]
-    return trees
+def _square_multiplied_out(tree: Tree) -> Iterator[Tree]:
+    """The square of a sum of two or three terms as a sum."""
+    if tree[1] != _SQUARES.code:
+        return
+    factors = _product(tree[2])
+    sums = [base for base, exponent in factors.powers if exponent == 1 and _is_sum(base)]
+    terms = _terms(sums[0], 1.0) if len(sums) == 1 else []
+    if 1 < len(terms) <= 3:
+        rest = _Factors(factors.number, tuple(power for power in factors.powers if power[0] != sums[0])).to(2.0)
+        products = [term.times(term) for term in terms]
+        for a, b in itertools.combinations(terms, 2):
+            products.append(a.times(b)._replace(number=2 * a.number * b.number))
+        yield functools.reduce(_plus, (rest.times(product).tree() for product in products))
 
 
 def completed(expression: Expression) -> list[Expression]:
     """All formulas with three terms of a sum as the square of a sum: a^2 - 2 a b + b^2 as (a - b)^2."""
     tree = tree_of(expression)
-    return [simplified(expression_of(square)) for start in (tree, *_expanded(tree)) for square in _completed(start)]
+    starts = (tree, *replacements(tree, _square_multiplied_out))
+    squares = (square for start in starts for square in replacements(start, _squares_of_sums))
+    return [simplified(expression_of(square)) for square in squares]
 
 
-def _completed(tree: Tree) -> list[Tree]:
-    if tree[0] != OPERATOR:
-        return []
-    trees: list[Tree] = []
+def _squares_of_sums(tree: Tree) -> Iterator[Tree]:
+    """A sum with three of its terms as the square of a sum of two."""
     terms = _multiplied_out(tree) if _is_sum(tree) else []
     squares = [term for term in terms if term.number > 0 and all(exponent % 2 == 0 for _, exponent in term.powers)]
     for a, b in itertools.combinations(squares, 2):
@@ -130,10 +120,7 @@ def _completed(tree: Tree) -> list[Tree]:
             if frozenset(twice.powers) == both and abs(abs(twice.number) - size) <= CLOSE * size:
                 second = roots[1]._replace(number=math.copysign(math.sqrt(b.number / a.number), twice.number))
                 square = _Factors(a.number, ((_sum_of([roots[0], second]), 2.0),))
-                trees.append(_sum_of([square, *(term for term in terms if term not in (a, b, twice))]))
-    for k in range(2, len(tree)):
-        trees += [(*tree[:k], other, *tree[k + 1 :]) for other in _completed(tree[k])]
-    return trees
+                yield _sum_of([square, *(term for term in terms if term not in (a, b, twice))])
 
 
 def _multiplied_out(tree: Tree) -> list[_Factors]:

@@ -5,6 +5,7 @@ In: an ``Expression``.  Out: its tree; and back: the expression of a tree, and t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -61,3 +62,13 @@ def nodes(tree: Tree) -> int:
     for operand in tree[2:]:
         n += nodes(operand) if operand[0] == OPERATOR else 1
     return n
+
+
+def replacements(tree: Tree, changes: Callable[[Tree], Iterable[Tree]]) -> list[Tree]:
+    """All trees in which one operator with its operands is replaced by one of its ``changes``, the root's first."""
+    if tree[0] != OPERATOR:
+        return []
+    trees = list(changes(tree))
+    for k in range(2, len(tree)):
+        trees += [(*tree[:k], other, *tree[k + 1 :]) for other in replacements(tree[k], changes)]
+    return trees
