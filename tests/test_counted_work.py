@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from sklearn.utils.estimator_checks import check_sample_weight_equivalence_on_dense_data
 
 import exprkit as ek
 from exprkit.regression.formulas.simplify import simplified
@@ -113,6 +114,24 @@ def test_a_limit_says_what_it_has_cut():
     assert model.cut_[-1] == "evolve" and "regress" in model.cut_ and "begin" not in model.cut_
     done = ek.SymbolicRegressor(niterations=0, pool_size=20, maxsize=5, n_jobs=1, random_state=0).fit(X, Y)
     assert done.cut_ == [] and done.stopped_ == "0 iterations are done"
+
+
+@pytest.mark.slow
+def test_a_limit_of_work_ends_at_the_same_place_whatever_the_clock_and_the_threads(monkeypatch):
+    settings = {"timeout_in_seconds": 1.5, "deterministic": True, "maxsize": 9, "random_state": 0}
+    models = []
+    for threads, hours in ((1, 0.0), (3, 100.0)):
+        monkeypatch.setattr(Budget, "seconds", property(lambda self: 3600 * hours))  # noqa: B023
+        models.append(ek.SymbolicRegressor(**settings, n_jobs=threads).fit(X, Y))
+    assert [model.stopped_ for model in models] == ["1.5 s of work are counted"] * 2
+    assert list(models[0].equations_.equation) == list(models[1].equations_.equation)
+    assert models[0].cut_ == models[1].cut_ and models[0].cut_[-1] == "evolve"
+
+
+@pytest.mark.slow
+def test_equal_sample_weights_give_equal_formulas_in_a_limit_of_work():
+    model = ek.SymbolicRegressor(timeout_in_seconds=0.7, deterministic=True, n_jobs=1)
+    check_sample_weight_equivalence_on_dense_data("SymbolicRegressor", model)
 
 
 def test_steps_whose_share_is_over_are_told():

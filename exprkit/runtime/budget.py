@@ -107,6 +107,7 @@ class Budget:
     ----------
     shown : called at every look, where ``run`` or ``check`` was called; None: nobody is
     begin : when it began, of ``time.perf_counter``, if not now
+    by_work : whether ``seconds`` limits the counted work, which is the same on every machine, and not the clock's time
     """
 
     def __init__(
@@ -116,13 +117,14 @@ class Budget:
         shown: Callable[[], None] | None = None,
         most_bytes: float | None = None,
         begin: float | None = None,
+        by_work: bool = False,
     ) -> None:
         self._begin = time.perf_counter() if begin is None else begin
         if (clock := _CLOCK.get()) is None:
             _CLOCK.set(clock := _CompileClock())
         self._clock, self._compiled = clock, clock.seconds
         self._seconds, self._max_evals, self._shown = seconds, max_evals, shown
-        self._most_bytes, self.n_evals = most_bytes, 0
+        self._most_bytes, self._by_work, self.n_evals = most_bytes, by_work, 0
         self.work = 0  # microseconds of a core that is known (``spend``)
         self._is_left = False  # by who waited for its end
         self._kept_back = 0.0  # seconds
@@ -132,6 +134,11 @@ class Budget:
     def seconds(self) -> float:
         """Since the search began, without those in which it compiled loops."""
         return max(0.0, time.perf_counter() - self._begin - (self._clock.seconds - self._compiled))
+
+    @property
+    def used(self) -> float:
+        """Seconds of what is limited: of the clock, or of counted work."""
+        return self.work / 1e6 if self._by_work else self.seconds
 
     def part(self, share: float) -> Callable[[], bool]:
         """Whether work for such a share of the time has been done since now; never where time has no limit."""
@@ -158,7 +165,7 @@ class Budget:
     @property
     def is_over(self) -> bool:
         """Whether the time is, but for what is kept back."""
-        return self._seconds is not None and self.seconds >= self._seconds - self._kept_back
+        return self._seconds is not None and self.used >= self._seconds - self._kept_back
 
     @property
     def is_spent(self) -> bool:
@@ -169,7 +176,7 @@ class Budget:
     def spent(self) -> tuple[float, float, str] | None:
         """What has been used of the time or, where that has no limit, of the functions; None where neither has one."""
         if self._seconds is not None:
-            return min(self.seconds, self._seconds), self._seconds, "s"
+            return min(self.used, self._seconds), self._seconds, "s"
         return None if self._max_evals is None else (min(self.n_evals, self._max_evals), self._max_evals, "functions")
 
     def count(self, n: int) -> None:
@@ -199,8 +206,8 @@ class Budget:
             raise
 
     def _check_time(self, patience: float = 0.0) -> None:
-        if self._seconds is not None and self.seconds >= self._seconds + patience:
-            raise Ended(f"{self._seconds:g} s are over")
+        if self._seconds is not None and self.used >= self._seconds + patience:
+            raise Ended(f"{self._seconds:g} s {'of work are counted' if self._by_work else 'are over'}")
 
     def run(self, work: Callable[[], Result]) -> Result:
         """What ``work`` gives, which calls ``check`` every now and then, in a thread of its own.
@@ -248,7 +255,8 @@ class Budget:
             try:
                 message = said.get(timeout=TICK)
             except queue.Empty:
-                self._check_time(PATIENCE)
+                if not self._by_work:  # which its own checks see at the same place every time
+                    self._check_time(PATIENCE)
                 continue
             if message is not SHOW:
                 return message

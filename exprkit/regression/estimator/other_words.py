@@ -34,7 +34,7 @@ ABSENT_PARAMETERS = {  # what a user reads who gives a parameter that has no cou
     "crossover_probability": _SET_ITSELF, "p_crossover": _SET_ITSELF,
     "tournament_selection_n": _SET_ITSELF, "tournament_size": _SET_ITSELF, "optimizer_iterations": _SET_ITSELF,
     "ncycles_per_iteration": _SET_ITSELF, "ncyclesperiteration": _SET_ITSELF, "batching": _SET_ITSELF,
-    "batch_size": _SET_ITSELF, "turbo": _SET_ITSELF, "precision": _SET_ITSELF, "deterministic": _SAME,
+    "batch_size": _SET_ITSELF, "turbo": _SET_ITSELF, "precision": _SET_ITSELF,
     "parallelism": _SAME, "multithreading": _SAME, "weights": "; fit(X, y, sample_weight=…) takes them",
     "variable_names": "; the columns of a DataFrame have names", "complexity_of_operators": "; every token counts as 1",
 }  # fmt: skip

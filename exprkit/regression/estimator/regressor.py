@@ -127,6 +127,9 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         Time after which the search ends with what it has found (``cut_`` says what was left out), without that in which
         exprkit's loops are compiled, once on a machine.  It is shared among the steps by counted work: time decides
         where a search ends and nothing else, and one that ends before gives the same formulas on every machine.
+    deterministic : bool
+        Whether ``timeout_in_seconds`` limits the counted work instead, in seconds of one core of 2026: the same
+        ``random_state`` gives the same formulas then under any load, and takes as long as that takes.
     max_evals : int, optional
         The same, by the number of functions tried.
     early_stop_condition : float or function, optional
@@ -224,6 +227,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         parsimony: float = 0.0,
         pool_size: int | None = None,
         timeout_in_seconds: float | None = None,
+        deterministic: bool = False,
         max_evals: int | None = None,
         early_stop_condition: float | Callable[[float, int], bool] | None = None,
         guesses: Sequence[Any] | None = None,
@@ -252,6 +256,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         self.parsimony = parsimony
         self.pool_size = pool_size
         self.timeout_in_seconds = timeout_in_seconds
+        self.deterministic = deterministic
         self.max_evals = max_evals
         self.early_stop_condition = early_stop_condition
         self.guesses = guesses
@@ -383,7 +388,9 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     ) -> Discovery:
         """The search when it has ended, or was made to."""
         with progress.ProgressDisplay(self.progress, self._names) as display:
-            budget = Budget(self.timeout_in_seconds, self.max_evals, display.refresh, begin=begin)
+            budget = Budget(
+                self.timeout_in_seconds, self.max_evals, display.refresh, begin=begin, by_work=self.deterministic
+            )
             here = replace(settings, niterations=0) if workers else settings
             discovery = Discovery(rows, here, budget, display.refresh, checkpoint.save)
             search = discovery.search
@@ -484,7 +491,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
                 raise ArgumentError(f"{name} must be None or a positive number, not {brief(limit)}")
         if not (_is_number(self.parsimony) and np.isfinite(self.parsimony)):
             raise ArgumentError(f"parsimony must be a number, not {brief(self.parsimony)}")
-        for name in ("dimensionless_constants_only", "warm_start"):
+        for name in ("dimensionless_constants_only", "warm_start", "deterministic"):
             flag(name, getattr(self, name))
         operators, outermost, beside = chosen_operators(self.binary_operators, self.unary_operators, self.operators)
         if self.backend not in ON_HOST:
