@@ -350,7 +350,8 @@ def against_gpu_peers(
         if backend in ("cuda", "ptx") and status.available:
             ev = ek.Evaluator(pop, on_device, backend, "fast")
             methods[f"{backend} matrix"] = lambda ev=ev: (ev.evaluate(params, out=out), wait())
-            methods[f"{backend} sse"] = lambda ev=ev: (ev.loss(params, y), wait())
+            step = ev.loss_of(y)
+            methods[f"{backend} sse"] = lambda step=step: (step(params), wait())
     peer = Arrays(pop, cupy.asarray(params), X, cupy)
     peer.evaluate(theirs)
     found, peers = {"cupy": theirs.get()}, {"cupy": lambda: peer.evaluate(theirs)}

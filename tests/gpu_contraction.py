@@ -45,12 +45,12 @@ def compare(name, pop):
     for what, bodies in (("apart", operator_ptx.bodies), ("fused", fused)):
         emit.bodies = bodies
         ev = ek.Evaluator(pop, X, "ptx", precision="fast")
-        found[what] = ev, ev.loss(params, y).get().astype(float)
+        found[what] = ev.loss_of(y), ev.loss(params, y).get().astype(float)
     emit.bodies = operator_ptx.bodies
     times = {what: [] for what in found}
     for _ in range(5):
-        for what, (ev, _) in found.items():
-            times[what].append(timing.microseconds(lambda ev=ev: ev.loss(params, y)))
+        for what, (step, _) in found.items():
+            times[what].append(timing.microseconds(lambda step=step: step(params)))
     for what, (_, losses) in found.items():
         middle, most = error(losses.ravel(), np.asarray(exact).ravel())
         TABLE.report(f"{name}, {what}", np.median(times[what]), "us", note=f"error {middle:.2g}, 99 % below {most:.2g}")

@@ -239,10 +239,11 @@ def losses(table, counts, args, pops, all_sets=(10, 1)):
 
         def run_with(devices):
             ev = ek.Evaluator(pops[0], X, args.backend, "fast", **on(devices))
+            step = ev.loss_of(y)
 
             def run(pop):
                 ev.update(pop)
-                return ev.loss(params[id(pop)][:n_sets], y)  # noqa: B023
+                return step(params[id(pop)][:n_sets])  # noqa: B023
 
             return run
 

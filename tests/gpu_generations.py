@@ -86,22 +86,24 @@ def generations(name, pop, n_points, targets):
     arrays = there.kinds, there.values, there.offsets
     next_there, next_here = in_turn(there, ek.DevicePopulation(*arrays)), in_turn(pop, copied(pop))
     ev = ek.Evaluator(pop[:1], X_there, "cuda", "fast")
+    step = ev.loss_of(y_there)
 
     def on_device():
         ev.update(ek.DevicePopulation(*arrays))
-        return ev.loss(params_there, y_there)
+        return step(params_there)
 
     host = ek.Evaluator(pop[:1], X, "cuda", "fast")
+    of_host = host.loss_of(y)
 
     def on_host():
         host.update(next_here())
-        return host.loss(params, y)
+        return of_host(params)
 
     assert np.array_equal(on_device().get(), new, equal_nan=True) and np.array_equal(on_host(), new, equal_nan=True)
     report(f"{title}: tokens on the device -> losses there", on_device, targets[0], least(pop, n_points, False))
     report("   of it checking: DevicePopulation", lambda: ek.DevicePopulation(*arrays))
     report("   update", lambda: ev.update(next_there()))
-    report("   loss", lambda: ev.loss(params_there, y_there))
+    report("   loss", lambda: step(params_there))
     report(f"{title}: tokens on the host -> losses there", on_host, targets[1], least(pop, n_points, True))
     report("   a new Evaluator", lambda: ek.Evaluator(next_here(), X_there, "cuda", "fast"), repeats=9)
 
@@ -163,18 +165,16 @@ def steps(pop, n_points):
     host = ek.Evaluator(pop, X, "cuda", "fast")
     there = [cupy.asarray(array) for array in (X, params, y)]
     ev, out = ek.Evaluator(pop, there[0], "cuda", "fast"), cupy.empty(len(pop))
-    expected = host.loss(params, y)
+    expected, of_host, step = host.loss(params, y), host.loss_of(y), ev.loss_of(there[2])
 
     def queued():
         for _ in range(100):
-            ev.loss(there[1], there[2], out=out)
+            step(there[1], out=out)
 
     for _ in range(3):
-        assert np.array_equal(host.loss(params, y), expected, equal_nan=True)
-        assert np.array_equal(ev.loss(*there[1:]).get(), expected, equal_nan=True)
-    report(
-        f"{len(pop):,} x {n_points:,}: a loss again, from the host", lambda: host.loss(params, y), "0.035", repeats=99
-    )
+        assert np.array_equal(of_host(params), expected, equal_nan=True)
+        assert np.array_equal(step(there[1]).get(), expected, equal_nan=True)
+    report(f"{len(pop):,} x {n_points:,}: a loss again, from the host", lambda: of_host(params), "0.035", repeats=99)
     TABLE.report("   queued on the device", milliseconds(queued) / 100, "ms", "0.019")
 
 

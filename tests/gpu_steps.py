@@ -151,19 +151,20 @@ def losses(pop):
     X_there, y_there, params_there, out = *map(cupy.asarray, (X, y, params)), cupy.empty(len(pop))
     host, there = (ek.Evaluator(pop, one, "cuda", "fast") for one in (X, X_there))
     usual = loss_step.MOST_WRITTEN
+    of_host, queued = host.loss_of(y), there.loss_of(y_there)
     for loss_step.MOST_WRITTEN, way in ((0, "copied"), (usual, "written by the kernel")):
         host.engine._forget()
         for _ in range(2):
-            assert np.array_equal(host.loss(params, y), there.loss(params_there, y_there).get(), equal_nan=True)
-        noted("losses", host.loss(params, y))
-        report(f"a loss again, from the host, sums {way} (aim 35)", lambda: host.loss(params, y), 2000)
+            assert np.array_equal(of_host(params), queued(params_there).get(), equal_nan=True)
+        noted("losses", of_host(params))
+        report(f"a loss again, from the host, sums {way} (aim 35)", lambda: of_host(params), 2000)
         report("  its calls alone", step_of(host.engine)._again, 2000)
-    kernels(lambda: host.loss(params, y))
-    timeline(lambda: host.loss(params, y))
-    report("queued on the device (aim 19)", lambda: there.loss(params_there, y_there, out=out), 2000)
+    kernels(lambda: of_host(params))
+    timeline(lambda: of_host(params))
+    report("queued on the device (aim 19)", lambda: queued(params_there, out=out), 2000)
     report("  its calls alone", step_of(there.engine)._again, 2000)
-    report("the same, waited for", lambda: there.loss(params_there, y_there, out=out), wait=True)
-    kernels(lambda: there.loss(params_there, y_there, out=out))
+    report("the same, waited for", lambda: queued(params_there, out=out), wait=True)
+    kernels(lambda: queued(params_there, out=out))
     parts("host", host, params, y)
     parts("device", there, params_there, y_there)
     span = there.engine._spans(len(pop), {"TASK": "SQUARE", "WEIGHTED": 0, "COUNTED": 0})[0]
@@ -178,12 +179,10 @@ def step_of(engine):
 
 def parts(name, ev, params, y):
     """Those of a loss that is asked for again."""
-    sets, goal = inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt)[0], ev._goal_of(y, None)
+    sets = inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt)[0]
+    prepared = ev.engine.prepare(*ev.target(y), "square")
     report(f"  {name}: parameter_sets", lambda: inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt))
-    report(f"  {name}: all that is checked", lambda: (
-        inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt), ev._goal_of(y, None)
-    ))  # fmt: skip
-    report(f"  {name}: the engine's loss_sums", lambda: ev.engine.loss_sums(sets, goal.target, goal.w, "square"))
+    report(f"  {name}: the engine's sums", lambda: ev.engine.sums(sets, prepared))
     report(f"  {name}: immediates", lambda: ev.engine._immediates.make(sets))
 
 
@@ -198,22 +197,24 @@ def generations(name, pop, threads):
         report(f"{name}: update, {lowering.THREADS} threads", lambda ev=ev: ev.update(new()), 60, wait=True)
         kernels(lambda ev=ev: ev.update(new()))
 
+    step = ev.loss_of(y)
+
     def whole():
         ev.update(ek.DevicePopulation(*arrays))
-        ev.loss(params, y)
+        step(params)
 
     here = itertools.cycle([pop, ek.Population(pop.kinds, pop.values, pop.offsets)])
     host = ek.Evaluator(pop, X.get(), "cuda", "fast")
-    goal = params.get(), y.get()
+    here_params, of_host = params.get(), host.loss_of(y.get())
 
     def on_host():
         host.update(next(here))
-        host.loss(*goal)
+        of_host(here_params)
 
     ev.update(there)
     fresh = ek.Evaluator(pop, X, "cuda", "fast").loss(params, y).get()
     host.update(pop)
-    for found in (ev.loss(params, y).get(), host.loss(*goal)):
+    for found in (step(params).get(), of_host(here_params)):
         np.testing.assert_array_equal(found, fresh)
     noted(f"{name}: losses", fresh)
     report(f"{name}: tokens on the host -> losses there (aim 250)", on_host, 200)
@@ -291,7 +292,8 @@ def on_the_cpu(thesis_100k):
         ev = ek.Evaluator(thesis_100k, X, "cpu", "fast", threads=threads)
         report(f"CPU, {threads or 'all'} threads: update with 100,000", lambda ev=ev: ev.update(next(turns)), 30)
         noted(f"CPU, {threads} threads", ev.loss(params, y))
-        report(f"CPU, {threads or 'all'} threads: loss of 100,000 x 362", lambda ev=ev: ev.loss(params, y), 30)
+        step = ev.loss_of(y)
+        report(f"CPU, {threads or 'all'} threads: loss of 100,000 x 362", lambda step=step: step(params), 30)
 
 
 def texts(n):

@@ -42,7 +42,7 @@ def fused(text: str, fast: bool) -> loss_text.Fused | None:
     made = loss_text.compose(loss, points, 2)
     if made.formula is None:
         return None
-    return loss_text.fused(loss, points, fast) if made.summed == "sum" else loss_text.fused_known(made, loss)
+    return loss_text.fused(loss, points, fast) if made.summed == "sum" else loss_text.fused_known(made)
 
 
 def main() -> None:

@@ -139,19 +139,22 @@ def test_losses_are_those_of_the_cpu(there, kind):
                 np.testing.assert_allclose(gpu.fetched(found), wanted, rtol=1e-5)
 
 
-def test_a_loss_again_on_the_device_is_its_launches(there):
+def test_a_prepared_loss_on_the_device_is_its_launches(there):
     ev = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64")
     params, y, w, out = map(there, (PARAMS[:-1], Y, W, np.zeros(len(POP) - 1)))
     for weights in (None, w):
-        ev.loss(params, y, weights=weights, out=out)
-        assert calls(lambda given=weights: ev.loss(params, y, weights=given, out=out)) == LAUNCHES
+        step = ev.loss_of(y, weights=weights)
+        for _ in range(3):
+            assert step(params, out=out) is out
+        assert calls(lambda step=step: step(params, out=out)) == LAUNCHES
+        np.testing.assert_array_equal(gpu.fetched(out), gpu.fetched(ev.loss(params, y, weights=weights)))
 
 
-def test_a_loss_again_from_the_host_waits_once(there):
-    ev = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
-    ev.loss(PARAMS[:-1], Y)
-    made = calls(lambda: ev.loss(PARAMS[:-1], Y))
-    assert made == LAUNCHES | {"hand_over": 1, "waiting": 1}
+def test_a_prepared_loss_from_the_host_waits_once(there):
+    step = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64").loss_of(Y)
+    step(PARAMS[:-1])
+    for _ in range(3):
+        assert calls(lambda: step(PARAMS[:-1])) == LAUNCHES | {"hand_over": 1, "waiting": 1}
 
 
 def test_losses_at_few_points_are_two_launches(there):
@@ -159,81 +162,89 @@ def test_losses_at_few_points_are_two_launches(there):
     rows, few = {"make_immediates": 1, "interpret": 1}, slice(0, 7)  # in one tile
     ev, host = (ek.Evaluator(POP[:-1], place(X[few]), "cuda", dtype="float64") for place in (there, np.asarray))
     params, y, out = map(there, (PARAMS[:-1], Y[few], np.zeros(len(POP) - 1)))
+    step, of_host = ev.loss_of(y), host.loss_of(Y[few])
     for _ in range(3):
-        ev.loss(params, y, out=out)
-        wanted = host.loss(PARAMS[:-1], Y[few])
+        step(params, out=out)
+        wanted = of_host(PARAMS[:-1])
         np.testing.assert_array_equal(gpu.fetched(out), wanted)
     np.testing.assert_allclose(wanted, ek.Evaluator(POP[:-1], X[few], "cpu", dtype="float64").loss(PARAMS[:-1], Y[few]))
-    assert calls(lambda: ev.loss(params, y, out=out)) == rows
-    assert calls(lambda: host.loss(PARAMS[:-1], Y[few])) == rows | {"hand_over": 1, "waiting": 1}
+    assert calls(lambda: step(params, out=out)) == rows
+    assert calls(lambda: of_host(PARAMS[:-1])) == rows | {"hand_over": 1, "waiting": 1}
 
 
-def test_a_loss_asked_for_again_is_looked_at_where_anything_is_another_one(there):
+def test_prepared_losses_follow_parameters_populations_and_other_launches(there):
     pop, params, few = POP[:-1], PARAMS[:-1], slice(0, 20)
-    other, sets = params[::-1].copy(), np.stack([params, params + 1])
-    asks = [
-        {}, {"kind": "mse"}, {}, {"weights": W[few]}, {"y": Y[few] + 1}, {"params": other}, {"params": sets},
-        {"kind": "sae"}, {"kind": "correlation"}, {"kind": "max"},
-        {"params": params.astype("float32")}, {"columns": {"s": W[few]}, "kind": "f * s"},
-    ]  # fmt: skip
+    columns = {"s": W[few]}
+    kinds = {"sse": {}, "mse": {"weights": W[few]}, "correlation": {}, "max": {}, "f * s": {"columns": columns}}
+    sets = [params, params[::-1].copy(), np.stack([params, params + 1]), params.astype("float32")]
     for place in (np.asarray, there):
-        ev = ek.Evaluator(pop, place(X[few]), "cuda", dtype="float64")
-        y, out = place(Y[few]), place(np.zeros(len(pop)))
 
-        def ask(ev, params, how, y=y, place=place):
-            given = {name: place(one) if isinstance(one, np.ndarray) else one for name, one in how.items()}
-            return gpu.fetched(ev.loss(given.pop("params", params), given.pop("y", y), **given))
+        def evaluator(pop, place=place):
+            return ek.Evaluator(pop, place(X[few]), "cuda", dtype="float64")
 
-        wanted = [ask(ek.Evaluator(pop, place(X[few]), "cuda", dtype="float64"), place(params), how) for how in asks]
-        own = place(params)
-        for how, sums in zip(asks, wanted, strict=True):
-            for again in ({}, how, {}, how, how, how):
-                np.testing.assert_array_equal(ask(ev, own, again), wanted[0] if again == {} else sums)
-            assert ev.loss(own, y, out=out) is out
-            np.testing.assert_array_equal(gpu.fetched(out), wanted[0])
-        for wrong in ({"params": own[:3]}, {"y": y[:3]}, {"kind": "nothing"}, {"out": place(np.zeros(3))}):
-            for _ in range(2):
-                ask(ev, own, {})
-            assert ev.again is not None
+        ev, y, out = evaluator(pop), place(Y[few]), place(np.zeros(len(pop)))
+        steps = {kind: ev.loss_of(y, kind, **more) for kind, more in kinds.items()}
+        for change, given in (
+            (None, None),
+            (ev.update, pop[::-1]),
+            (ev.update, pop[:1]),
+            (ev.update, pop),
+            (ev.engine.using, None),
+        ):
+            if change:
+                change(given)
+            for kind, step in steps.items():
+                for some in sets:
+                    own = place(some[..., : len(ev.pop), :].copy())
+                    wanted = gpu.fetched(evaluator(ev.pop).loss(own, y, kind, **kinds[kind]))
+                    for _ in range(3):
+                        np.testing.assert_array_equal(gpu.fetched(step(own)), wanted)
+        for _ in range(3):
+            assert steps["sse"](place(params), out=out) is out
+            np.testing.assert_array_equal(gpu.fetched(out), gpu.fetched(ev.loss(place(params), y)))
+        for wrong in ({"params": place(params[:3])}, {"out": place(np.zeros(3))}):
             with pytest.raises(ek.errors.DataError):
-                ev.loss(**{"params": own, "y": y, **wrong})
-        for change, given in ((ev.update, pop[::-1]), (ev.update, pop), (ev.engine.using, None)):
-            change(given)
-            fresh = ek.Evaluator(ev.pop, place(X[few]), "cuda", dtype="float64")
-            for _ in range(4):
-                np.testing.assert_array_equal(ask(ev, own, {}), ask(fresh, own, {}))
+                steps["sse"](**{"params": place(params), **wrong})
 
 
-def test_what_makes_a_loss_again_holds_nothing_that_the_engine_lets_go(there):
+def test_a_prepared_loss_holds_nothing_that_the_engine_lets_go(there):
     ev = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64")
-    params, y = there(PARAMS[:-1]), there(Y)
-    wanted = gpu.fetched(ev.loss(params, y))
+    params, step = there(PARAMS[:-1]), ev.loss_of(there(Y))
+    for _ in range(3):
+        wanted = gpu.fetched(step(params))
     launches = [weakref.ref(one) for one in ev.engine._ready.values() if isinstance(one, loss_step.LossStep)]
-    assert launches and ev.again is not None
+    assert launches
     ev.engine._forget()
     assert [one() for one in launches] == [None] * len(launches)
     for _ in range(3):
-        np.testing.assert_array_equal(gpu.fetched(ev.loss(params, y)), wanted)
+        np.testing.assert_array_equal(gpu.fetched(step(params)), wanted)
 
 
 def test_many_losses_for_the_host_are_copied(there, monkeypatch):
     monkeypatch.setattr(loss_step, "MOST_WRITTEN", 8)
     ev = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
-    wanted = ev.loss(PARAMS[:-1], Y)
-    made = calls(lambda: np.testing.assert_array_equal(ev.loss(PARAMS[:-1], Y), wanted))
+    step = ev.loss_of(Y)
+    wanted = step(PARAMS[:-1])
+    made = calls(lambda: np.testing.assert_array_equal(step(PARAMS[:-1]), wanted))
     assert made == LAUNCHES | {"copy to the host": 1, "waiting": 1}
 
 
-def test_numbers_that_change_in_place_are_seen(there):
-    y, w, params = Y.copy(), W.copy(), PARAMS[:-1].copy()
-    ev = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
-    for change in (lambda: None, lambda: None, lambda: y.fill(2), lambda: w.fill(3), lambda: params.fill(1.5)):
-        change()
-        other = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
-        np.testing.assert_array_equal(ev.loss(params, y, weights=w), other.loss(params, y, weights=w))
-    y[3] = np.nan
-    with pytest.raises(ek.errors.DataError, match="y lacks 1 of 150 values"):
-        ev.loss(params, y)
+def test_a_loss_sees_numbers_that_change_in_place_and_a_prepared_one_does_not(there):
+    params = PARAMS[:-1]
+    for place in (np.asarray, there):
+        y, w = place(Y.copy()), place(W.copy())
+        held = (y, w) if place is np.asarray else (y.array, w.array)
+        ev = ek.Evaluator(POP[:-1], place(X), "cuda", dtype="float64")
+        step = ev.loss_of(y, weights=w)
+        before = gpu.fetched(step(place(params)))
+        for array in held:
+            array.fill(2)
+            wanted = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64").loss(params, held[0], weights=held[1])
+            np.testing.assert_array_equal(gpu.fetched(ev.loss(place(params), y, weights=w)), wanted)
+            np.testing.assert_array_equal(gpu.fetched(step(place(params))), before)
+        held[0][3] = np.nan
+        with pytest.raises(ek.errors.DataError, match="y lacks 1 of 150 values"):
+            ev.loss(place(params), y)
 
 
 TEXTS = [
@@ -243,39 +254,28 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_a_loss_of_one_s_own_again_waits_for_nothing(there, kind):
-    """It is the launches of one that has a name, and reads what the user's array holds."""
+def test_a_prepared_loss_of_one_s_own_waits_for_nothing(there, kind):
+    """It is the launches of one that has a name."""
     ev, weights = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64"), W if "w" in kind else None
-    params, y, out = map(there, (PARAMS[:-1], Y, np.zeros(len(POP) - 1)))
-    w = None if weights is None else there(weights)
-    ev.loss(params, y, kind, w, out=out)
-    made = calls(lambda: ev.loss(params, y, kind, w, out=out))
-    assert made == LAUNCHES and ev.again is not None
-    for other in (Y, Y[::-1], Y + 1):
-        y.array[...] = other
-        ev.loss(params, y, kind, w, out=out)
-        wanted = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64").loss(PARAMS[:-1], other, kind, weights)
+    params, out = map(there, (PARAMS[:-1], np.zeros(len(POP) - 1)))
+    for y in (Y, Y[::-1].copy()):
+        step = ev.loss_of(there(y), kind, None if weights is None else there(weights))
+        for _ in range(2):
+            step(params, out=out)
+        assert calls(lambda step=step: step(params, out=out)) == LAUNCHES
+        wanted = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64").loss(PARAMS[:-1], y, kind, weights)
         np.testing.assert_array_equal(gpu.fetched(out), wanted)
 
 
 @pytest.mark.parametrize("kind", ["((f - y) / s)^2 / 2", "logcosh((f - y) / s)", "huber(f - y, 0.5) * w"])
-def test_what_the_host_made_of_a_device_s_array_is_made_again(there, kind):
-    columns = {"s": W + 1} if "s)" in kind else None
-    arrays = {"y": Y.copy(), "weights": W.copy() if "w" in kind else None, "s": W + 1}
-    held = {name: None if one is None else there(one) for name, one in arrays.items()}
-    ev, params = ek.Evaluator(POP[:-1], there(X), "cuda", dtype="float64"), there(PARAMS[:-1])
-    for name in ("y", "y", "s", "weights", "y"):
-        if held[name] is not None:
-            held[name].array[...] += 0.25
-            arrays[name] += 0.25
-        own, theirs = (columns and {"s": some["s"]} for some in (held, arrays))
-        found = ev.loss(params, held["y"], kind, held["weights"], columns=own)
-        fresh = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
-        wanted = fresh.loss(PARAMS[:-1], arrays["y"], kind, arrays["weights"], columns=theirs)
+def test_losses_of_one_s_own_on_the_device_are_those_of_the_host(there, kind):
+    columns, weights = {"s": W + 1} if "s)" in kind else None, W if "w" in kind else None
+    own = columns and {"s": there(columns["s"])}, None if weights is None else there(weights)
+    ev, host = (ek.Evaluator(POP[:-1], place(X), "cuda", dtype="float64") for place in (there, np.asarray))
+    step, same = ev.loss_of(there(Y), kind, own[1], columns=own[0]), host.loss_of(Y, kind, weights, columns=columns)
+    np.testing.assert_array_equal(gpu.fetched(step(there(PARAMS[:-1]))), same(PARAMS[:-1]))
+    for found, wanted in zip(step.with_gradient(there(PARAMS[:-1])), same.with_gradient(PARAMS[:-1]), strict=True):
         np.testing.assert_array_equal(gpu.fetched(found), wanted)
-        gradient = ev.loss_and_grad(params, held["y"], kind, held["weights"], columns=own)[1]
-        wanted = fresh.loss_and_grad(PARAMS[:-1], arrays["y"], kind, arrays["weights"], columns=theirs)[1]
-        np.testing.assert_array_equal(gpu.fetched(gradient), wanted)
 
 
 def test_an_error_of_the_driver_is_told():
@@ -295,13 +295,14 @@ def test_a_number_that_arrives_makes_waiting_unnecessary(monkeypatch):
 
 
 def test_a_new_population_waits_twice(there):
-    pop, given = ek.DevicePopulation.of(POP[:-1]), list(map(there, (PARAMS[:-1], Y)))
+    pop, params = ek.DevicePopulation.of(POP[:-1]), there(PARAMS[:-1])
     ev = ek.Evaluator(pop, there(X), "cuda", dtype="float64")
+    step = ev.loss_of(there(Y))
     arrays = pop.kinds, pop.values, pop.offsets
 
     def generation():
         ev.update(ek.DevicePopulation(*arrays))
-        ev.loss(*given)
+        step(params)
 
     generation()
     made = calls(generation)

@@ -120,6 +120,92 @@ def test_losses_are_those_of_the_matrix(pop, X, backend, weights):
     assert ev.loss([PARAMS] * 3, y).shape == (3, 4)
 
 
+OWN = "logcosh((f - y) / s) * w"
+KINDS = ("sse", "mse", "rmse", "mae", "sae", "sum", "r2", "max", "correlation", "(sqrt(abs(f)) - y)^2", OWN)
+
+
+def arguments_of(kind, n):
+    """y, weights and columns of a loss, of numbers that no two calls share."""
+    y, w, s = np.random.default_rng(1).uniform(0.5, 2, (3, n))
+    return y, w, {"s": s} if kind == OWN else None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("devices", [None, 2])
+def test_a_prepared_loss_is_the_loss_and_its_gradient(pop, X, backend, kind, devices):
+    if devices and backend not in ("cpu", "numpy"):
+        pytest.skip("of this host's cores")
+    ev = ek.Evaluator(pop, X, backend, dtype="float64", devices=devices)
+    y, w, columns = arguments_of(kind, len(X))
+    step = ev.loss_of(y, kind, w, columns=columns)
+    sets = np.ones((3, 4, 2)) * [[[1.0]], [[2.0]], [[0.5]]]
+    for params in (PARAMS, sets, sets[1], sets):
+        wanted = ev.loss(params, y, kind, w, columns=columns)
+        np.testing.assert_array_equal(step(params), wanted)
+        out = np.zeros(wanted.shape)
+        assert step(params, out=out) is out
+        np.testing.assert_array_equal(out, wanted)
+        for one, other in zip(
+            (*step(params, count_nonfinite=True), *step.with_gradient(params)),
+            (
+                *ev.loss(params, y, kind, w, True, columns=columns),
+                *ev.loss_and_grad(params, y, kind, w, columns=columns),
+            ),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", ["rmse", "correlation", OWN])
+def test_a_prepared_loss_follows_its_evaluator_and_not_its_arrays(pop, X, backend, kind):
+    ev = ek.Evaluator(pop, X, backend, dtype="float64")
+    y, w, columns = arguments_of(kind, len(X))
+    kept = y.copy(), kind, w.copy(), False, None
+    own = {"columns": None if columns is None else {"s": columns["s"].copy()}}
+    step = ev.loss_of(y, kind, w, columns=columns)
+    for array in (y, w, *(columns or {}).values()):
+        array[:] = 7.0
+    for new, params in ((pop, PARAMS), (pop[::-1], PARAMS[::-1]), (ek.parse(["x2 * p1"]), [[2.0]]), (pop, PARAMS)):
+        ev.update(new)
+        fresh = ek.Evaluator(new, X, backend, dtype="float64")
+        np.testing.assert_array_equal(step(params), fresh.loss(params, *kept, **own))
+        wanted = fresh.loss_and_grad(params, *kept[:3], **own)
+        for one, other in zip(step.with_gradient(params), wanted, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_prepared_loss_is_that_of_the_backend_of_losses(pop, X, monkeypatch):
+    ev = ek.Evaluator(pop, X, "cpu", dtype="float64")
+    ev._choices = {"values": ev._as_asked(), "losses": ev._as_asked()._replace(name="numpy")}
+    step = ev.loss_of(X[:, 0])
+    for new in (pop, pop[:2], pop):
+        ev.update(new)
+        np.testing.assert_allclose(
+            step(PARAMS[: len(new)]), ek.Evaluator(new, X, "numpy", dtype="float64").loss(PARAMS[: len(new)], X[:, 0])
+        )
+        assert ev._other.backend == "numpy" and ev._other.pop is new
+
+
+def test_what_is_wrong_is_said_when_a_loss_is_prepared(pop, X, backend):
+    ev = ek.Evaluator(pop, X, backend)
+    for message, how in {
+        r"y must have shape \(7,\)": {"y": np.ones(6)},
+        "weights must be finite and not negative": {"y": X[:, 0], "weights": -X[:, 0]},
+        "kind": {"y": X[:, 0], "kind": "squared"},
+        r"y lacks 1 of 7 values": {"y": np.where(np.arange(7) == 3, np.nan, 1.0), "kind": "logcosh(f - y)"},
+    }.items():
+        with pytest.raises(DataError, match=message):
+            ev.loss_of(**how)
+    step = ev.loss_of(np.where(np.arange(7) == 3, np.nan, 1.0))
+    for _ in range(2):
+        with pytest.raises(DataError, match="y lacks 1 of 7 values"):
+            step(PARAMS)
+    with pytest.raises(DataError, match="params must be a list of 4 vectors"):
+        ev.loss_of(X[:, 0])([[1.0]])
+    with pytest.raises(DataError, match="out must have shape"):
+        ev.loss_of(X[:, 0])(PARAMS, out=np.zeros(3))
+
+
 def test_a_point_of_weight_zero_does_not_count_even_if_nan(backend):
     ev = ek.Evaluator(ek.parse(["log(x1)"]), [[1.0], [-1.0], [1.0]], backend=backend)
     assert np.isnan(ev.loss(None, [1, 1, 1]))[0]

@@ -38,7 +38,7 @@ def own_operator(functions):
 def tokens_of(text, w=W, s=S):
     """The loss as a backend is asked for it: tokens, columns, whether the last is a weight."""
     points = loss_text.LossPoints(Y, w, {"s": s})
-    return loss_text.fused(loss_text.parse_loss(text, ("s",)), points).asked
+    return loss_text.fused(loss_text.parse_loss(text, ("s",)), points)
 
 
 @pytest.mark.parametrize("operators", ["ieee", "fast"])
@@ -85,34 +85,13 @@ def test_their_sums_are_the_definition_s(device, weights):
     asked = tokens_of(text, weights)
     definition = ek.Evaluator(pop, few, "numpy", dtype="float64")
     expected = definition.loss(params, Y, text, weights, columns={"s": S})
+    prepared = engine.prepare_text(*asked)
     for _ in range(3):  # the launches are recorded at the second
-        np.testing.assert_allclose(on_host(engine.text_sums(params, *asked)), expected, rtol=1e-5)
-    moved = tokens_of(text, weights, 2 * S)
+        np.testing.assert_allclose(on_host(engine.sums(params, prepared)), expected, rtol=1e-5)
+    moved = engine.prepare_text(*tokens_of(text, weights, 2 * S))
     expected = definition.loss(params, Y, text, weights, columns={"s": 2 * S})
-    np.testing.assert_allclose(on_host(engine.text_sums(params, *moved)), expected, rtol=1e-5)
+    np.testing.assert_allclose(on_host(engine.sums(params, moved)), expected, rtol=1e-5)
     assert engine.kernels()[0]["task"] == "TEXT"
-
-
-def test_columns_are_read_where_they_lie(device):
-    """y and the weights of the device's, which change there; a column between and another type are copied."""
-    text, dtype = "huber(f - y, s) + log(f * s) * y", np.dtype(np.float32)
-    pop, data = ek.parse(["p1 * x1", "x1 + x2"]), X.astype(dtype)
-    params = RANDOM.uniform(0.5, 1.5, (1, len(pop), 1)).astype(dtype)
-    engine = Engine(pop, data, precision=precision("fast"), dtype=dtype, device=device)
-    definition = ek.Evaluator(pop, X, "numpy", dtype="float64")
-    asked = tokens_of(text)
-    for kind in (dtype, np.dtype(np.float64)):
-        there = {k: device.xp.asarray(array.astype(kind)) for k, array in enumerate((Y, S, W))}
-        for factor in (1.0, 1.5, 1.0):
-            for array, whole in zip(there.values(), (Y, S, W), strict=True):
-                array[...] = device.xp.asarray((whole * factor).astype(kind))
-            found = on_host(engine.text_sums(params, *asked, there=there))
-            columns = {"s": S * factor}
-            expected = definition.loss(params, Y * factor, text, W * factor, columns=columns)
-            np.testing.assert_allclose(found, expected, rtol=2e-5)
-    target = {0: there[0].astype(dtype)}
-    found = on_host(engine.text_sums(params, *tokens_of(text), there=target))
-    np.testing.assert_allclose(found, expected, rtol=2e-5)
 
 
 def on_host(array):
@@ -123,9 +102,10 @@ def test_what_the_kernel_can_t_do_goes_the_other_way(device):
     pop, data = ek.parse(["x1"]), X.astype(np.float32)
     engine = Engine(pop, data, precision=precision("ieee"), dtype=data.dtype, device=device)
     ek.operator("without_text", numpy=np.sinc)
-    assert engine.text_sums(np.empty((1, 1, 0), np.float32), *tokens_of("without_text(f) + y")) is None
+    assert engine.prepare_text(*tokens_of("without_text(f) + y")) is None
     many = np.ones((10**5, N))  # numbers of a point, far more than a block's memory holds
-    assert engine.text_sums(np.empty((1, 1, 0), np.float32), tokens_of("f + y")[0], many, False) is None
+    wide = engine.prepare_text(tokens_of("f + y")[0], many, False)
+    assert engine.sums(np.empty((1, 1, 0), np.float32), wide) is None
 
 
 @pytest.mark.parametrize("text", ["y / f + abs(f - y)^1.3", "sqrt(f) * y", "(y - f)^1.5"])
@@ -140,7 +120,7 @@ def test_points_do_not_change_their_neighbours_sums(device, text):
 
     def total(which):
         fused = loss_text.fused(loss, loss_text.LossPoints(y, which.astype(float), {}))
-        return on_host(engine.text_sums(np.empty((1, 1, 0), dtype), *fused.asked))[0, 0]
+        return on_host(engine.sums(np.empty((1, 1, 0), dtype), engine.prepare_text(*fused)))[0, 0]
 
     alone = total(np.arange(n) % 4 > 0)
     for k in range(0, n, 4):

@@ -102,13 +102,6 @@ class SmallKernel:
             x = source[points + variables[c] * args.stride_variable]
             columns[c] = scalar(int(codes[c]), self.precision, x)[int(low[c])]
 
-    def group_points(self, args):
-        n, together = args.n_points, args.n_segments
-        n_groups = -(-n // together)
-        places = np.arange(n) // together * args.pitch + np.arange(n) % together
-        out = self.at(args.out, self.dtype, (n_groups - 1) * args.pitch + together)
-        out[places] = self.at(args.target, self.dtype, n)
-
     def make_immediates(self, args):
         first_step = self.at(args.first_step, np.int32, args.n_exprs + 1)
         steps = self.at(args.steps, np.int32, max(int(first_step[-1]), 1), 4)
@@ -295,8 +288,9 @@ def test_functions_of_three_operands(precision, dtype, mixed):
         wanted = ((exact - y) ** 2).sum(axis=-1)
         np.testing.assert_allclose(made.loss_sums(params, y, None, "square")[0], wanted, rtol=1e-4)
     points = loss_text.LossPoints(y.astype(F8), None, {})
-    asked = loss_text.fused(loss_text.parse_loss("mixed(f, y, 0.5)^2"), points).asked
-    np.testing.assert_allclose(made.text_sums(params, *asked)[0], ((exact / 2 + y / 4) ** 2).sum(axis=-1), rtol=1e-4)
+    asked = loss_text.fused(loss_text.parse_loss("mixed(f, y, 0.5)^2"), points)
+    found = made.sums(params, made.prepare_text(*asked))[0]
+    np.testing.assert_allclose(found, ((exact / 2 + y / 4) ** 2).sum(axis=-1), rtol=1e-4)
 
 
 # ── losses that are texts ──
@@ -324,28 +318,11 @@ def test_losses_that_are_texts_are_the_definition_s(dtype, points, n_points, spa
         for weights in (None, w):
             definition = ek.Evaluator(pop, X, "numpy", dtype="float64")
             wanted = definition.loss(params, y, text, weights, columns={"s": s})
-            found = made.text_sums(params, *loss_text.fused(loss, loss_text.LossPoints(y, weights, {"s": s})).asked)
+            asked = loss_text.fused(loss, loss_text.LossPoints(y, weights, {"s": s}))
+            found = made.sums(params, made.prepare_text(*asked))
             rtol = (3e-2 if "1e5" in text else 1e-4) if dtype == F4 else 1e-9
             np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol, err_msg=f"{text}, {weights is not None}")
     assert len({kind.loss for _, kind in made._codes}) == 1  # code of the others has been let go
-
-
-@pytest.mark.parametrize("n_points", [20, 64, 131])
-def test_what_they_read_is_what_an_array_of_the_device_holds(n_points):
-    pop, X = ek.parse(["p1 * x1 + x2", "x1 * x2"]), data(n_points, 2, F4)
-    params, y = parameters(pop, 1, F4), X[:, 0].astype(F8)
-    made, definition = engine(pop, X), ek.Evaluator(pop, X, "numpy", dtype="float64")
-    loss, own = loss_text.parse_loss("logcosh(f - y) * w + abs(f * y)"), np.linspace(0.5, 2, n_points)
-    asked = loss_text.fused(loss, loss_text.LossPoints(y, own, {})).asked
-    y_there, w_there = y.astype(F4), own.copy()  # one of another type
-    made.text_sums(params, *asked, there={0: y_there, 1: w_there})
-    again = made.text_again(params, asked[1], {0: y_there, 1: w_there})
-    for factor in (1.0, 0.5):
-        y_there *= F4.type(factor)
-        wanted = definition.loss(params, y_there, loss.text, w_there)
-        np.testing.assert_allclose(again(params, None, wanted.shape), wanted, rtol=1e-4)
-    made.text_sums(params, *loss_text.fused(loss, loss_text.LossPoints(y, own, {})).asked)
-    assert again(params, None, wanted.shape) is None  # which took its place
 
 
 def test_a_loss_without_ptx_goes_the_other_way():
@@ -353,8 +330,8 @@ def test_a_loss_without_ptx_goes_the_other_way():
     X = data(5, 1, F4)
     tokens = loss_text.parse_loss("no_ptx(f) + y")
     points = loss_text.LossPoints(X[:, 0].astype(F8), None, {})
-    asked = loss_text.fused(tokens, points).asked
-    assert engine(ek.parse(["x1"]), X).text_sums(np.empty((1, 1, 0), F4), *asked) is None
+    asked = loss_text.fused(tokens, points)
+    assert engine(ek.parse(["x1"]), X).prepare_text(*asked) is None
 
 
 def test_shared_parts_change_no_bits():
@@ -488,7 +465,8 @@ def test_modules_assemble_everywhere(precision):
             values(made, pop, X, params)
             made.loss_sums(params, X[:, 0].copy(), None, "square")
             points = loss_text.LossPoints(X[:, 0].astype(F8), None, {})
-            made.text_sums(params, *loss_text.fused(loss_text.parse_loss("logcosh(f - y)"), points).asked)
+            own = made.prepare_text(*loss_text.fused(loss_text.parse_loss("logcosh(f - y)"), points))
+            made.sums(params, own)
             texts += made.device.texts
         for architecture in ARCHITECTURES:
             chosen = Precision(precision)

@@ -132,8 +132,9 @@ def test_losses_hold_them(device, text):
     X, params, y = data(50, 2, F4), parameters(pop, 2, F4), data(50, 1, F8, 3)[:, 0].copy()
     s, w = data(50, 2, F8, 4).T.copy()
     points = loss_text.LossPoints(y, w if "w" in text else None, {"s": s} if "s" in text else {})
-    asked = loss_text.fused(loss_text.parse_loss(text, tuple(points.columns)), points).asked
-    found = fetched(engine_on(device, pop, X).text_sums(params, *asked))
+    asked = loss_text.fused(loss_text.parse_loss(text, tuple(points.columns)), points)
+    made = engine_on(device, pop, X)
+    found = fetched(made.sums(params, made.prepare_text(*asked)))
     reference = ek.Evaluator(pop, X, "numpy", dtype="float64")
     wanted = reference.loss(params, y, text, points.w, columns=points.columns)
     np.testing.assert_allclose(found, wanted, rtol=1e-4)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.loss_tokens import Tokens
 from exprkit.backends.objective import Fitted, Options
 
 
@@ -28,8 +29,8 @@ class Engine:
     """
 
     counts = False  # ``evaluate`` takes an int64 (n_sets, n_exprs, 2) as well: how many nan, how many inf
-    counts_losses = False  # ``loss_sums`` does
-    stores_sums = False  # ``loss_sums`` takes ``counts`` or None and, on its device, where the sums are to be
+    counts_losses = False  # ``sums`` does
+    stores_sums = False  # ``sums`` takes where they are to be, on its device
     rounds = False  # ``evaluate`` takes an ``out`` of 16 bits as well: the numbers nearest to the results
     threads = 1  # that work on a call
     seconds: Mapping[str, float] = MappingProxyType({})  # what setting up took, by phase
@@ -46,16 +47,23 @@ class Engine:
         """
         raise NotImplementedError
 
-    def again(self, params: Any, y: Any, weights: Any, kind: str, out: Any = None) -> Callable[..., Any] | None:
-        """A function (params, out, shape) that makes the same sums with other parameters and memory like these.
+    def prepare(self, y: Any, weights: Any, kind: str) -> Any:
+        """What ``sums`` takes for the sums of ``loss_sums`` at this target, again and again; it holds no engine."""
+        return y, weights, kind
 
-        It looks at no argument, and gives None when it no longer can.  None: there is nothing that is faster.
+    def prepare_text(self, loss: Tokens, columns: np.ndarray, counted: bool) -> Any | None:
+        """The same for the sum of a loss that is a text, its tokens over f and columns; None where it makes none.
+
+        ``columns`` are (n_columns, n_points); the last says how much a point counts if it is ``counted``.
         """
         return None
 
-    def text_again(self, params: Any, columns: Any, there: Any = None, out: Any = None) -> Callable[..., Any] | None:
-        """The same of a loss that is a text, where the engine has ``text_sums``: of the one that was made last."""
-        return None
+    def sums(self, params: Any, prepared: Any, counts: Any = None, out: Any = None) -> Any:
+        """The sums of what was prepared, float64 (n_sets, n_exprs); None of a text that it cannot add up after all.
+
+        ``counts`` come only to an engine that ``counts_losses``, ``out`` only to one that ``stores_sums``.
+        """
+        return self.loss_sums(params, *prepared)
 
     def update(self, pop: Any) -> bool:
         """Take another population in place of the present one, which stays where there is an error.

@@ -22,7 +22,7 @@ import functools
 import math
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,6 +86,14 @@ def slices_of_gpus(seconds: float, n_gpus: int, places: int) -> int:
     return places * max(min(int(most / places), PARTS), math.ceil(seconds / places / MOST))
 
 
+class TextSum(NamedTuple):
+    """A loss that is a text, and what it reads."""
+
+    tokens: Tokens
+    columns: np.ndarray
+    counted: bool
+
+
 class SlicedEngine(contract.Engine):
     """A population made ready for one data set on workers."""
 
@@ -144,11 +152,16 @@ class SlicedEngine(contract.Engine):
         """Sums over the points, float64 (n_sets, n_exprs)."""
         return self._sums("loss_sums", (0,), params, y, weights, kind)[0]
 
-    def text_sums(self, params: np.ndarray, loss: Tokens, columns: np.ndarray, counted: bool) -> np.ndarray | None:
-        """The same of a loss that is a text, as one device makes them; None where slices' engines make none."""
-        operators = (defined.row(code) for code in defined.codes_in(*loss, OPERATOR))
-        if not self.workers.devices and any(getattr(row, "text", "") not in ops.LOSS_FORMULAS for row in operators):
-            return None  # other processes do not know the user's operators
+    def prepare_text(self, loss: Tokens, columns: np.ndarray, counted: bool) -> TextSum | None:
+        """A loss that is a text; None where other processes do not know an operator of the user's in it."""
+        rows = (defined.row(code) for code in defined.codes_in(*loss, OPERATOR))
+        known = all(isinstance(row, defined.Definition) and row.text in ops.LOSS_FORMULAS for row in rows)
+        return TextSum(loss, columns, counted) if known or self.workers.devices else None
+
+    def sums(self, params: np.ndarray, prepared: Any, counts: Any = None, out: Any = None) -> np.ndarray | None:
+        """What was prepared, as one device makes it; None of a text where slices' engines make none."""
+        if not isinstance(prepared, TextSum):
+            return self.loss_sums(params, *prepared)
         whole, refused = np.zeros(params.shape[:2]), []
 
         def put(cut: Cut, sums: np.ndarray | None) -> None:
@@ -159,7 +172,7 @@ class SlicedEngine(contract.Engine):
             part[...] = sums
             part[:, ~self.pop.valid[slice(*cut)]] = np.nan
 
-        self._each("text_sums", put, params, columns, None, loss, counted)
+        self._each("text_sums", put, params, prepared.columns, None, prepared.tokens, prepared.counted)
         return None if refused else whole
 
     def decisions(self) -> list[str]:

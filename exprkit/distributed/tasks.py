@@ -17,6 +17,7 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -170,6 +171,7 @@ def _fit_again(
 Ready = tuple[EngineSetting, SlicePlace, Engine]
 # Engines that no task uses now, by worker, the last used at the end; a worker's tasks take them out and put them back
 _kept: dict[str, deque[Ready]] = defaultdict(deque)
+_texts: WeakKeyDictionary[Engine, tuple[np.ndarray, Any]] = WeakKeyDictionary()  # columns and sum of the last text
 _locks: dict[Any, threading.Lock] = defaultdict(threading.Lock)
 _choosing = threading.Lock()
 
@@ -249,11 +251,14 @@ def _jacobian(engine: Any, n_points: int, dtype: str, params: np.ndarray) -> np.
 
 
 def _text_sums(
-    engine: Any, n_points: int, dtype: str, params: np.ndarray, columns: np.ndarray, weights: None, *loss: Any
+    engine: Engine, n_points: int, dtype: str, params: np.ndarray, columns: np.ndarray, weights: None, *loss: Any
 ) -> np.ndarray | None:
     """Sums of a loss that is a text, by its tokens and whether points are counted; None where there are none."""
-    tokens, counted = loss
-    return engine.text_sums(params, tokens, columns, counted) if hasattr(engine, "text_sums") else None
+    known = _texts.get(engine)
+    if known is None or known[0] is not columns:
+        tokens, counted = loss
+        known = _texts[engine] = columns, engine.prepare_text(tokens, columns, counted)
+    return None if known[1] is None else engine.sums(params, known[1])
 
 
 def _plain(name: str) -> Any:

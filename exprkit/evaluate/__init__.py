@@ -4,6 +4,7 @@ In: a ``Population``, X and parameters of any kind.  Out: values, losses, deriva
 
 ====================  ==================================================================
 ``evaluator``         ``Evaluator``: one population on one data set
+``prepared_loss``     a loss against one target, for many sets of parameters
 ``losses``            what losses are made of: the sums of the backends
 ``loss_text``         losses of the user's own, put together with the expressions
 ``factors``           orthogonal factors of Jacobians

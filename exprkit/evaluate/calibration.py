@@ -134,8 +134,8 @@ def _nodes(name: str, pop: Population, X: np.ndarray, precision: str, dtype: str
 
 def _loss_seconds(name: str, pop: Population, X: np.ndarray, precision: str = "ieee", dtype: str = "float32") -> float:
     ev = Evaluator(pop, _there(name, X), name, precision, dtype)
-    y = _there(name, X)[:, 0].copy()
-    return _median(lambda: ev.loss(None, y), _queued(name))
+    step = ev.loss_of(_there(name, X)[:, 0])
+    return _median(lambda: step(None), _queued(name))
 
 
 def _values_seconds(name: str, pop: Population, X: np.ndarray) -> float:

@@ -78,14 +78,12 @@ def written_out(pop: Population | DevicePopulation) -> Population | DevicePopula
 
 
 def weights_vector(
-    weights: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False, checked: bool = False
+    weights: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False
 ) -> Any | None:
-    """Weights of the points, finite and not negative; None for none.  Those ``checked`` on a device are not again."""
+    """Weights of the points, finite and not negative; None for none."""
     if weights is None:
         return None
     array = _vector("weights", weights, n_points, adopt)
-    if checked and not isinstance(array, np.ndarray):
-        return _cast(array, dtype, own)
     least, most = (float(array.min()), float(array.max())) if n_points else (0.0, 0.0)
     if not (least >= 0 and most < np.inf):
         raise DataError("weights must be finite and not negative")
@@ -291,17 +289,11 @@ def _is_ready(params: Any, shape: tuple[int, int], dtype: np.dtype, adopt: Adopt
 
 
 def point_vector(
-    name: str,
-    values: Any,
-    n_points: int,
-    dtype: np.dtype,
-    adopt: Adopt = no_device,
-    own: bool = False,
-    checked: bool = False,
+    name: str, values: Any, n_points: int, dtype: np.dtype, adopt: Adopt = no_device, own: bool = False
 ) -> Any:
     """``y`` as a contiguous (n_points,) array of dtype; with ``own``, in memory that the user has not."""
     array = _vector(name, values, n_points, adopt)
-    if not checked and (harm := rounding.harm(array, dtype)):
+    if harm := rounding.harm(array, dtype):
         raise DataError(f"{name}: {harm}")
     return _cast(array, dtype, own)
 

@@ -19,7 +19,7 @@ What is recognised, plainly; c, s and t are whatever holds no f::
     anything else            the sum of the expressions that have the loss around them
 
 Where h is f itself, the expressions are used as they are: such a loss costs what the squared one does.  Where it is
-not, backends that can (``text_sums``) add up the loss as it stands, in machine code that is made for it once.
+not, backends that can (``prepare_text``) add up the loss as it stands, in machine code that is made for it once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 F, Y, W = range(3)  # variables of a loss; then its columns
 USUAL = ("f", "y", "w")
-WEIGHTS = "weights"
 MOST_TOKENS = 200  # of a loss: it is walked by recursion
 SMALL = 1e-30
 SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective.SUM: "sum"}
@@ -69,8 +68,6 @@ class Composition(NamedTuple):
     target: np.ndarray  # float64 (n_points,)
     weights: np.ndarray  # float64 (n_points,)
     n_columns: int = 0  # of X
-    keeps_y: bool = False  # the target is y as it is
-    keeps_w: bool = False  # the weights are those that were given
 
     @property
     def summed(self) -> str:
@@ -88,22 +85,6 @@ class Fused(NamedTuple):
     tokens: Tokens  # over f and columns
     columns: np.ndarray  # (n_columns, n_points)
     counted: bool  # the last column says how much a point counts
-    given: tuple[str | None, ...]  # which of y, weights and the user's columns each of them is, as it stands
-    made_of: frozenset[str]  # and which of these the others are made of
-
-    @property
-    def asked(self) -> tuple[Tokens, np.ndarray, bool]:
-        """What ``text_sums`` of an engine takes."""
-        return self[:3]
-
-    def anew(self) -> Fused:
-        """The same, but that engines, which know columns by their array, take them again."""
-        return self._replace(columns=self.columns.copy())
-
-    @property
-    def in_place(self) -> frozenset[str]:
-        """What is read as it stands alone: where it changes, so does its column."""
-        return frozenset(name for name in self.given if name is not None) - self.made_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,15 +187,6 @@ def unchanged(points: LossPoints, link: LossText | None, n_columns: int) -> Comp
     return Composition(formula, [], objective.SQUARES, 1.0, points.y, weights, n_columns)
 
 
-def same_points(a: LossPoints, b: LossPoints) -> bool:
-    """Whether all numbers are the same."""
-    if list(a.columns) != list(b.columns) or (a.w is None) != (b.w is None):
-        return False
-    pairs = [(a.y, b.y), *((a.columns[name], b.columns[name]) for name in a.columns)]
-    pairs += [] if a.w is None or b.w is None else [(a.w, b.w)]
-    return all(np.array_equal(one, other, equal_nan=True) for one, other in pairs)
-
-
 def compose(
     loss: LossText, points: LossPoints, n_columns: int, fitting: bool = False, recognise: bool = True
 ) -> Composition:
@@ -250,9 +222,8 @@ def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
     Weights that are a factor of the whole text are those of the points, as where it does not name them.
     """
     loss = LossTree(loss, points).without_weights()
-    named, names = loss.names(W), given_names(loss.columns)
-    tree = LossTree(loss, points)
-    loss, points = tree.with_columns(fast)
+    named = loss.names(W)
+    loss, points = LossTree(loss, points).with_columns(fast)
     own = np.ones(len(points.y)) if points.w is None else points.w
     known = [points.y, own, *points.columns.values()]
     variable = loss.kinds == VARIABLE
@@ -262,22 +233,16 @@ def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
     values = loss.values.copy()
     values[variable] = numbered[loss.values[variable]]
     columns = [known[index - 1] for index in used]
-    given: list[str | None] = [names[index - 1] if index <= len(names) else None for index in used]
-    made_of = {names[index - 1] for index in tree.read_by_columns}
     if points.w is not None:
         columns.append(np.where(own > 0, 1.0, 0.0) if named else own)
-        given.append(None if named else WEIGHTS)
-        made_of |= {WEIGHTS} if named else set()
-    if not columns:
-        columns, given = [points.y], ["y"]
-    return Fused((loss.kinds, values), np.array(columns), points.w is not None, tuple(given), frozenset(made_of))
+    return Fused((loss.kinds, values), np.array(columns or [points.y]), points.w is not None)
 
 
-def fused_known(made: Composition, loss: LossText, roots: bool = False) -> Fused:
+def fused_known(made: Composition, fast: bool = False) -> Fused:
     """The same of squares or absolute errors of a formula: what holds no f is one target and one weight a point.
 
-    With ``roots``, squares are those of the formula times the weight's root, less the target times that: one
-    operation less, but no target that may be read where the user has it.
+    Of a ``fast`` loss, squares are those of the formula times the weight's root, less the target times that: one
+    operation less.
     """
     assert made.formula is not None
     kinds, values = (array.copy() for array in made.formula)
@@ -285,27 +250,17 @@ def fused_known(made: Composition, loss: LossText, roots: bool = False) -> Fused
     values[variable] += np.int64(2 - made.n_columns).astype(np.uint64)  # behind f and the target
     kinds[f], values[f] = VARIABLE, F
     columns, counted = [made.target, *made.columns], not np.all(made.weights > 0)
-    weighted, names = not np.all(made.weights == 1), given_names(loss.columns)
-    read = {name for index, name in enumerate(names, Y) if loss.names(index)} | {WEIGHTS}
-    if roots and weighted and not counted and made.kind == objective.SQUARES:
+    weighted = not np.all(made.weights == 1)
+    if fast and weighted and not counted and made.kind == objective.SQUARES:
         root = np.sqrt(made.weights)
         columns = [made.target * root, *made.columns, root]
         outer = [(VARIABLE, len(columns)), (OPERATOR, ops.MUL), (VARIABLE, 1), (OPERATOR, ops.SUB), (OPERATOR, ops.SQR)]
-        tokens, counted = _followed_by(outer, kinds, values), False
-        return Fused(tokens, np.array(columns), counted, (None,) * len(columns), frozenset(read))
+        return Fused(_followed_by(outer, kinds, values), np.array(columns), False)
     outer = [(VARIABLE, 1), (OPERATOR, ops.SUB), (OPERATOR, ops.SQR if made.kind == objective.SQUARES else ops.ABS)]
     if weighted:
         columns.append(made.weights)
         outer += [] if counted else [(VARIABLE, len(columns)), (OPERATOR, ops.MUL)]
-    given: tuple[str | None, ...] = (None,) * len(columns)
-    if made.keeps_y and not made.columns:
-        given, read = (names[0], *given[1:]), read - {names[0]}
-    return Fused(_followed_by(outer, kinds, values), np.array(columns), counted, given, frozenset(read))
-
-
-def given_names(columns: Iterable[str]) -> tuple[str, ...]:
-    """What y, the weights and the columns of a loss are called, in the order of its variables from Y on."""
-    return "y", WEIGHTS, *(f"column {name}" for name in columns)
+    return Fused(_followed_by(outer, kinds, values), np.array(columns), counted)
 
 
 def _followed_by(tokens: Iterable[tuple[int, int]], kinds: np.ndarray, values: np.ndarray) -> Tokens:
@@ -332,9 +287,7 @@ def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: boo
     formula, columns = (None, []) if tree.is_f(h) else tree.formula(h, n_columns)
     clean = np.where(some, target, 0.0), np.where(some, weights, 0.0)
     bends = float(delta[some][0]) if np.any(some) else 1.0
-    factors = [tree.leaf(part) for part in (*outer.factors, *residual.factors)]
-    keeps_w = factors == ([W] if tree.loss.names(W) else [])
-    return Composition(formula, columns, kind, bends, *clean, n_columns, residual.is_from(tree, Y), keeps_w)
+    return Composition(formula, columns, kind, bends, *clean, n_columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,17 +340,11 @@ class _Branch(NamedTuple):
 
 
 class AffinePart(NamedTuple):
-    """What stands around a part of a loss: ``scale * (inside + shift)``, and the parts that these come from."""
+    """What stands around a part of a loss: ``scale * (inside + shift)``."""
 
     scale: np.ndarray
     shift: np.ndarray
     inside: _Branch
-    factors: tuple[_Branch, ...]
-    terms: tuple[tuple[_Branch, int], ...]  # each with its sign in the shift; 0: it was divided since
-
-    def is_from(self, tree: LossTree, variable: int) -> bool:
-        """Whether it is ``inside`` less a variable, and no more."""
-        return [(tree.leaf(part), sign) for part, sign in self.terms] == [(variable, -1)]
 
 
 class LossTree:
@@ -413,7 +360,6 @@ class LossTree:
             del stack[len(stack) - n :]
             stack.append(_Branch(operands[0].begin if n else t, t + 1, value if n else -1, operands))
         (self.root,) = stack
-        self.read_by_columns: set[int] = set()  # variables that the columns of ``with_columns`` are made of
 
     def with_columns(self, fast: bool) -> tuple[LossText, LossPoints]:
         """The same loss, in which every part without f that takes an operator is a column."""
@@ -422,8 +368,6 @@ class LossTree:
         def column(node: _Branch, reciprocal: bool = False) -> list[tuple[int, int]]:
             name = f"{b''.join(map(np.ndarray.tobytes, self.tokens(node))).hex()} {reciprocal}"  # no user's
             if name not in columns:
-                kinds, values = self.tokens(node)
-                self.read_by_columns |= set(values[kinds == VARIABLE].tolist())
                 names.append(name)
                 with np.errstate(all="ignore"):
                     columns[name] = 1 / self.value(node) if reciprocal else self.value(node)
@@ -501,11 +445,9 @@ class LossTree:
     def _walk(self, node: _Branch, allowed: tuple[int, ...]) -> AffinePart:
         """Take off operators one of whose operands has no f, as long as there are any."""
         scale, shift = np.ones(len(self.points.y)), np.zeros(len(self.points.y))
-        factors: list[_Branch] = []
-        terms: list[tuple[_Branch, int]] = []
         while node.code in allowed:
             if node.code == ops.NEG:
-                scale, shift, terms = -scale, -shift, [(part, -sign) for part, sign in terms]
+                scale, shift = -scale, -shift
                 node = node.operands[0]
                 continue
             a, b = node.operands
@@ -515,16 +457,14 @@ class LossTree:
             v = self.value(free)
             if node.code in (ops.MUL, ops.DIV):
                 scale, shift = (scale * v, shift / v) if node.code == ops.MUL else (scale / v, shift * v)
-                factors.append(free if node.code == ops.MUL else node)
-                terms = [(part, 0) for part, _ in terms]
             elif node.code == ops.SUB and free is b:
-                shift, terms = shift - v, [*terms, (free, -1)]
+                shift = shift - v
             else:
-                shift, terms = shift + v, [*terms, (free, 1)]
+                shift = shift + v
                 if node.code == ops.SUB:  # v - h is -(h - v)
-                    scale, shift, terms = -scale, -shift, [(part, -sign) for part, sign in terms]
+                    scale, shift = -scale, -shift
             node = other
-        return AffinePart(scale, shift, node, tuple(factors), tuple(terms))
+        return AffinePart(scale, shift, node)
 
     def outermost(self, node: _Branch) -> tuple[int, _Branch | None, np.ndarray]:
         """(kind, what it is of, where Huber's loss bends); None for what is no loss that backends know."""

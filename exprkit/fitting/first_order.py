@@ -71,13 +71,14 @@ class _Problem:
     def __init__(self, ev: Any, y: np.ndarray, w: np.ndarray | None, options: Options, n_starts: int) -> None:
         self.lower = -np.inf if options.lower is None else np.tile(options.lower, (n_starts, 1))
         self.upper = np.inf if options.upper is None else np.tile(options.upper, (n_starts, 1))
-        self.ev, self.y, self.w, self.n_starts = ev, y, w, n_starts
+        self.y, self.w, self.n_starts = y, w, n_starts
         self.valid, self.n_params = np.tile(ev.pop.valid, n_starts), np.tile(ev.pop.n_params, n_starts)
         self.kind = KINDS[options.kind]
         self.total = 1.0 if self.kind != "mae" else float(len(y) if w is None else np.sum(w, dtype=np.float64))
         self.fits = self.valid & (self.n_params > 0) & np.tile(dependence(ev.pop).differentiable, n_starts)
         self.eps = 4 * np.finfo(ev.dtype).eps
         self.evaluations = 0
+        self._step = ev.loss_of(y, self.kind, w)
 
     def within(self, p: np.ndarray) -> np.ndarray:
         """The nearest parameters within the bounds."""
@@ -95,7 +96,7 @@ class _Problem:
         if self.total == 0:
             return np.zeros(len(p)), np.zeros(p.shape)
         sets = p.reshape(self.n_starts, len(p) // self.n_starts, p.shape[1])
-        loss, gradient = self.ev.loss_and_grad(sets, self.y, self.kind, self.w)
+        loss, gradient = self._step.with_gradient(sets)
         return loss.reshape(len(p)), gradient.reshape(p.shape)
 
     def free(self, p: np.ndarray, gradient: np.ndarray) -> np.ndarray:

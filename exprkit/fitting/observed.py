@@ -17,6 +17,7 @@ from collections.abc import Callable
 import numpy as np
 
 from exprkit.evaluate.evaluator import Evaluator
+from exprkit.evaluate.prepared_loss import PreparedLoss
 from exprkit.fitting.likelihood import SINGULAR, FitGoal, information, inverted, parts_of, points_of
 
 ROUNDS = 3  # of the length of a difference: a tenth of the parameter, then of what it makes of the loss
@@ -32,11 +33,11 @@ def observed_information(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tu
     points, shape = points_of(ev.pop, goal), (*params.shape, params.shape[1])
     H, B = np.full(shape, np.nan), np.full(shape, np.nan)
     for part, p, ev64 in parts_of(ev.pop, points, params, max(params.shape[1], 1), ev.threads):
-        n, zero = p.shape[1], np.zeros(len(points.y))
-        J = ev64.jacobian(p)
+        n, J = p.shape[1], ev64.jacobian(p)
+        step = ev64.loss_of(np.zeros(len(points.y)), "sum", points.w)
 
-        def gradient(p: np.ndarray, ev64: Evaluator = ev64, zero: np.ndarray = zero) -> np.ndarray:
-            return np.asarray(ev64.loss_and_grad(p, zero, "sum", points.w)[1])
+        def gradient(p: np.ndarray, step: PreparedLoss = step) -> np.ndarray:
+            return np.asarray(step.with_gradient(p)[1])
 
         with np.errstate(all="ignore"):
             B[part, :n, :n] = np.einsum("epi,p,epj->eij", J, points.w**2, J)

@@ -425,7 +425,7 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
 def _step(comes_back: str, evaluator: Any, y: Any, matrix: Any) -> Callable[[Any], Any]:
     """What a step does with its parameters."""
     if comes_back == "loss":
-        return lambda params: evaluator.loss(params, y, "sse")
+        return evaluator.loss_of(y, "sse")
     if comes_back == "fit":
         engine = evaluator.derivatives()
         return lambda params: engine.fit(np.asarray(params, np.float64)[None], y, None, Options())

@@ -136,11 +136,11 @@ def measured(pop: Population, data: Dataset, devices: Sequence[int], repeats: in
     """Seconds of the losses of a population, the least of some, a row for each number of this host's devices."""
     rows: list[dict[str, float]] = []
     for n in devices:
-        ev = Evaluator(pop, data.X, devices=n)
+        step = Evaluator(pop, data.X, devices=n).loss_of(data.y)
         times = []
         for _ in range(repeats + 1):
             begin = time.perf_counter()
-            ev.loss(None, data.y)
+            step(None)
             times.append(time.perf_counter() - begin)
         rows.append({"devices": n, "seconds": min(times[1:])})
     table = pd.DataFrame(rows, columns=["devices", "seconds"])

@@ -89,7 +89,6 @@ class Engine(contract.Differentiable):
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Runner | None = None
         self._fit_work: TaskLoop | None = None
-        self._text_loss: tuple[Any, int, Any, Any] = None, 0, None, None  # the last loss that is a text, by its columns
 
     def update(self, pop: Population) -> bool:
         """Take another population; the columns stay, and memory that programs have left is used again."""
@@ -117,31 +116,25 @@ class Engine(contract.Differentiable):
 
     def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
         """Sum of weighted squared, absolute or plain errors, float64 (n_sets, n_exprs)."""
-        loss = reductions.plain_sum(self._kernels, KINDS[kind])
-        return self._sums(self.values, VALUES, params, y, weights, 1, loss=loss)[..., 0]
+        return self.sums(params, self.prepare(y, weights, kind))
 
-    def text_sums(self, params: np.ndarray, loss: Tokens, columns: np.ndarray, counted: bool) -> np.ndarray | None:
-        """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where it is made of a function of the user's.
+    def prepare(self, y: np.ndarray, weights: np.ndarray | None, kind: str) -> PreparedSum:
+        """The compiled sum of a kind, and what it reads."""
+        return PreparedSum.of(reductions.plain_sum(self._kernels, KINDS[kind]), y, weights)
 
-        ``columns`` (n_columns, n_points) are what it reads beside f (``loss_kernels.sum_of``).
-        """
-        if self._text_loss[0] is not columns:
-            self._text_loss = columns, *self._text_loss_of(loss, columns, counted)
-        _, function, first, following = self._text_loss
-        if not function:
-            return None
-        return self._sums(self.values, VALUES, params, first, following, 1, loss=function)[..., 0]
-
-    def _text_loss_of(
-        self, loss: Tokens, columns: np.ndarray, counted: bool
-    ) -> tuple[int, np.ndarray, np.ndarray | None]:
-        """The address of its sum (0: there is none), and the first two of its columns."""
+    def prepare_text(self, loss: Tokens, columns: np.ndarray, counted: bool) -> PreparedSum | None:
+        """The same of a loss that is a text (``loss_kernels.sum_of``); None of one with a function of the user's."""
         if not loss_kernels.can_sum(loss):
-            return 0, columns, None
+            return None
         width = -(-self.n_points // LINE) * LINE  # each begins at a cache line
         own = aligned((len(columns), width), self.dtype)
         own[:, : self.n_points] = columns
-        return loss_kernels.sum_of(self._kernels, loss, counted), own[0], own[1] if len(own) > 1 else None
+        following = own[1] if len(own) > 1 else None
+        return PreparedSum.of(loss_kernels.sum_of(self._kernels, loss, counted), own[0], following)
+
+    def sums(self, params: np.ndarray, prepared: PreparedSum, counts: Any = None, out: Any = None) -> np.ndarray:
+        """What was prepared, float64 (n_sets, n_exprs)."""
+        return self._sums(self.values, VALUES, params, prepared.vectors, 1, **prepared.arguments)[..., 0]
 
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write the derivatives by the parameters into ``out``, (n_sets, n_exprs, n_points, max_params)."""
@@ -157,7 +150,8 @@ class Engine(contract.Differentiable):
         """J'WJ, J'Wr and the sum of w r^2 with r = f - y, float64."""
         width = params.shape[2]
         n_sums = 1 + width + width * (width + 1) // 2
-        sums = self._sums(self.gradients, DERIVATIVES, params, y, weights, n_sums, pairs=1, **self._loss(weights))
+        arguments = self._loss(weights) | _target(y, weights)
+        sums = self._sums(self.gradients, DERIVATIVES, params, (y, weights), n_sums, pairs=1, **arguments)
         jtj = np.zeros((*params.shape, width))
         jtj[(..., *np.triu_indices(width))] = sums[..., 1 + width :]
         jtj[(..., *np.triu_indices(width)[::-1])] = sums[..., 1 + width :]
@@ -167,8 +161,8 @@ class Engine(contract.Differentiable):
         self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str
     ) -> tuple[np.ndarray, np.ndarray]:
         """The sums of ``loss_sums`` and their gradients, (n_sets, n_exprs, max_params)."""
-        loss = self._loss(weights, KINDS[kind], SMALLEST)
-        sums = self._sums(self.gradients, DERIVATIVES, params, y, weights, 1 + params.shape[2], **loss)
+        arguments = self._loss(weights, KINDS[kind], SMALLEST) | _target(y, weights)
+        sums = self._sums(self.gradients, DERIVATIVES, params, (y, weights), 1 + params.shape[2], **arguments)
         return sums[..., 0].copy(), 2 * sums[..., 1:]
 
     def fit(self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options) -> Fitted:
@@ -244,28 +238,12 @@ class Engine(contract.Differentiable):
         return {"loss": loss, "weighted": weights is not None or kind not in reductions.UNWEIGHTED, "delta": delta}
 
     def _sums(
-        self,
-        runner: Runner,
-        work: TaskLoop,
-        params: np.ndarray,
-        y: np.ndarray,
-        weights: np.ndarray | None,
-        n_sums: int,
-        **arguments: Any,
+        self, runner: Runner, work: TaskLoop, params: np.ndarray, owners: Any, n_sums: int, **arguments: Any
     ) -> np.ndarray:
         """What a call sums over the points, float64 (n_sets, n_exprs, n_sums)."""
         plan, n_rows = runner.plan(len(params)), params.shape[0] * params.shape[1]
         sums = np.zeros((len(plan.ranges) - 1, n_rows, n_sums))
-        runner.run(
-            work,
-            params,
-            plan,
-            (y, weights, sums),
-            sums=sums.ctypes.data,
-            n_sums=n_sums,
-            **_target(y, weights),
-            **arguments,
-        )
+        runner.run(work, params, plan, (owners, sums), sums=sums.ctypes.data, n_sums=n_sums, **arguments)
         total = sums[0]
         for more in sums[1:]:
             total = total + more
@@ -285,6 +263,18 @@ def _last_requests(program: Program) -> list[kernels.Request]:
     used = np.bincount(code * FORMS + tiles.form_of.py_func(a, b), minlength=ops.COPY * FORMS + kernels.SV + 1)
     used[ops.COPY * FORMS + kernels.SV] = 1  # of invalid expressions
     return [divmod(k + kernels.PAST, FORMS) for k in np.flatnonzero(used).tolist()]
+
+
+class PreparedSum(NamedTuple):
+    """A sum over the points: the arguments of a call, and the vectors that it has addresses of."""
+
+    vectors: tuple[np.ndarray, np.ndarray | None]
+    arguments: dict[str, int]
+
+    @classmethod
+    def of(cls, function: int, first: np.ndarray, following: np.ndarray | None) -> PreparedSum:
+        """``following``: weights, or the second column of several that lie one behind the other."""
+        return cls((first, following), {"loss": function, **_target(first, following)})
 
 
 class TaskLoop(NamedTuple):

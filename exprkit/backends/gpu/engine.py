@@ -18,7 +18,7 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device_bytecode import Programs
-from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, is_kept, to_keep, too_large
+from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, too_large
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.errors import ArgumentError, brief, whole_number
@@ -68,7 +68,6 @@ class DeviceEngine(contract.Engine):
         self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
         self._ready: dict[tuple[Any, ...], Any] = {}
         self._epoch = [True]  # False as soon as populations are of other sizes
-        self._resident: dict[str, tuple[np.ndarray, Any]] = {}  # arrays of the host's, and they on the device
         self._locked = LockedRoom(self.device)  # for results on their way to the host
         self._take(pop)
 
@@ -195,15 +194,6 @@ class DeviceEngine(contract.Engine):
         place = self._locked.shaped(array.shape, array.dtype)
         self.device.fetch(array, self.device.pointer(place))
         return place.copy()
-
-    def _on_device(self, name: str, values: Any) -> Any:
-        """A target or weights on the device; the host's go there once, as long as they stay the same numbers."""
-        if values is None or not isinstance(values, np.ndarray) or self.device.xp is np:
-            return values
-        kept = self._resident.get(name)
-        if kept is None or not is_kept(kept[0], values):
-            kept = self._resident[name] = to_keep(values), self.device.xp.asarray(values)
-        return kept[1]
 
 
 def hand_over(counted: Any, counts: Any) -> None:

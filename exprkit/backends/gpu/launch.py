@@ -300,12 +300,6 @@ class Launcher:
             told=told,
         )
 
-    def grouping(self, n_together: int, pitch: int) -> Launch:
-        """The launch that puts ``target`` to ``out``: so many points together, so many numbers on the next ones."""
-        blocks = -(-self.n_points // (THREADS if self.device.lanes > 1 else 1))
-        kernel = self.support("group_points")
-        return self.launch(kernel, (blocks, 1), THREADS, n_segments=n_together, pitch=pitch)
-
     def rounding(self, n: int, fraction: int) -> Launch:
         """The launch that rounds so many results to 16 bits, so many of them behind the point."""
         blocks = -(-n // (THREADS if self.device.lanes > 1 else 1))

@@ -143,11 +143,4 @@ extern "C" __global__ void round_results(const Arguments args)
     if (i < args.n_items) args.rounded[i] = nearest(args.out[i]);
 }
 
-// A number of every point to where so many neighbours stand side by side, ``pitch`` numbers before the next ones.
-extern "C" __global__ void group_points(const Arguments args)
-{
-    const Long point = Long(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (point < args.n_points) args.out[point / args.n_segments * args.pitch + point % args.n_segments] = args.target[point];
-}
-
 #endif

@@ -34,12 +34,12 @@ from exprkit.backends.gpu import loss_code, nvrtc, opcodes
 from exprkit.backends.gpu.device import MOST_LOCKED
 from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points, hand_over
-from exprkit.backends.gpu.launch import REAL, Columns, ScheduledLaunch, address, addressed, plan_on
+from exprkit.backends.gpu.launch import REAL, Columns, ScheduledLaunch, address, plan_on
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, Chunking, DeviceLimits, LaunchShape, Sizes
 from exprkit.backends.interpreter import batches, dual_opcodes
 from exprkit.backends.interpreter.derivatives import CHOICE, Again, Derivatives
-from exprkit.backends.interpreter.loss_step import LossStep, RepeatedSums, SpanSums, TextLoss
+from exprkit.backends.interpreter.loss_step import KeptStep, LossStep, PreparedSums, SpanSums
 from exprkit.backends.objective import Fitted, Options
 from exprkit.backends.precision import Precision
 from exprkit.errors import number_of
@@ -101,7 +101,6 @@ class Engine(DeviceEngine, contract.Differentiable):
             self._segment = self.device.lanes * VECTOR_BYTES // self.dtype.itemsize  # points of a partial sum
             self._n_segments = -(-min(self.n_points, SPAN) // self._segment)  # of an item
             self._locked_params = LockedRoom(self.device)
-            self._text_loss: TextLoss | None = None  # the last one
             _make_ready(self.device, self.settings, self.dtype.itemsize)
             self._lowering = Lowering(self.device, self.settings, self.dtype, self._positive(X))
             self.programs, columns = self._lowering.of(pop)
@@ -228,54 +227,49 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     # ── losses ───────────────────────────────────────────────────────────────────────
 
-    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str, counts: Any = None, out: Any = None) -> Any:
-        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is.
+    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str) -> Any:
+        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is."""
+        return self.sums(params, self.prepare(y, weights, kind))
+
+    def prepare(self, y: Any, weights: Any, kind: str) -> PreparedSums:
+        """Target and weights on the device, and how the kernel adds up."""
+        with self._needing_sums:
+            there = self.device.xp.asarray
+            goal = {"target": there(y), "weights": None if weights is None else there(weights)}
+            return PreparedSums(self.device, {"TASK": TASKS[kind], "WEIGHTED": int(weights is not None)}, goal)
+
+    def prepare_text(self, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> PreparedSums | None:
+        """The same of a loss that is a text; None where it can't be made in the kernel."""
+        with self._needing_sums:
+            return PreparedSums.of_text(self.device, self.settings, self.dtype, loss, columns, counted)
+
+    def sums(self, params: Any, prepared: PreparedSums, counts: Any = None, out: Any = None) -> Any | None:
+        """What was prepared, float64 (n_sets, n_exprs); None of a text that reads more than a block's memory holds.
 
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf there were at points of weight > 0, ``out`` on
         the device the sums.
         """
-        with self._needing_sums:
-            goal = {"target": self._on_device("y", y), "weights": self._on_device("weights", weights)}
-            macros = {"TASK": TASKS[kind], "WEIGHTED": int(weights is not None)}
-            return self._added(params, goal, macros, counts, out)
-
-    def text_sums(
-        self,
-        params: Any,
-        loss: loss_code.Tokens,
-        columns: np.ndarray,
-        counted: bool,
-        there: dict[int, Any] | None = None,
-        out: Any = None,
-    ) -> Any | None:
-        """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where it can't be made in the kernel.
-
-        ``columns`` (n_columns, n_points) are what it reads beside f (``loss_code``); the last says how much a point
-        counts if it is ``counted``.  ``there``: those that are what arrays of the device hold now; ``out`` on the
-        device takes the sums.
-        """
-        needed = self._smallest.shared_bytes(self._launcher.n_columns, self.programs.n_slots, len(columns))
-        if needed > self.device.shared_per_block:
-            return None
-        with self._needing_sums:
-            if self._text_loss is None or self._text_loss.columns is not columns:
-                self._text_loss = TextLoss.of(self.device, self.settings, self.dtype, loss, columns, counted)
-            if self._text_loss.macros is None:
+        if prepared.kept is not None and counts is None:
+            sums = prepared.kept(self.device, params, prepared.at, out)
+            if sums is not None:
+                return sums
+        if n_columns := prepared.macros.get("TARGETS"):
+            needed = self._smallest.shared_bytes(self._launcher.n_columns, self.programs.n_slots, n_columns)
+            if needed > self.device.shared_per_block:
                 return None
-            return self._added(params, self._text_loss.read(there or {}), self._text_loss.macros, out=out)
+        with self._needing_sums:
+            return self._added(params, prepared, counts, out)
 
     @property
     def _smallest(self) -> LaunchShape:
         """The variant that needs the least of a block's shared memory."""
         return LaunchShape(1, BLOCKS[0] if self.device.lanes > 1 else 1, False, self.device.lanes, self.dtype.itemsize)
 
-    def _added(
-        self, params: Any, goal: dict[str, Any], macros: dict[str, Any], counts: Any = None, out: Any = None
-    ) -> Any:
-        """The sums that the kernel of these macros makes; ``goal``: what it compares with, by its arguments' names."""
-        at = addressed(goal, self.device)
+    def _added(self, params: Any, prepared: PreparedSums, counts: Any, out: Any) -> Any:
+        """The sums that the kernel makes."""
+        at, macros = prepared.at, prepared.macros
         key = () if counts is not None else self._key_of_step(params, macros, out)
-        if key in self._ready and (known := self._sums_of_step(key, params, at, out)) is not None:
+        if key in self._ready and (known := self._sums_of_step(key, params, prepared, out)) is not None:
             return known
         counted = None if counts is None else self.device.xp.zeros(counts.shape, np.uint64)
         macros = {**macros, "COUNTED": int(counts is not None)}
@@ -311,36 +305,18 @@ class Engine(DeviceEngine, contract.Differentiable):
             step = LossStep(self._immediates, spans[0].run, spans[0].add, shape, rooms)
             self._prepared(key, lambda: step)
 
-    def again(self, params: Any, y: Any, weights: Any, kind: str, out: Any = None) -> RepeatedSums | None:
-        """The same sums of these expressions with other parameters and memory, if it is one call."""
-        goal = {"target": self._on_device("y", y), "weights": self._on_device("weights", weights)}
-        return self._again(params, goal, {"TASK": TASKS[kind], "WEIGHTED": int(weights is not None)}, out)
-
-    def text_again(
-        self, params: Any, columns: np.ndarray, there: dict[int, Any] | None = None, out: Any = None
-    ) -> RepeatedSums | None:
-        """The same of the loss that is a text and was asked for last."""
-        text = self._text_loss
-        if text is None or text.columns is not columns or text.macros is None:
-            return None
-        goal, copied = text.places(there or {})
-        return None if copied else self._again(params, goal, text.macros, out)
-
-    def _again(self, params: Any, goal: dict[str, Any], macros: dict[str, Any], out: Any) -> RepeatedSums | None:
-        key = self._key_of_step(params, macros, out)
-        if key not in self._ready or len(self._invalid):
-            return None
-        return RepeatedSums(self._ready[key], self.device, goal, key[1], self._epoch)
-
-    def _sums_of_step(self, key: tuple[Any, ...], params: Any, goal: dict[str, int | float], out: Any) -> Any | None:
+    def _sums_of_step(self, key: tuple[Any, ...], params: Any, prepared: PreparedSums, out: Any) -> Any | None:
         """The sums of a loss that was asked for before; None where its launches are no longer good."""
         step: LossStep = self._ready[key]
         if not step.is_ready():
             self._forget()
             return None
-        again = RepeatedSums(step, self.device, goal, key[1], self._epoch)
-        sums = again(params, out, params.shape[:2])
-        return self._marked(sums.reshape(params.shape[:2])) if sums is not None and len(self._invalid) else sums
+        kept = KeptStep(step, params, out, key[1], self._epoch)
+        sums = kept(self.device, params, prepared.at, out)
+        if sums is None or len(self._invalid):
+            return sums if sums is None else self._marked(sums.reshape(params.shape[:2]))
+        prepared.kept = kept
+        return sums
 
     def _add_up(self, sums: Any, goal: dict[str, int | float], macros: dict[str, Any], count: Any) -> None:
         """The sums of all items of this pass."""
@@ -580,8 +556,10 @@ class Engine(DeviceEngine, contract.Differentiable):
             out = xp.empty((len(params), self.n_exprs, self.n_points), self.dtype)
             wide = (self.n_points * self.dtype.itemsize | self.device.pointer(out)) % VECTOR_BYTES == 0
 
+        goal = None if kind == "values" else self.prepare(y, weights, kind)
+
         def run() -> None:
-            self.evaluate(params, out) if kind == "values" else self.loss_sums(params, y, weights, kind)
+            self.evaluate(params, out) if goal is None else self.sums(params, goal)
 
         decide = self._decision(wide, self._powers(self.programs))
         try:

@@ -1,7 +1,7 @@
 """A loss that is asked for again: parameters in, sums out, and one call for all that the driver does between.
 
 In: the launches of a loss.  Out: ``LossStep``, which repeats them for other parameters, and for other populations of
-the same sizes.
+the same sizes; ``PreparedSums``, a loss with its target on the device.
 
 ==========  ==========================================================================================
 numbers     go this way
@@ -127,53 +127,64 @@ class LossStep:
         return self._first
 
 
-class RepeatedSums:
-    """A loss at the same target again, of as many expressions, as long as its launches are kept.
+class KeptStep:
+    """The launches of the last call of a loss, for parameters like its.
 
     Parameters
     ----------
     step : LossStep
         That the engine keeps, and lets go where memory is short.
-    device : CudaDevice
-    goal : dict
-        What it compares with, by its arguments' names: arrays on the device, or None.
+    params, out : array
+        Of that call; only their kind is kept.
     from_host : bool
         Whether parameters are the host's, and sums for it.
     epoch : list of bool
         The engine's; False as soon as populations are of other sizes.
     """
 
-    __slots__ = ("_device", "_epoch", "_from_host", "_goal", "_keep", "_step")
+    __slots__ = ("_epoch", "_from_host", "_kind", "_new", "_shape", "_step")
 
-    def __init__(self, step: LossStep, device: Any, goal: dict[str, Any], from_host: bool, epoch: list[bool]) -> None:
-        self._step, self._device, self._from_host, self._epoch = weakref.ref(step), device, from_host, epoch
-        self._goal, self._keep = addressed(goal, device), goal
+    def __init__(self, step: LossStep, params: Any, out: Any, from_host: bool, epoch: list[bool]) -> None:
+        self._step, self._from_host, self._epoch = weakref.ref(step), from_host, epoch
+        self._kind, self._shape, self._new = type(params), params.shape, out is None
 
-    def __call__(self, params: Any, out: Any, shape: tuple[int, ...]) -> Any | None:
-        """The sums in a shape, into ``out`` on the device or new memory; None: they have to be asked for anew."""
+    def __call__(self, device: Any, params: Any, goal: dict[str, int | float], out: Any) -> Any | None:
+        """The sums, into ``out`` on the device or new memory; None: they have to be asked for anew."""
         step = self._step()
+        if type(params) is not self._kind or params.shape != self._shape or (out is None) != self._new:
+            return None
         if step is None or not (self._epoch[0] and step.is_ready()):
             return None
         if self._from_host:
-            return step.from_host(params, self._goal).reshape(shape)
+            return step.from_host(params, goal)
         try:
-            sums = self._device.xp.empty(shape, np.float64) if out is None else out
-        except self._device.out_of_memory:  # the engine has words for that
+            sums = device.xp.empty(self._shape[:2], np.float64) if out is None else out
+        except device.out_of_memory:  # the engine has words for that
             return None
-        step.queue(self._device.pointer(params), self._goal, self._device.pointer(sums))
+        step.queue(device.pointer(params), goal, device.pointer(sums))
         return sums
 
 
-class TextLoss(NamedTuple):
-    """A loss that is a text, made ready."""
+class PreparedSums:
+    """A loss and what it compares with, made ready on the device.
 
-    columns: np.ndarray  # what it reads beside f, as it was asked for
-    numbers: Any  # the same on the device
-    macros: dict[str, Any] | None  # of its kernel; None: there can be none
-    goal: dict[str, Any]  # the kernel's arguments that are columns
+    Parameters
+    ----------
+    device : CudaDevice
+    macros : dict
+        Of the loss's kernel.
+    goal : dict
+        The kernel's arguments that hold numbers of the data points: arrays on the device, or None.
+    """
+
+    __slots__ = ("_goal", "at", "kept", "macros")
+
+    def __init__(self, device: Any, macros: dict[str, Any], goal: dict[str, Any]) -> None:
+        self.macros, self._goal, self.at = macros, goal, addressed(goal, device)
+        self.kept: KeptStep | None = None
 
     @classmethod
-    def of(
+    def of_text(
         cls,
         device: Any,
         settings: Precision,
@@ -181,11 +192,15 @@ class TextLoss(NamedTuple):
         loss: loss_code.Tokens,
         columns: np.ndarray,
         counted: bool,
-    ) -> TextLoss:
-        """With its columns on the device; the last says how much a point counts if it is ``counted``."""
+    ) -> PreparedSums | None:
+        """Of a loss that is a text; None where there can be no kernel.
+
+        ``columns`` (n_columns, n_points) are what it reads beside f; the last says how much a point counts if it is
+        ``counted``.
+        """
         function = loss_code.function(loss, settings.operators)
         if function is None:
-            return cls(columns, None, None, {})
+            return None
         with np.errstate(over="ignore"):
             numbers = device.xp.asarray(columns.astype(dtype))
         text = opcodes.source(settings.operators, function)
@@ -194,25 +209,4 @@ class TextLoss(NamedTuple):
         goal = {"target": numbers[0], "beside": numbers[1] if several else None}
         if counted and several:
             goal["weights"] = numbers[-1]
-        return cls(columns, numbers, macros, goal)
-
-    def read(self, there: dict[int, Any]) -> dict[str, Any]:
-        """The arguments; columns that are what arrays of the device hold now (``there``) are read in these.
-
-        Those that lie between the first and the last, and numbers of another type, are copied.
-        """
-        goal, copied = self.places(there)
-        for k in copied:
-            self.numbers[k] = there[k].reshape(-1)
-        return goal
-
-    def places(self, there: dict[int, Any]) -> tuple[dict[str, Any], list[int]]:
-        """The arguments, and which columns have to be copied before."""
-        goal, copied = self.goal, []
-        for k, array in there.items():
-            name = "target" if k == 0 else "weights" if k == len(self.columns) - 1 and "weights" in goal else ""
-            if name and array.dtype == self.numbers.dtype and array.flags.c_contiguous:
-                goal = goal | {name: array}
-            else:
-                copied.append(k)
-        return goal, copied
+        return cls(device, macros, goal)

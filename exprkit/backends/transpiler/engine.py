@@ -69,13 +69,14 @@ MOST_ROW_BYTES = 1 << 31  # 32 bits hold the length of a row
 How = tuple[str, int, bool, bool, LossCode | None]  # task, store, masked, weighted and loss of a ``Kind``
 
 
-class PtxLoss(NamedTuple):
-    """A loss that is a text, made ready."""
+class PtxSum(NamedTuple):
+    """A loss and what it compares with, on the device."""
 
-    columns: np.ndarray  # what it reads beside f, as it was asked for
-    counted: bool
-    code: LossCode | None  # None: an operator in it has no PTX
-    read: Any  # the columns on the device, (n_chunks, n_columns, CHUNK)
+    task: str
+    target: Any  # of a text the columns that it reads, (n_chunks, n_columns, CHUNK)
+    weights: Any
+    code: LossCode | None = None  # of a text
+    counted: bool = False  # the last column of a text says how much a point counts
 
 
 class Engine(DeviceEngine, contract.Compiling):
@@ -149,8 +150,6 @@ class Engine(DeviceEngine, contract.Compiling):
         self._parts: dict[str, list[tuple[Transpiled, Any]]] = {}
         self._codes: dict[tuple[int, Kind], ModuleCache] = {}
         self._adding: dict[tuple[Any, ...], Launch] = {}
-        self._text_loss: PtxLoss | None = None  # the last one
-        self._grouping: dict[int, Launch] = {}  # what takes numbers of points into chunks, by their pitch
 
     def _make_columns(self, X: Any) -> None:
         """Make the columns, chunk by chunk of points, and get ready to make numbers."""
@@ -182,10 +181,6 @@ class Engine(DeviceEngine, contract.Compiling):
         """A shape as the options say."""
         block, points = self._chosen
         return usual.changed(points, block, self._of_a_bundle)
-
-    def _widest(self, task: str) -> int:
-        """Points of the longest vector that a thread loads or stores."""
-        return max(part.shape.points for part, _ in self.parts(task))
 
     # ── what was decided ─────────────────────────────────────────────────────────────
 
@@ -283,66 +278,21 @@ class Engine(DeviceEngine, contract.Compiling):
 
     def loss_sums(self, params: Any, y: Any, weights: Any, kind: str) -> Any:
         """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is."""
+        return self.sums(params, self.prepare(y, weights, kind))
 
-        def add_up(sums: Any) -> None:
-            target, w = self._padded(y, kind), None if weights is None else self._padded(weights, kind)
-            for some in self._passes(params, self._sets_at_once(len(params), kind)):
-                self._add_up(sums[some], kind, target, w)
+    def prepare(self, y: Any, weights: Any, kind: str) -> PtxSum:
+        """Target and weights on the device."""
+        return PtxSum(kind, self._padded(y), None if weights is None else self._padded(weights))
 
-        return self._sums(params, add_up)
+    def prepare_text(self, loss: Tokens, columns: np.ndarray, counted: bool) -> PtxSum | None:
+        """A loss that is a text (``loss_ptx``); None where an operator in it has no PTX.
 
-    def text_sums(
-        self, params: Any, loss: Tokens, columns: np.ndarray, counted: bool, there: dict[int, Any] | None = None
-    ) -> Any | None:
-        """Sum of a loss that is a text, float64 (n_sets, n_exprs); None where an operator in it has no PTX.
-
-        ``columns`` (n_columns, n_points) are what it reads beside f (``loss_ptx``); the last says how much a point
-        counts if it is ``counted``.  ``there``: those that are what arrays of the device hold now.
+        Its columns lie chunk by chunk of points on the device; code of another such loss is let go.
         """
-        if self._text_loss is None or self._text_loss.columns is not columns:
-            self._text_loss = PtxLoss(columns, counted, *self._text_loss_of(loss, columns, counted))
-        return self._sums_of_text(self._text_loss, params, there or {})
-
-    def _sums_of_text(self, text: PtxLoss, params: Any, there: dict[int, Any]) -> Any | None:
-        if text.code is None:
-            return None
-        for k, array in there.items():
-            self._take_chunks(text.read, k, array)
-
-        def add_up(sums: Any) -> None:
-            for some in self._passes(params, self._sets_at_once(len(params), SUM)):
-                self._add_up(sums[some], SUM, text.read, None, text.code, text.counted)
-
-        return self._sums(params, add_up)
-
-    def text_again(
-        self, params: Any, columns: np.ndarray, there: dict[int, Any] | None = None, out: Any = None
-    ) -> Callable[..., Any] | None:
-        """What makes the loss that is a text and was asked for last again, of other parameters like these."""
-        text, shape = self._text_loss, params.shape
-        if out is not None or text is None or text.columns is not columns:
-            return None
-
-        def again(params: Any, out: Any, of_losses: tuple[int, ...]) -> Any | None:
-            sums = self._sums_of_text(text, params.reshape(shape), there or {}) if self._text_loss is text else None
-            return None if sums is None else sums.reshape(of_losses)
-
-        return again
-
-    def _take_chunks(self, read: Any, k: int, array: Any) -> None:
-        """Numbers of all points on the device into column ``k`` of ``read``, (n_chunks, n_columns, CHUNK)."""
-        if array.dtype != self.dtype or not array.flags.c_contiguous:
-            array = self.device.xp.ascontiguousarray(array, self.dtype)
-        pitch = read.shape[1] * CHUNK
-        if pitch not in self._grouping:
-            self._grouping[pitch] = self._launcher.grouping(CHUNK, pitch)
-        place = self.device.pointer(read) + k * CHUNK * read.itemsize
-        self._grouping[pitch](target=self.device.pointer(array), out=place)
-
-    def _text_loss_of(self, loss: Tokens, columns: np.ndarray, counted: bool) -> tuple[LossCode | None, Any]:
-        """Its code, and what it reads, chunk by chunk of points on the device; code of another one is let go."""
         fast = self.settings.operators == "fast"
         code = loss_code(loss, bodies(self.settings, self.dtype), len(columns), counted, fast)
+        if code is None:
+            return None
         if any(kind.loss not in (None, code) for _, kind in self._codes):
             self._forget()
             self._codes = {key: made for key, made in self._codes.items() if key[1].loss in (None, code)}
@@ -350,19 +300,27 @@ class Engine(DeviceEngine, contract.Compiling):
         with np.errstate(over="ignore"):
             padded[:, : self.n_points] = columns
         by_chunk = padded.reshape(len(columns), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
-        return code, self.device.xp.asarray(np.ascontiguousarray(by_chunk))
+        return PtxSum(SUM, self.device.xp.asarray(np.ascontiguousarray(by_chunk)), None, code, counted)
 
-    def _padded(self, values: Any, task: str) -> Any:
+    def sums(self, params: Any, prepared: PtxSum, counts: Any = None, out: Any = None) -> Any:
+        """What was prepared, float64 (n_sets, n_exprs)."""
+
+        def add_up(sums: Any) -> None:
+            for some in self._passes(params, self._sets_at_once(len(params), prepared.task)):
+                self._add_up(sums[some], prepared)
+
+        return self._sums(params, add_up)
+
+    def _padded(self, values: Any) -> Any:
         """One number per point on the device, where a thread can load a whole vector; zeros behind the last one."""
         values = self.device.xp.asarray(values)
-        if self.n_points % self._widest(task) == 0 and self.device.pointer(values) % 16 == 0:
+        if self.n_points % 4 == 0 and self.device.pointer(values) % 16 == 0:
             return values
         return self._launcher.padded(values, self.n_points + -self.n_points % 4)
 
-    def _add_up(
-        self, sums: Any, task: str, target: Any, weights: Any, loss: LossCode | None = None, counted: bool = False
-    ) -> None:
+    def _add_up(self, sums: Any, prepared: PtxSum) -> None:
         """The sums of all sets whose numbers are there, one span of points after the other."""
+        task, target, weights, loss, counted = prepared
         weighted = counted or weights is not None
         span = SPAN_TILES * self._turn(task) * self._most_turns(task)
         for start in range(0, self.n_points, span):
