@@ -139,6 +139,14 @@ class Compiling(Engine):
         raise NotImplementedError
 
 
+class Tunable(Engine):
+    """An engine with variants of its kernels, of which it can time those that run here."""
+
+    def tune(self, params: Any, y: Any, weights: Any, kind: str, seconds: float) -> Any:
+        """Time them for this work, and keep the fastest; ``kind``: that of ``loss_sums``, or "values"."""
+        raise NotImplementedError
+
+
 def no_device(values: Any) -> None:
     """The ``adopt`` of a backend that works on the host."""
 

@@ -8,6 +8,7 @@ In: a ``Population``, X and parameters of any kind.  Out: values, losses, deriva
 ``losses``            what losses are made of: the sums of the backends
 ``loss_text``         losses of the user's own, put together with the expressions
 ``factors``           orthogonal factors of Jacobians
+``compute``           backend, precision, type, threads and workers as one object
 ``options``           checks of the backends' options
 ``inputs``            checks of what the user gives, and its way to the backend
 ``calibration``       what this machine takes, measured for ``backend="auto"``

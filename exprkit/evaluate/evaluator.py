@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from exprkit.errors import (
     whole_number,
 )
 from exprkit.evaluate import inputs, rounding, tables
+from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.losses import LOSSES, nan_beside
 from exprkit.evaluate.options import (
     check_flag,
@@ -164,15 +166,13 @@ class Evaluator:
         self._empty = None if isinstance(self.X, np.ndarray) else implementation.empty
         self._empty_on_host = None if implementation.empty is None else implementation.empty_on_host
         self._last_shape: tuple[int, ...] = ()
-        self._settings, self._options = settings, {"client": workers, **options}
+        self._compute = Compute(self.backend, settings, self.dtype, self.threads, workers, options)
         compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
             inputs.written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
         self._n_operators = defined.count()  # an engine knows those that there were
         self.engine, self._has_slopes = self._make_engine(pop), False
-        own = precision, dtype, threads, n_steps
-        self._make_other = lambda pop, name: Evaluator(pop, self.X, name, *own, **self._options)
         self._other: Evaluator | None = None
 
     def for_sums(self) -> Evaluator:
@@ -180,7 +180,8 @@ class Evaluator:
         if not self._choices or self._choices["losses"].name == self.backend:
             return self
         if self._other is None:
-            self._other = self._make_other(self.pop, self._choices["losses"].name)
+            other = replace(self._compute, backend=self._choices["losses"].name)
+            self._other = Evaluator(self.pop, self.X, n_steps=self.n_steps, **other.arguments)
         return self._other
 
     def update(self, pop: Population | DevicePopulation) -> None:
@@ -552,8 +553,7 @@ class Evaluator:
     ) -> Evaluator:
         """An evaluator of ``pop`` with the same settings, on ``rows`` of the data with further ``columns``."""
         X = inputs.with_columns(self.X[rows], columns, self.dtype)
-        own = self._settings, self.dtype, self.threads, self.n_steps
-        return Evaluator(pop, X, self.backend, *own, **self._options)
+        return Evaluator(pop, X, n_steps=self.n_steps, **self._compute.arguments)
 
     def total(self, w: Any) -> Any:
         """The sum of the weights ``w``; kept on the device if weights and losses are there, so that nothing waits."""

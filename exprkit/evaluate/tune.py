@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends import contract
 from exprkit.backends.cases.tuning import Tuned
 from exprkit.errors import BackendError, one_of
 from exprkit.evaluate import inputs
@@ -51,7 +52,7 @@ def tune(
         If the backend has no such variants: "cuda" has.
     """
     one_of("kind", kind, KINDS)
-    if not hasattr(ev.engine, "tune"):
+    if not isinstance(ev.engine, contract.Tunable):
         raise BackendError(f"backend {ev.backend!r} has no variants to tune; backend='cuda' has")
     sets, _ = inputs.parameter_sets(params, ev.pop, ev.dtype, ev.adopt)
     target, w = ev.target(np.zeros(ev.n_points) if y is None else y, weights)

@@ -35,6 +35,7 @@ from exprkit.errors import (
     whole_number,
 )
 from exprkit.evaluate import inputs, tables
+from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import Composition, OwnGoal
 from exprkit.evaluate.losses import NO_SUMS
@@ -209,28 +210,14 @@ def fit(
         }
         refuse(name for name, is_asked in other.items() if is_asked)
         pop = on_host(inputs.population(pop, columns_of(X, y, weights)))
-        workers = workers_of(devices, client) or workers_of(1, None)
-        assert workers is not None
+        compute = Compute.of(backend, precision, dtype, threads, devices, client, **options)
+        compute = replace(compute, workers=compute.workers or workers_of(1, None))
         _check(method, loss, delta, max_iter, tol)
         steps = MAX_ITER[method] if max_iter is None else int(max_iter)
         lower, upper = sides_of(bounds, pop)
         goal = Options(objective.SQUARES, 1.0, steps, float(tol), float(tol), lower, upper)
-        starts, backend = starts_of(init, pop, no_device, 0, seed), backend_of_fits(backend, workers)
-        return fit_rows(
-            pop,
-            X,
-            y,
-            weights,
-            starts,
-            goal,
-            workers=workers,
-            backend=backend,
-            precision=precision,
-            dtype=dtype,
-            threads=threads,
-            progress=progress,
-            **options,
-        )
+        compute = replace(compute, backend=backend_of_fits(backend, compute.workers))
+        return fit_rows(pop, X, y, weights, starts_of(init, pop, no_device, 0, seed), goal, compute, progress)
     target_name = tables.name_of_target(X, y)
     X, y = tables.target_of(X, y)
     weights = tables.vector_of(X, weights)
@@ -332,10 +319,10 @@ class FitProblem:
         self._weights, self._bounds = tables.vector_of(self._X, weights), bounds
         self.method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
-        workers = workers_of(devices, client)
-        backend = backend_of_fits(backend, workers) if method == "lm" else backend
-        self.threads, self._settings = threads, (backend, precision, threads, {"client": workers, **options})
-        self._dtype = dtype
+        compute = Compute.of(backend, precision, dtype, threads, devices, client, **options)
+        fits = method == "lm"
+        self._compute = replace(compute, backend=backend_of_fits(backend, compute.workers)) if fits else compute
+        self.threads = threads
         self._max_iter, self._accuracy = max_iter, one_of("accuracy", accuracy, ACCURACIES)
         self._inner: dict[Any, tuple[Composition | Penalty, FitProblem]] = {}  # as what a loss of one's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
@@ -344,7 +331,7 @@ class FitProblem:
     @property
     def on_gpu(self) -> bool:
         """Whether a GPU makes the fits."""
-        return self.method == "lm" and known(self._settings[0]).empty is not None
+        return self.method == "lm" and known(self._compute.backend).empty is not None
 
     def fit(
         self, pop: Any, *, init: Any = None, restarts: int = 0, seed: int = 0, progress: Progress = False
@@ -353,7 +340,7 @@ class FitProblem:
         begin = time.perf_counter()
         whole("restarts", restarts, 0, MOST_RESTARTS)
         whole("seed", seed, 0)
-        ev = self._evaluator(self._placed(inputs.population(pop, self._X)), self._dtype)
+        ev = self._evaluator(self._placed(inputs.population(pop, self._X)), self._compute.dtype)
         is_final = self._is_final(ev)
         if is_final:
             ev = self._evaluator(on_host(ev.pop), "float64")
@@ -400,7 +387,7 @@ class FitProblem:
             raise ArgumentError("fitted() takes method='lm' and one of the losses that have names: use fit()")
         if limits is not None and self._loss in LIKELIHOODS:
             raise ArgumentError(f"fitted() takes no limits for loss={self._loss!r}")
-        ev = self._evaluator(self._placed(pop), self._dtype)
+        ev = self._evaluator(self._placed(pop), self._compute.dtype)
         target, bounds = self._target(ev), sides_of(self._bounds, ev.pop)
         starts = inputs.parameter_sets(init, ev.pop, np.dtype(np.float64), ev.adopt)[0]
         engine, options = ev.derivatives(), self._options(target, *bounds)
@@ -431,7 +418,7 @@ class FitProblem:
         """
         if not self.on_gpu or self._own:
             return
-        ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._dtype)
+        ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._compute.dtype)
         target = self._target(ev)
         options = self._options(target, *sides_of(self._bounds if bounds is None else bounds, ev.pop))
         engine = ev.derivatives()
@@ -443,9 +430,8 @@ class FitProblem:
         """A population where it can be fitted: what a device does not do alone is done by way of the host."""
         if not isinstance(pop, DevicePopulation):
             return pop
-        backend, *_, options = self._settings
-        alone = self.method == "lm" and not self._own and options["client"] is None
-        return pop if alone and load(backend).takes_device_populations else on_host(pop)
+        alone = self.method == "lm" and not self._own and self._compute.workers is None
+        return pop if alone and load(self._compute.backend).takes_device_populations else on_host(pop)
 
     def _target(self, ev: Evaluator) -> _FitTarget:
         """What evaluators of this type are fitted to, checked; copied the first time."""
@@ -473,7 +459,7 @@ class FitProblem:
         -------
         float64 array, (n_exprs,) or (n_sets, n_exprs)
         """
-        ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._dtype)
+        ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._compute.dtype)
         target, w = ev.target(self._y, self._weights, own=True)
         kind = {"mae": "sae", SUM: SUM}.get(self._loss, "sse")
         return inputs.on_host(ev.loss(params, target, kind, weights=w))
@@ -538,21 +524,16 @@ class FitProblem:
             X, target, weights = extra.points(X, inputs.library_of(X))
         loss = own.named if own.loss is None else BY_KIND[made.kind]
         method = "lbfgs" if loss == "sum" and lm else self.method
-        backend, precision, threads, options = self._settings
         problem = FitProblem(
             X,
             target,
             method=method,
             loss=loss,
-            backend=backend,
             weights=None if np.all(weights == 1) else weights,
             delta=(made.delta or 1.0) if own.loss else self._delta,
             max_iter=self._max_iter,
             tol=self._tol,
-            precision=precision,
-            dtype=ev.dtype,
-            threads=threads,
-            **options,
+            **replace(self._compute, dtype=ev.dtype).arguments,
         )
         return made if extra is None else extra, problem
 
@@ -591,8 +572,7 @@ class FitProblem:
         """The evaluator of a type, of this population now."""
         key = str(dtype)
         if key not in self._evaluators:
-            backend, precision, threads, options = self._settings
-            self._evaluators[key] = Evaluator(pop, self._X, backend, precision, dtype, threads, **options)
+            self._evaluators[key] = Evaluator(pop, self._X, **replace(self._compute, dtype=dtype).arguments)
         elif self._evaluators[key].pop is not pop:
             self._evaluators[key].update(pop)
         return self._evaluators[key]

@@ -23,9 +23,9 @@ from exprkit.backends.objective import SPOILED, Fitted, Options, with_spoiled_an
 from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.files import columns_of, source_of
 from exprkit.distributed.rows import RowEngine
-from exprkit.distributed.workers import Workers
 from exprkit.errors import ArgumentError, DataError
 from exprkit.evaluate import inputs, tables
+from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.options import check_offered, for_backend
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit_result import FitResult
@@ -34,10 +34,15 @@ from exprkit.runtime.progress import Progress, shown
 
 
 def fit_rows(
-    pop: Population, X: Any, y: Any, weights: Any, starts: np.ndarray, options: Options, *,
-    workers: Workers, backend: str, precision: Any, dtype: Any, threads: int | None, progress: Progress,
-    **further: Any,
-) -> FitResult:  # fmt: skip
+    pop: Population,
+    X: Any,
+    y: Any,
+    weights: Any,
+    starts: np.ndarray,
+    options: Options,
+    compute: Compute,
+    progress: Progress,
+) -> FitResult:
     """Fit every expression from one start; the arguments are those of ``fit``, checked where they need no data."""
     begin = time.perf_counter()
     if len(starts) != 1:
@@ -48,13 +53,15 @@ def fit_rows(
     source = source_of(X, y, weights, read)
     if source.X.shape[1] < pop.n_vars:
         raise DataError(f"X has {source.X.shape[1]} columns, and the population uses {pop.n_vars}")
-    workers.check(backend)
-    settings = precision_of(precision)
-    check_offered(backend, further, known(backend).options)
-    compiler = for_backend(settings, backend, known(backend).takes_settings)
+    assert compute.workers is not None
+    compute.workers.check(compute.backend)
+    check_offered(compute.backend, compute.options, known(compute.backend).options)
+    takes_settings = known(compute.backend).takes_settings
+    compiler = for_backend(precision_of(compute.precision), compute.backend, takes_settings)
+    settings = {"backend": compute.backend, "precision": compiler, "threads": compute.threads, **compute.options}
     engine, double = (
-        RowEngine(source, workers, backend=backend, precision=compiler, dtype=kind, threads=threads, **further)
-        for kind in (inputs.dtype_of(dtype), np.dtype(np.float64))
+        RowEngine(source, compute.workers, dtype=dtype, **settings)
+        for dtype in (inputs.dtype_of(compute.dtype), np.dtype(np.float64))
     )
     try:
         totals = engine.totals(used)

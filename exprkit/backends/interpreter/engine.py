@@ -61,7 +61,7 @@ LOSSES_CHUNKING = {True: Chunking(0.8, 2), False: Chunking(0.5, 4)}
 COST_OF_RESULT = (8, 40)  # of a sum and of stored values, beside the operators' (bytecode.py): an estimate
 
 
-class Engine(DeviceEngine, contract.Differentiable):
+class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
     """A population made ready for one data set.
 
     Parameters
@@ -107,10 +107,11 @@ class Engine(DeviceEngine, contract.Differentiable):
             self._check_options(self.programs, columns)
             self._load(self.programs, columns, self.device.xp.asarray(X))
         self._launched: dict[Any, dict[str, Any]] = {}
+        self._known_derivatives: Derivatives | None = None
 
     def update(self, pop: Population | DevicePopulation) -> bool:
         """Take another population; what belongs to the data stays, and launches are kept."""
-        now, sizes = self.__dict__.get("_derivatives"), self._sizes_of_steps()
+        now, sizes = self._known_derivatives, self._sizes_of_steps()
         fits = self._fits_to_come.of(pop) if now and now.is_first else None
         with Needing(self.device, "the programs"):
             programs, columns = self._lowering.of(pop, fits)
@@ -118,7 +119,7 @@ class Engine(DeviceEngine, contract.Differentiable):
             self._launcher.take(programs, columns)
         self.programs = programs
         self._take(pop)
-        self.__dict__.pop("_derivatives", None)
+        self._known_derivatives = None
         if len(self._invalid) or self._sizes_of_steps() != sizes:
             self._next_epoch()
         return True
@@ -374,12 +375,16 @@ class Engine(DeviceEngine, contract.Differentiable):
 
     # ── derivatives and fits ─────────────────────────────────────────────────────────
 
-    @functools.cached_property
+    @property
     def _derivatives(self) -> Derivatives:
         return self._derivatives_like(None)
 
     def _derivatives_like(self, other: Derivatives | None) -> Derivatives:
-        return Derivatives(self.pop, self._launcher, self._lowering.tokens, self._fits_to_come, other)
+        """What makes derivatives and fits; made when first asked for, with what ``other`` knows."""
+        if self._known_derivatives is None:
+            known = self._launcher, self._lowering.tokens, self._fits_to_come
+            self._known_derivatives = Derivatives(self.pop, *known, other)
+        return self._known_derivatives
 
     @functools.cached_property
     def _fits_to_come(self) -> batches.Preparation:
@@ -424,9 +429,7 @@ class Engine(DeviceEngine, contract.Differentiable):
 
         def in_float64() -> Again:
             other, *points = again()
-            if "_derivatives" not in other.__dict__:
-                other.__dict__["_derivatives"] = other._derivatives_like(own)
-            return Again(other._derivatives, *points)
+            return Again(other._derivatives_like(own), *points)
 
         return in_float64
 

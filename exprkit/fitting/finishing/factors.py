@@ -15,12 +15,14 @@ the objective's gradient, whichever it is.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from exprkit.backends import objective
 from exprkit.backends.objective import Options
+from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.runtime.progress import look
@@ -28,7 +30,7 @@ from exprkit.runtime.progress import look
 NUMBERS = 1 << 21  # of a Jacobian in use at a time: 16 MiB, about what stays in cache
 SMALL = 1 << 23  # numbers of Jacobians that are factored without being asked
 BLOCK = 256  # rows that are brought to triangular form at a time
-Settings = tuple[str, str, int | None]  # backend, precision, threads
+ON_HOST = Compute("cpu", dtype="float64")
 
 
 class CountedPoints(NamedTuple):
@@ -53,17 +55,14 @@ class JacobianFactors(NamedTuple):
 class Model:
     """Objective and factors of expressions, block of rows by block of rows."""
 
-    def __init__(
-        self, pop: Population, points: CountedPoints, options: Options, settings: Settings = ("cpu", "ieee", None)
-    ) -> None:
+    def __init__(self, pop: Population, points: CountedPoints, options: Options, compute: Compute = ON_HOST) -> None:
         rows = max(BLOCK, NUMBERS // ((pop.max_params + 1) * len(pop)))
-        backend, precision, threads = settings
         self.kind, self.delta, self.width = options.kind, options.delta, pop.max_params
         self.blocks = []
         self.at, self.values = np.zeros(0), list[np.ndarray]()  # the last parameters of ``loss``, and f there by block
         for first in range(0, len(points.y), rows):
             X, y, w = (column[first : first + rows] for column in points)
-            ev = Evaluator(pop, np.ascontiguousarray(X), backend, precision, "float64", threads)
+            ev = Evaluator(pop, np.ascontiguousarray(X), **compute.arguments)
             self.blocks.append((ev, y, w))
         self.is_plain = options.kind in (objective.SQUARES, objective.SUM) and bool(np.all(points.w == 1))
 
@@ -130,7 +129,7 @@ def triangles(
         P = some.max_params
         with np.errstate(all="ignore"):
             p = np.nan_to_num(params[part, :P], nan=0.0)
-            found = Model(some, points, options, ("cpu", "ieee", threads)).factors(p)
+            found = Model(some, points, options, replace(ON_HOST, threads=threads)).factors(p)
             R[part, :P, :P] = found.R * found.norm[:, None, :]
             R[part[~found.finite]] = np.nan
     return R

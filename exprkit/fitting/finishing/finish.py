@@ -31,9 +31,10 @@ import numpy as np
 
 from exprkit.backends import objective
 from exprkit.backends.objective import Fitted, Options
+from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
-from exprkit.fitting.finishing.factors import SMALL, CountedPoints, JacobianFactors, Model, Settings, parts_of
+from exprkit.fitting.finishing.factors import ON_HOST, SMALL, CountedPoints, JacobianFactors, Model, parts_of
 from exprkit.fitting.finishing.stationarity import ENDLESS, EPS, FEW_DIGITS, projected, pushed, tolerances
 from exprkit.fitting.likelihood import FitGoal, points_of
 
@@ -75,7 +76,7 @@ def finished(
     ``is_limited``: by ``options.max_iter`` steps altogether.
     """
     pop, points = ev.pop, points_of(ev.pop, goal)
-    settings = "numpy" if ev.backend == "numpy" else "cpu", ev.precision, ev.threads
+    compute = Compute("numpy" if ev.backend == "numpy" else "cpu", ev.precision, "float64", ev.threads)
     able = np.isfinite(fitted.loss) & ~np.isin(fitted.status, UNABLE)
     if is_limited:
         able &= fitted.status != objective.MAX_ITER
@@ -86,12 +87,12 @@ def finished(
     steps = int(np.clip(WORK // size, LEAST_STEPS, STEPS))
     some, width = pop[which], pop[which].max_params
     own = options.of(which, width)._replace(max_iter=min(steps, options.max_iter) if is_limited else steps)
-    found = finish(some, points, own, fitted.params[which, :width], settings=settings)
+    found = finish(some, points, own, fitted.params[which, :width], compute=compute)
     again = np.flatnonzero(~found.is_minimum & ~found.is_endless if steps > SPAN else [])
     if len(again):
         rest = some[again]
         first = starts[0, which[again], : rest.max_params]
-        other = finish(rest, points, own.of(again, rest.max_params), first, far=True, settings=settings)
+        other = finish(rest, points, own.of(again, rest.max_params), first, far=True, compute=compute)
         better = ~(found.loss[again] <= other.loss) & np.isfinite(other.loss)
         for old, new in zip(found, other, strict=True):
             rows = again[better]
@@ -117,7 +118,7 @@ def finish(
     params: np.ndarray,
     *,
     far: bool = False,
-    settings: Settings = ("cpu", "ieee", None),
+    compute: Compute = ON_HOST,
 ) -> Finished:
     """Step to the minimum from ``params``, (n_exprs, max_params).
 
@@ -128,7 +129,7 @@ def finish(
     for part in parts_of(n, len(points.y), width):
         some = pop[part]
         P = some.max_params
-        run = _Run(some, points, options.of(part, P), params[part, :P], far, settings)
+        run = _Run(some, points, options.of(part, P), params[part, :P], far, compute)
         with np.errstate(all="ignore"):
             run.run()
         found.params[part, :P] = np.where(np.arange(P) < some.n_params[:, None], run.p, np.nan)
@@ -147,11 +148,11 @@ class _Run:
         options: Options,
         params: np.ndarray,
         far: bool,
-        settings: Settings,
+        compute: Compute,
     ) -> None:
         m, P = params.shape
         none = np.full((m, P), np.inf)
-        self.pop, self.points, self.options, self.settings, self.far = pop, points, options, settings, far
+        self.pop, self.points, self.options, self.compute, self.far = pop, points, options, compute, far
         self.lower = -none if options.lower is None else options.lower
         self.upper = none if options.upper is None else options.upper
         self.p = np.clip(np.nan_to_num(params, nan=0.0), self.lower, self.upper)
@@ -181,7 +182,7 @@ class _TrustRegions:
     def __init__(self, run: _Run, which: np.ndarray) -> None:
         self.which, self.p = which, run.p[which]
         self.lower, self.upper = run.lower[which], run.upper[which]
-        self.model = Model(run.pop[which], run.points, run.options, run.settings)
+        self.model = Model(run.pop[which], run.points, run.options, run.compute)
         self.loss, self.now = self.model.loss(self.p), self.model.factors(self.p)
         self.unit = self.now.norm.copy()
         size = np.linalg.norm(self.unit * self.p, axis=1)
@@ -261,7 +262,7 @@ class _TrustRegions:
         self.write(run)
         left = ~self.done
         self.which = self.which[left]
-        self.model = Model(run.pop[self.which], run.points, run.options, run.settings)
+        self.model = Model(run.pop[self.which], run.points, run.options, run.compute)
         self.now = JacobianFactors(*(array[left] for array in self.now))
         for name in (
             "p",

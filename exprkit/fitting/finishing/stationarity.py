@@ -4,7 +4,7 @@ In: expressions, complete data, an objective, parameters.  Out: for each express
 
     >>> import exprkit as ek, numpy as np
     >>> from exprkit.backends.objective import Options
-    >>> from exprkit.fitting.finishing.factors import CountedPoints
+    >>> from exprkit.fitting.finishing.factors import ON_HOST, CountedPoints
     >>> from exprkit.fitting.finishing.stationarity import is_stationary
     >>> points = CountedPoints(np.arange(1.0, 4.0)[:, None], np.array([2.0, 4.1, 5.9]), np.ones(3))
     >>> is_stationary(ek.parse(["p1 * x1"] * 2), points, Options(), np.array([[1.9929], [1.5]]))
@@ -16,12 +16,14 @@ residual deviation: no unit of a parameter, a column or y counts.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from exprkit.backends import objective
 from exprkit.backends.objective import Options
 from exprkit.expressions.population import Population
-from exprkit.fitting.finishing.factors import CountedPoints, JacobianFactors, Model, parts_of
+from exprkit.fitting.finishing.factors import ON_HOST, CountedPoints, JacobianFactors, Model, parts_of
 
 EPS = float(np.finfo(np.float64).eps)
 RANK = 1e-14  # share of the largest singular value that is rounding, of columns of norm 1
@@ -79,7 +81,7 @@ def is_stationary(
         if not some.max_params or not len(points.y):
             continue
         with np.errstate(all="ignore"):
-            now = Model(some, points, own, ("cpu", "ieee", threads)).factors(p)
+            now = Model(some, points, own, replace(ON_HOST, threads=threads)).factors(p)
             none = np.full(p.shape, np.inf)
             sides = (-none if own.lower is None else own.lower), (none if own.upper is None else own.upper)
             u, _, _, rank = projected(now, np.where(pushed(now, p, *sides)[:, None, :], 0.0, now.R))
