@@ -1,7 +1,7 @@
 """Decisions of the Levenberg-Marquardt method after each evaluation: accept or reject, damping, and why to stop.
 
-In: numbers of a fit.  Out: decisions, the same on every backend: the reference calls these functions, the CPU
-compiles them, and the GPU's kernels begin with ``cuda_text``; a test compares all three, state by state.
+In: numbers of a fit.  Out: decisions, the same on every backend: the reference calls these functions, and they are
+part of the steps (``levenberg_marquardt``) that are compiled for the CPU and translated for the GPU.
 
     >>> from exprkit.backends import objective
     >>> from exprkit.backends.decisions import first_reason
@@ -11,7 +11,7 @@ compiles them, and the GPU's kernels begin with ``cuda_text``; a test compares a
 An evaluation is that of the start, of the step that solves the linear parameters, or of a damped step::
 
     accept it    the start; a step if the loss fell
-    damp         after a damped step: times ``eased`` if it was accepted, else times HARDER
+    damp         after a damped step: times ``damped``'s factor if it was accepted, else DAMPING_INCREASE
     stop         for the first reason in ORDER that holds
 
 =============  ===========================================================  ===================================
@@ -35,12 +35,16 @@ makes the most: ``max(abs p_m sqrt(J'J_mm)) / sqrt(J'J_jj)``.  So a parameter of
 whose best value is 0 ends as well.
 
 FLAT and GTOL of the start are asked only after the step that solves the linear parameters, if there is one.
-A step whose equations have no solution counts as one that was tried: times HARDER, and the next one.
+A step whose equations have no solution counts as one that was tried: times DAMPING_INCREASE, and the next one.
 """
 
 from __future__ import annotations
 
+import numpy as np
+from numba.extending import register_jitable
+
 from exprkit.backends import objective
+from exprkit.expressions.population import Population
 
 ORDER = (
     objective.NO_PARAMETERS,
@@ -58,9 +62,19 @@ AT_START, AT_LINEAR_STEP, AT_STEP = range(3)  # what is evaluated
 
 # data/results/fit_steps.md: what others reach
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 0.1, 1e-8, 1e16
-HARDER, EASIER = 4.0, 0.1  # factors of the damping: after a rejected step, and the least after an accepted one
-FADING = 0.1  # decay per step of the running maximum of diag(J'J), which scales the damping
-FREE = 1e-4  # factor of the damping of parameters that the expression is linear in
+DAMPING_INCREASE = 4.0  # factor of the damping after a rejected step
+DAMPING_DECREASE = 0.1  # the least factor after an accepted one
+SCALE_DECAY = 0.1  # per step, of the running maximum of diag(J'J), which scales the damping
+LINEAR_DAMPING = 1e-4  # factor of the damping of parameters that the expression is linear in
+
+
+def verdicts(pop: Population, differentiable: np.ndarray) -> np.ndarray:
+    """RUNNING for each expression that can be fitted, or why it can't."""
+    why = np.full(len(pop), RUNNING, np.uint8)
+    why[~differentiable] = objective.NO_DERIVATIVE
+    why[pop.n_params == 0] = objective.NO_PARAMETERS
+    why[~pop.valid] = objective.INVALID
+    return why
 
 
 def first_reason(holds: int) -> int:
@@ -74,17 +88,27 @@ def first_reason(holds: int) -> int:
 def damped(damping: float, gain: float, predicted: float) -> float:
     """The damping after a step that took ``gain`` off the loss, where the model predicted so much.
 
-    After a step that helped it is eased, the more the better the model predicted it (Nielsen).
+    After a step that helped it is lowered, the more the better the model predicted it (Nielsen).
     """
-    factor = HARDER
-    if gain > 0 and predicted > 0:
-        factor = max(EASIER, 1 - (2 * gain / predicted - 1) ** 3)
-    return max(LEAST_DAMPING, damping * factor)
+    factor = DAMPING_INCREASE
+    if gain > 0.0 and predicted > 0.0:
+        way = 2.0 * gain * inverse(predicted) - 1.0
+        factor = 1.0 - way * way * way
+        if not factor > DAMPING_DECREASE:
+            factor = DAMPING_DECREASE
+    after = damping * factor
+    return after if after > LEAST_DAMPING else LEAST_DAMPING
+
+
+@register_jitable(error_model="numpy")
+def inverse(a: float) -> float:
+    """1 / a."""
+    return 1.0 / a
 
 
 def is_settled(loss: float, gain: float, predicted: float, tol: float) -> bool:
     """The loss fell by a share of at most ``tol``, and the model promised no more either."""
-    return not gain > tol * loss and 0 <= predicted <= tol * loss
+    return not gain > tol * loss and predicted >= 0.0 and predicted <= tol * loss
 
 
 def is_enough(steps: int, max_iter: int, loss: float, limit: float, patience: int) -> bool:
@@ -95,27 +119,3 @@ def is_enough(steps: int, max_iter: int, loss: float, limit: float, patience: in
 def final_reason(reason: int, finite: bool) -> int:
     """The reason, unless it is one of success and the derivatives are not all finite."""
     return objective.NO_SLOPE if reason in objective.CONVERGED and not finite else reason
-
-
-def cuda_text() -> str:
-    """Reasons, constants and the order of the reasons as CUDA C."""
-    names = {getattr(objective, name): name for name in objective.REASON_NAMES}
-    reasons = ", ".join(names[reason] for reason in sorted(names))
-    constants = ("FIRST_DAMPING", "LEAST_DAMPING", "MOST_DAMPING", "HARDER", "EASIER", "FADING", "FREE")
-    return "\n".join(
-        [
-            f"enum {{ {reasons}, RUNNING = {RUNNING} }};  // why a fit ended",
-            "enum { AT_START, AT_LINEAR_STEP, AT_STEP };  // what was evaluated",
-            *(f"constexpr double {name} = {globals()[name]!r};" for name in constants),
-            "// The first of the reasons whose bit is set; decisions.py has the table.",
-            "INLINE int first_reason(unsigned holds)",
-            "{",
-            *(f"    if (holds >> {names[reason]} & 1) return {names[reason]};" for reason in ORDER),
-            "    return RUNNING;",
-            "}",
-            *(
-                f"constexpr unsigned {group} = {' | '.join(f'1u << {names[k]}' for k in getattr(objective, group))};"
-                for group in ("CONVERGED", "SPOILED")
-            ),
-        ]
-    )

@@ -1,7 +1,7 @@
 """Levenberg-Marquardt for many expressions at once, one step of all of them after the other.
 
 In: normal equations of all, from wherever they were added up.  Out: what is evaluated next, and why fits ended.  The
-decisions are those of every other fit (``backends.decisions``), by the CPU backend's own compiled functions.
+steps are those of every other fit (``backends.levenberg_marquardt``).
 
     >>> import numpy as np, exprkit as ek
     >>> from exprkit.backends.objective import Options
@@ -20,9 +20,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from exprkit.backends import objective
+from exprkit.backends import decisions, objective
 from exprkit.backends.cpu.levenberg_marquardt import PROGRESS, FitTerms, State, advance
-from exprkit.backends.decisions import FIRST_DAMPING, FREE, RUNNING
+from exprkit.backends.decisions import FIRST_DAMPING, RUNNING
 from exprkit.backends.objective import Fitted, Options
 from exprkit.expressions.population import Population
 from exprkit.programs.linearity import dependence
@@ -42,20 +42,19 @@ class Steps:
         n, width = starts.shape
         self._pop, self._options = pop, options
         linear, differentiable = dependence(pop)
-        self._known = pop.n_params, linear if options.linear else np.zeros_like(linear), differentiable
+        verdicts = decisions.verdicts(pop, differentiable).astype(np.int64)
+        self._known = pop.n_params, linear if options.linear else np.zeros_like(linear), verdicts
         self._bounds = [
             np.full((n, width), end) if side is None else np.ascontiguousarray(side)
             for side, end in ((options.lower, -np.inf), (options.upper, np.inf))
         ]
         self._limits = np.full(n, np.inf) if options.limits is None else np.asarray(options.limits, np.float64)
-        p, trial, jtr, scale, share, d, way = (np.zeros((n, width)) for _ in range(7))
-        jtj, A, active = np.zeros((n, width, width)), np.zeros((n, width, width)), np.zeros((n, width), np.int64)
-        self._state = State(np.zeros(n, PROGRESS), p, trial, jtr, jtj, scale, share, d, way, active, A)
-        self._state.progress["loss"], self._state.progress["damping"] = np.inf, FIRST_DAMPING
+        p, trial, step, scale, jtr = (np.zeros((n, width)) for _ in range(5))
+        jtj, factor = (np.zeros((n, width, width)) for _ in range(2))
+        self._state = State(np.zeros(n, PROGRESS), np.full(n, np.inf), p, trial, step, scale, jtr, jtj, factor)
+        self._state.progress["damping"] = FIRST_DAMPING
         self.trial = self._state.trial
         self.trial[...] = np.clip(np.where(np.isnan(starts), 0.0, starts), *self._bounds)
-        bits = (linear[:, None] >> np.arange(width, dtype=np.uint64)) & np.uint64(1)
-        self._state.share[...] = np.where(bits.astype(bool) & options.linear, FREE, 1.0)
         self._status = np.where(pop.valid, RUNNING, objective.INVALID).astype(np.int64)
 
     @property
@@ -77,37 +76,28 @@ class Steps:
         bad = self._status == objective.INVALID
         params[bad] = np.nan
         lost = bad | (self._status == objective.NOT_FINITE)
-        loss = np.where(lost, np.nan, now["loss"])
+        loss = np.where(lost, np.nan, self._state.loss)
         iterations = now["iterations"].astype(np.int32)
         return Fitted(params, loss, iterations, self._status.astype(np.uint8), int(now["evaluations"].sum()))
 
 
 @compiled
-def _take(which, jtj, jtr, loss, n_params, linear, differentiable, lower, upper, limits, ends, all_states, status):
+def _take(which, jtj, jtr, loss, n_params, linear, verdicts, lower, upper, limits, ends, all_states, status):
     max_iter, patience, tol, gtol = ends
     width = jtr.shape[1]
     sums = np.empty(width + width * (width + 1) // 2)
     for k in range(len(which)):
         i = which[k]
         n = n_params[i] + 0
-        terms = FitTerms(n, lower[i], upper[i], linear[i], differentiable[i], max_iter, limits[i], patience, tol, gtol)
+        terms = FitTerms(n, lower[i], upper[i], True, linear[i], verdicts[i], max_iter, limits[i], patience, tol, gtol)
         state = State(
-            all_states.progress[i : i + 1],
-            all_states.p[i],
-            all_states.trial[i],
-            all_states.jtr[i],
-            all_states.jtj[i],
-            all_states.scale[i],
-            all_states.share[i],
-            all_states.d[i],
-            all_states.way[i],
-            all_states.active[i],
-            all_states.A[i],
-        )
+            all_states.progress[i : i + 1], all_states.loss[i : i + 1], all_states.p[i], all_states.trial[i],
+            all_states.step[i], all_states.scale[i], all_states.jtr[i], all_states.jtj[i], all_states.factor[i],
+        )  # fmt: skip
         place = n
         for j in range(n):
             sums[j] = jtr[k, j]
             for m in range(j, n):
                 sums[place] = jtj[k, j, m]
                 place += 1
-        status[i] = advance(terms, state, sums, loss[k])
+        status[i] = advance(state, terms, sums, loss[k])

@@ -1,4 +1,4 @@
-"""Intrinsics that Numba lacks: calls by address, and atomic operations on shared numbers.
+"""Intrinsics that Numba lacks: calls by address, fused products, and atomic operations on shared numbers.
 
 >>> import numpy as np
 >>> from exprkit.runtime.intrinsics import take
@@ -59,6 +59,16 @@ def _call(builder, result, args):
     operands = cgutils.unpack_tuple(builder, args[1])
     kind = ir.FunctionType(result, [_I64] * len(operands))
     return builder.call(builder.inttoptr(args[0], kind.as_pointer()), operands)
+
+
+@intrinsic
+def fma(typingctx, a, b, c):
+    """a * b + c, rounded once."""
+
+    def code(context, builder, signature, args):
+        return builder.fma(*args)
+
+    return types.float64(types.float64, types.float64, types.float64), code
 
 
 @intrinsic

@@ -214,7 +214,7 @@ def scratch_of(program: Program, dtype: np.dtype) -> Any:
 
 def state_size(n):
     """Numbers of the state of a fit with n parameters, with room for what is no array of ``State``."""
-    return STATE_HEADER + n * (8 + 2 * n)
+    return STATE_HEADER + n * (5 + 2 * n)
 
 
 class CallArrays(NamedTuple):

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends import objective
-from exprkit.backends.decisions import RUNNING
+from exprkit.backends import decisions
 from exprkit.backends.device_programs.lowering import (
     KEPT_BYTES,
     MOST_SIZES,
@@ -124,10 +123,7 @@ def source() -> str:
 
 def _from_host(pop: Population, device: Any) -> Foreknown:
     linear, differentiable = dependence_of(pop)
-    verdicts = np.full(len(pop), RUNNING, np.uint8)
-    verdicts[~differentiable] = objective.NO_DERIVATIVE
-    verdicts[pop.n_params == 0] = objective.NO_PARAMETERS
-    verdicts[~pop.valid] = objective.INVALID
+    verdicts = decisions.verdicts(pop, differentiable)
     names = "linear", "verdicts", "n_params"
     arrays = dict(zip(names, device.sent((linear, verdicts, pop.n_params)), strict=True))
     return Foreknown({name: device.pointer(array) for name, array in arrays.items()}, arrays.__getitem__)

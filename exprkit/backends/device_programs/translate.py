@@ -61,11 +61,14 @@ _RESERVED = {"const", "char", "auto", "default", "switch", "case", "register", "
              "new", "delete", "double", "float", "int", "long", "short", "signed", "unsigned", "void"}  # fmt: skip
 
 
-def cuda_text(functions: Iterable[Callable[..., Any]], instead: Mapping[str, str]) -> str:
-    """The text of functions and of all that they call, callees first; ``instead``: text of its own, by name."""
+def cuda_text(functions: Iterable[Callable[..., Any]], instead: Mapping[str, str], unrolled: bool = False) -> str:
+    """The text of functions and of all that they call, callees first.
+
+    ``instead``: text of its own, by name; ``unrolled``: loops over numbers are.
+    """
     texts: dict[str, str] = dict(instead)
     for function in functions:
-        _add(_plain(function), texts)
+        _add(_plain(function), texts, unrolled)
     return "\n\n".join(text for name, text in texts.items() if text)
 
 
@@ -91,21 +94,21 @@ def _plain(function: Any) -> Any:
     return getattr(function, "py_func", function)
 
 
-def _add(function: Any, texts: dict[str, str]) -> None:
+def _add(function: Any, texts: dict[str, str], unrolled: bool) -> None:
     if function.__name__ in texts:
         return
-    writer = _Writer(function)
+    writer = _Writer(function, unrolled)
     text = writer.text()
     for callee in writer.callees:
-        _add(callee, texts)
+        _add(callee, texts, unrolled)
     texts[function.__name__] = text
 
 
 class _Writer:
     """One function's text."""
 
-    def __init__(self, function: Any) -> None:
-        self.function, self.globals = function, function.__globals__
+    def __init__(self, function: Any, unrolled: bool) -> None:
+        self.function, self.globals, self.unrolled = function, function.__globals__, unrolled
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
         assert isinstance(definition, ast.FunctionDef)
         self.definition = definition
@@ -174,12 +177,13 @@ class _Writer:
         if node.orelse:
             raise self._error(node)
         name = self._declare(node.target.id, "Long")
-        if isinstance(node.iter, ast.Tuple):
+        if (elements := self._elements(node.iter)) is not None:
             self.n_several += 1
             several = f"several_{self.n_several}"
-            values = ", ".join(f"Long({self._value(one)})" for one in node.iter.elts)
+            values = ", ".join(f"Long({element})" for element in elements)
             return [
                 f"const Long {several}[] = {{{values}}};",
+                *["#pragma unroll"] * self.unrolled,
                 f"for (Long one_{several} : {several}) {{",
                 f"    {name} = one_{several};",
             ]
@@ -191,6 +195,7 @@ class _Writer:
         stop, order = f"end_{self.n_several}", ">" if "-" in step else "<"
         turn = f"{name}_{self.n_several}"  # as in Python, the loop goes on whatever becomes of its variable
         return [
+            *["#pragma unroll"] * self.unrolled,
             f"for (Long {turn} = {begin}, {stop} = {end}; {turn} {order} {stop}; {turn} += {step}) {{",
             f"    {name} = {turn};",
         ]
@@ -222,6 +227,8 @@ class _Writer:
                 return f"{self._declare(name, f'Bare<decltype({text})>')} = {source};"
             case ast.Subscript(value=array, slice=place):
                 return f"{self._value(array)}.set({self._places(place)}, {source});"
+            case ast.Attribute(value=bag, attr=name):
+                return f"{self._value(bag)}.{safe(name)} = {source};"
         raise self._error(target)
 
     def _declare(self, name: str, kind: str) -> str:
@@ -252,9 +259,9 @@ class _Writer:
             case ast.BoolOp(op=op, values=values):
                 sign = " && " if isinstance(op, ast.And) else " || "
                 return f"({sign.join(map(self._value, values))})"
-            case ast.Compare(left=left, ops=[ast.In()], comparators=[ast.Tuple(elts=values)]):
+            case ast.Compare(left=left, ops=[ast.In()], comparators=[several]) if elements := self._elements(several):
                 one = self._value(left)
-                return f"({' || '.join(f'{one} == {self._value(value)}' for value in values)})"
+                return f"({' || '.join(f'{one} == {element}' for element in elements)})"
             case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARE:
                 return f"({self._value(left)} {_COMPARE[type(op)]} {self._value(right)})"
             case ast.IfExp(test=test, body=body, orelse=orelse):
@@ -268,6 +275,13 @@ class _Writer:
             case ast.Call(func=function, args=arguments, keywords=[]):
                 return f"{self._called(function)}({', '.join(map(self._value, arguments))})"
         raise self._error(node)
+
+    def _elements(self, node: ast.expr) -> list[str] | None:
+        """The values of a tuple, which may be a module's constant; None: it is none."""
+        if isinstance(node, ast.Tuple):
+            return [self._value(value) for value in node.elts]
+        known = self._global(node)
+        return [self._literal(value, node) for value in known] if isinstance(known, tuple) else None
 
     def _several(self, values: list[ast.expr]) -> str:
         return f"Several<{len(values)}>{{{{{', '.join(f'Long({self._value(value)})' for value in values)}}}}}"

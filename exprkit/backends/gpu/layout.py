@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 
 from exprkit.backends import objective
-from exprkit.backends.decisions import RUNNING
+from exprkit.backends.decisions import AT_STEP, RUNNING
 from exprkit.operators import ops
 from exprkit.text import tokens
 
@@ -79,6 +79,8 @@ ENUMS = {
     + _enum("NEED_PARAMS NEED_INSTRUCTIONS NEED_RESULTS NEED_SLOTS"),
     "verdicts": f"enum {{ RUNNING = {RUNNING}, NO_PARAMETERS = {objective.NO_PARAMETERS}, "
     f"INVALID = {objective.INVALID}, NO_DERIVATIVE = {objective.NO_DERIVATIVE} }};",
+    "fit states": f"enum {{ RUNNING = {RUNNING}, NOT_FINITE = {objective.NOT_FINITE}, AT_STEP = {AT_STEP} }};\n"
+    f"constexpr unsigned SPOILED = {' | '.join(f'1u << {reason}' for reason in objective.SPOILED)};",
     "VECTOR_BYTES": f"constexpr unsigned VECTOR_BYTES = {VECTOR_BYTES};",
     "LINE_BYTES": f"enum : unsigned {{ LINE_BYTES = {LINE_BYTES} }};",
     "tasks": "enum { VALUES, SQUARE, ABSOLUTE, SUM, TEXT };",

@@ -15,7 +15,8 @@ from __future__ import annotations
 import functools
 import re
 
-from exprkit.backends import decisions
+from exprkit.backends import levenberg_marquardt
+from exprkit.backends.device_programs.translate import arrays_text, cuda_text
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.layout import IMMEDIATE_FIRST, MEMORY_FIRST
 from exprkit.backends.gpu.opcodes import formula
@@ -28,6 +29,8 @@ from exprkit.text.tokens import CONSTANT, OPERATOR
 LETTERS = ["a", "b", "c", "y"]  # what a derivative is written over
 CHOICE = *opcodes.HEAD, "interpreter/choose.cu"
 PARTS = *opcodes.HEAD, "interpreter/tangents.cu", "interpreter/equations.cu", "interpreter/fit.cu"
+# what fit.cu, tangents.cu and CUDA C have themselves
+IN_KERNELS = dict.fromkeys(("as_evaluated", "keep_equations", "is_finite", "inverse", "fma"), "")
 _NUMBER = r"T\([\d.e-]+\)"  # in CUDA C; the table's derivatives hold none that is 0, inf or nan
 
 
@@ -50,7 +53,8 @@ def source(operators: str) -> str:
     return opcodes.joined(
         PARTS,
         {
-            "decisions": decisions.cuda_text(),
+            "arrays": arrays_text(),
+            "steps": cuda_text([levenberg_marquardt.begin, levenberg_marquardt.advance], IN_KERNELS, unrolled=True),
             **{
                 f"{mark} cases": opcodes.cases(some, operators, DUALS)
                 for mark, some in (("common", common), ("few", few), ("rare", inside))

@@ -144,7 +144,7 @@ class LevenbergMarquardt:
 
     def __init__(self, model: Model, y: np.ndarray, w: np.ndarray, terms: Terms, start: np.ndarray) -> None:
         self.model, self.y, self.w, self.some, self.terms = model, y, w, w > 0, terms
-        self.share = np.where(terms.linear, decisions.FREE, 1.0)  # of the damping
+        self.share = np.where(terms.linear, decisions.LINEAR_DAMPING, 1.0)  # of the damping
         self.p, self.trial = start, np.clip(start, terms.lower, terms.upper)
         self.phase, self.damping, self.predicted = AT_START, decisions.FIRST_DAMPING, 0.0
         self.iterations = self.evaluations = 0
@@ -166,7 +166,7 @@ class LevenbergMarquardt:
             holds |= decisions.is_settled(self.now.loss, gain, self.predicted, terms.options.tol) << objective.FTOL
             self.damping = decisions.damped(self.damping, gain, self.predicted)
             if gain > 0:
-                self.accept(new, decisions.FADING * self.scale)
+                self.accept(new, decisions.SCALE_DECAY * self.scale)
                 holds |= self.stationary()
         elif self.phase == AT_START:
             self.accept(new, np.zeros(len(self.p)))
@@ -205,7 +205,7 @@ class LevenbergMarquardt:
             self.iterations += 1
             d = self.step(self.damping, self.held())
             if d is None:
-                self.damping *= decisions.HARDER
+                self.damping *= decisions.DAMPING_INCREASE
         d = self.move(d)
         moved = d != 0
         self.predicted = -(2 * self.now.jtr[moved] @ d[moved] + _quadratic(self.now.jtj, d))
