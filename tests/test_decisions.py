@@ -1,12 +1,11 @@
-"""Levenberg-Marquardt's decisions: reference, compiled CPU loop and CUDA text decide alike in every state.
+"""Levenberg-Marquardt's decisions: the reference and the compiled steps decide alike in every state.
 
 A fit of one parameter is put into every combination of the conditions that the table of ``decisions`` names; each
-backend takes in an evaluation (``advance``) and what it accepts, damps, proposes and ends with is compared.
+takes in an evaluation (``advance``) and what it accepts, damps, proposes and ends with is compared.
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 
 import numpy as np
@@ -16,10 +15,8 @@ from exprkit.backends import decisions, objective
 from exprkit.backends.cpu import levenberg_marquardt as cpu_fits
 from exprkit.backends.cpu import loop
 from exprkit.backends.decisions import AT_LINEAR_STEP, AT_START, AT_STEP, ORDER, RUNNING
-from exprkit.backends.gpu import layout
-from exprkit.backends.interpreter import batches, dual_opcodes
+from exprkit.backends.levenberg_marquardt import advance, first_reason
 from exprkit.backends.objective import Options
-from exprkit.backends.precision import precision
 from exprkit.backends.reference import levenberg_marquardt as reference_fits
 
 MAX_ITER, PATIENCE, LOSS, TOL, GTOL = 9, 8, 2.0, 1e-4, 1e-6
@@ -37,14 +34,6 @@ STATES = [
 ]
 P, TRIAL, JTR, JTJ = 1.0, 0.7, 2.0, 3.0  # before; the sums of the trial are those of a state
 
-CALL = """
-extern "C" void advance_all(int n, double *numbers, Progress *progress, const Terms *terms)
-{
-    for (int i = 0; i < n; ++i) advance(State{progress + i, numbers + 12 * i, numbers + 12 * i + 8, 1}, terms[i]);
-}
-extern "C" int bytes_of_terms() { return sizeof(Terms); }
-"""
-
 
 def by_reference(state, differentiable=True):
     terms = reference_fits.Terms(
@@ -61,63 +50,19 @@ def by_reference(state, differentiable=True):
     return status, fit.phase, fit.iterations, fit.damping, fit.p[0], fit.now.loss, fit.trial[0]
 
 
-def by_cpu(state, differentiable=True):
+def by_compiled(state, verdict=RUNNING):
     lower, upper, limit = np.array(state["bounds"])[:, None]
     terms = cpu_fits.FitTerms(
-        1, lower, upper, np.uint64(state["linear"]), differentiable, MAX_ITER, limit[0], PATIENCE, TOL, GTOL
+        1, lower, upper, True, np.uint64(state["linear"]), verdict, MAX_ITER, limit[0], PATIENCE, TOL, GTOL
     )
     memory = np.zeros(loop.state_size(1))
     fit = cpu_fits.state_of(memory, 1)
-    fit.p[0], fit.trial[0], fit.jtr[0], fit.jtj[0, 0], fit.scale[0] = P, TRIAL, JTR, JTJ, JTJ
-    fit.share[0] = decisions.FREE if state["linear"] else 1.0
+    fit.loss[0], fit.p[0], fit.trial[0], fit.jtr[0], fit.jtj[0, 0], fit.scale[0] = LOSS, P, TRIAL, JTR, JTJ, JTJ
     now = fit.progress[0]
     for name in ("phase", "damping", "iterations", "predicted"):
         now[name] = state[name]
-    now["loss"] = LOSS
-    status = cpu_fits.advance(terms, fit, np.array(state["sums"]), state["new"])
-    return status, now["phase"], now["iterations"], now["damping"], fit.p[0], now["loss"], fit.trial[0]
-
-
-class CudaTerms(ctypes.Structure):
-    """struct Terms of fit.cu."""
-
-    _fields_ = [
-        ("tol", ctypes.c_double), ("gtol", ctypes.c_double), ("limit", ctypes.c_double), ("max_iter", ctypes.c_int),
-        ("patience", ctypes.c_int), ("verdict", ctypes.c_int), ("linear", ctypes.c_uint64),
-        ("lower", ctypes.c_void_p), ("upper", ctypes.c_void_p),
-    ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def cuda(emulated):
-    """What the CUDA text makes of states, compiled as C++."""
-    shape = batches.FitShape(1, 1, 1, 1, 8)
-    macros = batches.macros_of(shape, precision("ieee"), TASK="FIT", PROLOGUES=0, RARE=0, BOUNDED=1)
-    text = dual_opcodes.source("ieee") + CALL
-    library = emulated.library(text, precision("ieee"), macros)
-    progress = np.dtype(layout.Progress)
-    assert library.bytes_of_terms() == ctypes.sizeof(CudaTerms)
-
-    def advance(states, verdict=RUNNING):
-        now, bounds = np.zeros(len(states), progress), np.array([state["bounds"] for state in states])
-        for name in ("phase", "damping", "iterations", "predicted"):
-            now[name] = [state[name] for state in states]
-        now["status"] = RUNNING
-        # p, trial, step, scale, (loss, J'r, J'J) now, a factor, and the sums of the trial
-        numbers = np.zeros((len(states), 12))
-        numbers[:, :7] = P, TRIAL, 0, JTJ, LOSS, JTR, JTJ
-        numbers[:, 8:11] = [(state["new"], *state["sums"]) for state in states]
-        terms = (CudaTerms * len(states))(*(
-            (TOL, GTOL, ends[2], MAX_ITER, PATIENCE, verdict, state["linear"],
-             *(ends.ctypes.data + 8 * side for side in (0, 1)))
-            for state, ends in zip(states, bounds, strict=True)
-        ))  # fmt: skip
-        library.advance_all(len(states), numbers.ctypes.data_as(ctypes.c_void_p),
-                            now.ctypes.data_as(ctypes.c_void_p), terms)  # fmt: skip
-        columns = now["status"], now["phase"], now["iterations"], now["damping"]
-        return [*zip(*columns, numbers[:, 0], numbers[:, 4], numbers[:, 1], strict=True)]
-
-    return advance
+    status = advance(fit, terms, np.array(state["sums"]), state["new"])
+    return status, now["phase"], now["iterations"], now["damping"], fit.p[0], fit.loss[0], fit.trial[0]
 
 
 def compare(states, found, wanted):
@@ -135,29 +80,17 @@ def test_the_states_meet_every_reason():
 
 
 @pytest.mark.slow
-def test_the_cpu_decides_as_the_reference():
-    compare(STATES, [by_cpu(state) for state in STATES], [by_reference(state) for state in STATES])
+def test_the_compiled_steps_decide_as_the_reference():
+    compare(STATES, [by_compiled(state) for state in STATES], [by_reference(state) for state in STATES])
 
 
-@pytest.mark.slow
-def test_the_gpu_decides_as_the_reference(cuda):
-    compare(STATES, cuda(STATES), [by_reference(state) for state in STATES])
-
-
-def test_what_is_not_to_be_fitted_ends_at_its_start(cuda):
+def test_what_is_not_to_be_fitted_ends_at_its_start():
     states = [state for state in STATES if state["phase"] == AT_START][::11]
-    for one in (by_reference, by_cpu):
-        assert {one(state, differentiable=False)[0] for state in states} == {objective.NO_DERIVATIVE}
-    assert {row[0] for row in cuda(states, objective.NO_DERIVATIVE)} == {objective.NO_DERIVATIVE}
+    assert {by_reference(state, differentiable=False)[0] for state in states} == {objective.NO_DERIVATIVE}
+    assert {by_compiled(state, objective.NO_DERIVATIVE)[0] for state in states} == {objective.NO_DERIVATIVE}
 
 
 def test_the_first_reason_that_holds_counts():
     for holds in range(1 << 12):
         reasons = [reason for reason in ORDER if holds >> reason & 1]
-        assert decisions.first_reason(holds) == cpu_fits.first_reason(holds) == (reasons or [RUNNING])[0]
-
-
-def test_the_order_is_part_of_the_kernels():
-    text = dual_opcodes.source("ieee")
-    places = [text.index(f"return {objective.REASON_NAMES[reason]};") for reason in ORDER]
-    assert places == sorted(places) and text.count(decisions.cuda_text()) == 1
+        assert decisions.first_reason(holds) == first_reason(holds) == (reasons or [RUNNING])[0]

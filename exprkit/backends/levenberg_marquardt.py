@@ -24,7 +24,8 @@ and ``terms`` says what it has to keep to: n, lower, upper, bounded, linear (bit
 is linear in), verdict (RUNNING, or why nothing is to be fitted), tol, gtol, max_iter, limit, patience.
 
 Bits: a GPU's ``inverse`` differs from 1 / a in the last place, and it rounds a trial to the type of the data; all else
-is the same arithmetic, with the same fused products.
+is the same arithmetic, with the same fused products.  What stays in ``fit.cu`` is of the GPU: lanes, shared memory,
+registers, and where a block's fits lie.
 """
 # mypy: disable-error-code="no-untyped-def"
 

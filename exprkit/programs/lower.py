@@ -31,6 +31,9 @@ equal parts stay apart, and the operand that needs more slots is computed first;
 equal parts are one node, the first operand comes first, and the value before the derivatives, so
 that a fit can stop at a value that is no good.  Equal parts are one node of a value alone, too, where the
 population ``shares`` them: a formula of the user's that names an operand twice has it computed once.
+
+Used by the transpiler, by all derivatives, and, translated, for a GPU's bytecode; the CPU backend's values are lowered
+by ``in_order``, in half the time.
 """
 # mypy: disable-error-code="no-untyped-def"
 

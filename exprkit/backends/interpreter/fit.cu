@@ -36,30 +36,38 @@ struct Triangle {  // the lower half of a symmetric matrix
     INLINE void set(int i, int j, double value) const { at[i * (i + 1) / 2 + j] = value; }
 };
 
-// In the block's memory: n parameters p, trial, step and scale, the sums now, a factor, the sums of the trial.
+// A fit in the block's memory: of n parameters p, trial, step and scale, the sums now, a factor, the sums of the trial.
 struct State {
+    Progress *progress;
+    double *numbers, *sums;
+    int n_many;
+
+    INLINE int n() const { return MANY ? n_many : TANGENTS; }
+    INLINE int n_sums() const { return 1 + n() + n() * (n() + 1) / 2; }
+    INLINE double *trial() const { return numbers + n(); }
+    INLINE double *now() const { return numbers + 4 * n(); }  // loss, J'r, J'J
+};
+
+INLINE State state_of(const FitArguments &args, char *arena, int n)
+{
+    char *at = arena + args.state;
+    State state = {reinterpret_cast<Progress *>(at), reinterpret_cast<double *>(at + PROGRESS_BYTES), nullptr, n};
+    state.sums = state.now() + state.n_sums() + state.n() * (state.n() + 1) / 2;
+    return state;
+}
+
+// The same as levenberg_marquardt.py names it.
+struct Fit {
     OneProgress progress;
     Plain<double> p, trial, step, scale, loss, jtr;
     Triangle jtj, factor;
-    double *sums;
 };
 
-INLINE int params_of(int n_params) { return MANY ? n_params : TANGENTS; }
-INLINE int sums_of(int n) { return 1 + n + n * (n + 1) / 2; }
-
-INLINE State state_at(Progress *progress, double *numbers, double *sums, int n)
+INLINE Fit fit_of(const State &s)
 {
-    double *now = numbers + 4 * n;
-    return State{{progress}, {numbers}, {numbers + n}, {numbers + 2 * n}, {numbers + 3 * n}, {now}, {now + 1},
-                 {now + 1 + n}, {now + sums_of(n)}, sums};
-}
-
-INLINE State state_of(const FitArguments &args, char *arena, int n_params)
-{
-    char *at = arena + args.state;
-    const int n = params_of(n_params);
-    double *numbers = reinterpret_cast<double *>(at + PROGRESS_BYTES);
-    return state_at(reinterpret_cast<Progress *>(at), numbers, numbers + 4 * n + sums_of(n) + n * (n + 1) / 2, n);
+    const int n = s.n();
+    return Fit{{s.progress}, {s.numbers}, {s.trial()}, {s.numbers + 2 * n}, {s.numbers + 3 * n}, {s.now()}, {s.now() + 1},
+               {s.now() + 1 + n}, {s.now() + s.n_sums()}};
 }
 
 struct Ends {
@@ -80,17 +88,17 @@ INLINE Terms terms_of(const FitArguments &args, int e)
 {
     const Long at = Long(e) * args.max_params;
     const Ends lower = {args.lower ? args.lower + at : nullptr, -MOST}, upper = {args.upper ? args.upper + at : nullptr, MOST};
-    return Terms{params_of(args.n_params[e]), lower, upper, args.tol, args.gtol, args.limits ? args.limits[e] : MOST,
+    return Terms{MANY ? args.n_params[e] : TANGENTS, lower, upper, args.tol, args.gtol, args.limits ? args.limits[e] : MOST,
                  args.max_iter, args.patience, args.verdicts[e], args.linear ? args.linear[e] : 0};
 }
 
 INLINE double as_evaluated(double p) { return double(T(p)); }
 
 // The sums of the trial begin with its loss.
-INLINE void keep_equations(const State &fit, const Terms &terms, const double *sums)
+INLINE void keep_equations(const Fit &fit, const Terms &terms, const double *sums)
 {
 #pragma unroll
-    for (int i = 0; i < sums_of(terms.n); ++i) fit.loss.at[i] = sums[i];
+    for (int i = 0; i < 1 + terms.n + terms.n * (terms.n + 1) / 2; ++i) fit.loss.at[i] = sums[i];
 }
 
 namespace steps {
@@ -103,9 +111,9 @@ INLINE int smaller(int a, int b) { return a < b ? a : b; }
 }
 
 // After an evaluation: take it in, and say where the next one is.
-INLINE void take_step(const State &fit, const Terms &terms)
+INLINE void take_step(const State &state, const Terms &terms)
 {
-    fit.progress.at->status = steps::advance(fit, terms, fit.sums, fit.sums[0]);
+    state.progress->status = steps::advance(fit_of(state), terms, state.sums, state.sums[0]);
 }
 
 // Whether a step's numbers fit into the registers that the points leave.
@@ -115,21 +123,21 @@ constexpr bool IN_REGISTERS = !MANY && !BOUNDED && !GLOBAL_ARENA && TANGENTS <= 
 INLINE void take_step_in_registers(const State &stored, const Terms &terms)
 {
     constexpr int TRIANGLE = TANGENTS * (TANGENTS + 1) / 2, KEPT = 5 * TANGENTS + 1 + TRIANGLE;
-    Progress progress = *stored.progress.at;
+    Progress progress = *stored.progress;
     double numbers[KEPT + TRIANGLE];
-    const State fit = state_at(&progress, numbers, stored.sums, TANGENTS);
+    const State state = {&progress, numbers, stored.sums, TANGENTS};
 #pragma unroll
-    for (int i = 0; i < KEPT; ++i) numbers[i] = stored.p.at[i];
-    take_step(fit, terms);
+    for (int i = 0; i < KEPT; ++i) numbers[i] = stored.numbers[i];
+    take_step(state, terms);
 #pragma unroll
-    for (int i = 0; i < KEPT; ++i) stored.p.at[i] = numbers[i];
-    *stored.progress.at = progress;
+    for (int i = 0; i < KEPT; ++i) stored.numbers[i] = numbers[i];
+    *stored.progress = progress;
 }
 
-INLINE void begin_at(const FitArguments &args, const State &fit, int e, const double *start)
+INLINE void begin_at(const FitArguments &args, const State &state, int e, const double *start)
 {
-    steps::begin(fit, terms_of(args, e), Plain<const double>{start}, args.n_params[e]);
-    fit.progress.at->status = RUNNING;
+    steps::begin(fit_of(state), terms_of(args, e), Plain<const double>{start}, args.n_params[e]);
+    state.progress->status = RUNNING;
 }
 
 // ── an expression with a set of parameters, or a start ───────────────────────────────
@@ -140,27 +148,27 @@ struct Item {
     Program program;
 };
 
-INLINE void finish_fit(const FitArguments &args, const Item &item, const State &fit)
+INLINE void finish_fit(const FitArguments &args, const Item &item, const State &state)
 {
-    const bool lost = fit.progress.at->status == NOT_FINITE;
+    const bool lost = state.progress->status == NOT_FINITE;
     for (int i = thread(); i < args.max_params; i += BLOCK)
-        args.params[item.row * args.max_params + i] = i < item.n_params ? fit.p.at[i] : nan("");
+        args.params[item.row * args.max_params + i] = i < item.n_params ? state.numbers[i] : nan("");
     if (thread()) return;
-    args.loss[item.row] = lost ? nan("") : fit.loss.at[0];
-    args.iterations[item.row] = fit.progress.at->iterations;
-    args.evaluations[item.row] = fit.progress.at->evaluations;
-    args.status[item.row] = (unsigned char)(fit.progress.at->status);
+    args.loss[item.row] = lost ? nan("") : state.now()[0];
+    args.iterations[item.row] = state.progress->iterations;
+    args.evaluations[item.row] = state.progress->evaluations;
+    args.status[item.row] = (unsigned char)(state.progress->status);
 }
 
-INLINE void write_normal(const FitArguments &args, const Item &item, const State &fit)
+INLINE void write_normal(const FitArguments &args, const Item &item, const State &state)
 {
-    const double *sums = fit.sums;
+    const double *sums = state.sums;
     const int n = item.n_params, most = args.max_params;
     if (thread() == 0) args.loss[item.row] = sums[0];
     for (int i = thread(); i < n; i += BLOCK) args.jtr[item.row * most + i] = sums[1 + i];
     for (int i = thread(); i < n * n; i += BLOCK) {
         const int row = max(i / n, i % n), column = min(i / n, i % n);
-        args.jtj[(item.row * most + i / n) * most + i % n] = sums[1 + params_of(n) + row * (row + 1) / 2 + column];
+        args.jtj[(item.row * most + i / n) * most + i % n] = sums[1 + state.n() + row * (row + 1) / 2 + column];
     }
 }
 
@@ -209,13 +217,13 @@ INLINE void make_sums(const FitArguments &args, const Item &item, const Frame &f
 {
     Entry *entries = reinterpret_cast<Entry *>(arena + args.entries);
     for (int first = 0; first < (MANY ? item.n_params : 1); first += TANGENTS)
-        make_entries(args, item.e, item.program, arena, state.trial.at, first, entries + first / TANGENTS * args.max_instructions);
+        make_entries(args, item.e, item.program, arena, state.trial(), first, entries + first / TANGENTS * args.max_instructions);
     sync();
     if (MANY) {
         sum_rows(args, frame, arena, entries, item.n_params, state.sums, strong);
     } else {
         double sum[N_SUMS];
-        sum_points(args, frame, entries, sum, strong, state.progress.at->phase == AT_STEP ? state.loss.at[0] : MOST);
+        sum_points(args, frame, entries, sum, strong, state.progress->phase == AT_STEP ? state.now()[0] : MOST);
         add_threads(sum, reinterpret_cast<double *>(arena + args.sums), state.sums);
     }
 }
@@ -254,14 +262,14 @@ INLINE void begin_fit(const FitArguments &args, const State &fresh, Long number)
     for (; number < Long(args.n_here) * args.n_sets; number = next_number(args)) {
         const int e = args.order[number / args.n_sets];
         if (args.ended && !(SPOILED >> args.ended[e] & 1)) continue;
-        const State state = state_at(fresh.progress.at, fresh.p.at, nullptr, params_of(args.n_params[e]));
+        const State state = State{fresh.progress, fresh.numbers, nullptr, args.n_params[e]};
         const Long row = number % args.n_sets * args.n_exprs + e;
         begin_at(args, state, e, args.starts + row * args.max_params);
-        state.progress.at->number = number;
-        state.progress.at->expression = e;
+        state.progress->number = number;
+        state.progress->expression = e;
         return;
     }
-    fresh.progress.at->number = -1;
+    fresh.progress->number = -1;
 }
 
 // The step of one fit, by one thread.
@@ -288,8 +296,8 @@ INLINE void optimise(const FitArguments &args, char *arenas, char *arena, const 
     bool strong = false, begins = true;
     if (thread() == 0) begin_fit(args, state, args.first_item + Long(blockIdx.x) * FITS + place());
     sync();
-    while (any_of_block(state.progress.at->number >= 0)) {
-        const Long number = state.progress.at->number;
+    while (any_of_block(state.progress->number >= 0)) {
+        const Long number = state.progress->number;
         if (number >= 0) {
             if (begins) {
                 item = item_of(args, number);
@@ -301,7 +309,7 @@ INLINE void optimise(const FitArguments &args, char *arenas, char *arena, const 
         sync_block();
         if (threadIdx.x < FITS) make_step(args, arenas + threadIdx.x * args.arena_bytes);
         sync_block();
-        if (number < 0 || state.progress.at->status == RUNNING) continue;
+        if (number < 0 || state.progress->status == RUNNING) continue;
         finish_fit(args, item, state);
         sync();
         if (thread() == 0) begin_fit(args, state, next_number(args));
