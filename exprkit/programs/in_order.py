@@ -4,7 +4,7 @@ In: a population.  Out: the ``Program`` of its values, for the CPU backend; its 
 ``lower`` makes a tree of each expression and computes the heavier operand first, in the fewest slots, which on a GPU
 are registers and shared memory; here an operator's instruction is written where its token is read, in as many slots
 as operands wait at once, which on a CPU cost nothing.  Of 250,000 expressions of 3 to 30 tokens it takes 96 ms of one
-core and ``lower`` 230 ms, of 3 to 9 tokens 32 and 56 ms (AMD EPYC): so both are kept.
+core and ``lower`` 230 ms, of 3 to 9 tokens 32 and 56 ms (Intel Xeon): so both are kept.
 
     >>> import exprkit as ek
     >>> from exprkit.programs.in_order import lower_in_order
