@@ -248,6 +248,8 @@ def test_the_published_records_name_the_studies_that_made_them(root):
         assert study.is_file() and (root / "notebooks" / "benchmark.ipynb").is_file()
         found = pd.read_parquet(root / "data" / "results" / f"{file}.parquet")
         found = found[found["bench"] != "nikuradse"]  # of a study of its own
+        lost = found["options"].str.startswith("reduction=") | (found["backend"].eq("ptx") & found["dispatch"].ne(""))
+        found = found[~lost]  # options that the backends have no longer
         jobs = sweep.jobs_of(root / "notebooks" / "benchmark.ipynb", study, "out")
         assert {job.parameters["study"] for job in jobs} == set(found["bench"])
         assert {job.parameters["results"] for job in jobs} == set(found["results"])
