@@ -26,10 +26,9 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.backends.device_programs.population import DevicePopulation as DevicePopulation
     from exprkit.backends.precision import Precision as Precision
     from exprkit.evaluate.case_discussion import cases as cases
-    from exprkit.evaluate.compile_bytecode import CompiledBytecode as CompiledBytecode
-    from exprkit.evaluate.compile_bytecode import compile_bytecode as compile_bytecode
-    from exprkit.evaluate.compile_ptx import CompiledPtx as CompiledPtx
-    from exprkit.evaluate.compile_ptx import compile_ptx as compile_ptx
+    from exprkit.evaluate.compiled import Compiled as Compiled
+    from exprkit.evaluate.compiled import compile_bytecode as compile_bytecode
+    from exprkit.evaluate.compiled import compile_ptx as compile_ptx
     from exprkit.evaluate.evaluator import Evaluator as Evaluator
     from exprkit.explorer.explore import explore as explore
     from exprkit.expressions import generate as generate
@@ -55,8 +54,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.study.sweep import sweep as sweep
 
 _HOME = {
-    "CompiledBytecode": "evaluate.compile_bytecode",
-    "CompiledPtx": "evaluate.compile_ptx",
+    "Compiled": "evaluate.compiled",
     "DevicePopulation": "backends.device_programs.population",
     "Evaluator": "evaluate.evaluator",
     "Expression": "expressions.expression",
@@ -75,8 +73,8 @@ _HOME = {
     "fit": "fitting.fit",
     "load": "saved",
     "cases": "evaluate.case_discussion",
-    "compile_bytecode": "evaluate.compile_bytecode",
-    "compile_ptx": "evaluate.compile_ptx",
+    "compile_bytecode": "evaluate.compiled",
+    "compile_ptx": "evaluate.compiled",
     "operator": "expressions.expression",
     "parameters": "expressions.expression",
     "parse": "expressions.parser",

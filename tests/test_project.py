@@ -381,7 +381,7 @@ def test_examples_in_docstrings_run(folder):
         assert module.__doc__, f"{path} says what it is for"
 
 
-RESULTS = {"CompiledBytecode", "CompiledPtx", "FitResult", "FittedExpression", "SearchResult"}  # made by others
+RESULTS = {"Compiled", "FitResult", "FittedExpression", "SearchResult"}  # made by others
 
 
 def documented():
@@ -412,7 +412,7 @@ def test_docstrings_name_every_parameter():
         assert not [one for one in parameters if not re.search(rf"\b{one}\b", text)], name
 
 
-NEEDS_MORE = {"CompiledPtx", "compile_ptx", "sweep"}  # packages that are not always there, and a notebook's minutes
+NEEDS_MORE = {"compile_ptx", "sweep"}  # packages that are not always there, and a notebook's minutes
 
 
 def test_everything_public_shows_an_example_that_runs():

@@ -13,7 +13,6 @@ In: a ``Population``, X and parameters of any kind.  Out: values, losses, deriva
 ``inputs``            checks of what the user gives, and its way to the backend
 ``calibration``       what this machine takes, measured for ``backend="auto"``
 ``trace``             every part of an expression at one data point
-``compile_bytecode``  a population as the GPU interpreter's bytecode, without a GPU
-``compile_ptx``       a population as PTX, without a GPU
+``compiled``          a population as the GPU backends run it, bytecode and PTX, without a GPU
 ====================  ==================================================================
 """

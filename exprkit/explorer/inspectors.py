@@ -91,7 +91,7 @@ class Subject:
         """The code that makes ``points`` and ``ev``."""
         return f"{self.setup}{self.points.code}\nev = ek.Evaluator(pop, points.X{self.options()})\n"
 
-    def bytecode(self) -> ek.CompiledBytecode:
+    def bytecode(self) -> ek.Compiled:
         X = self.points.dataset.X
         return ek.compile_bytecode(self.pop, X, precision=self.precision, dtype=self.dtype)
 
@@ -101,7 +101,7 @@ class Subject:
         options = self.options("precision", "dtype")
         return f"{self.setup}{self.points.code}\nbytecode = ek.compile_bytecode(pop, points.X{options})\n"
 
-    def ptx(self, arch: str) -> ek.CompiledPtx:
+    def ptx(self, arch: str) -> ek.Compiled:
         return ek.compile_ptx(self.pop, arch, precision=self.precision, dtype=self.dtype)
 
 
