@@ -38,10 +38,10 @@ def load(name: str) -> Backend:
     """
     if isinstance(name, str) and name == "auto":
         name = next(name for name in NAMES if status(name).available)
-    found = known(name)
-    if (reason := found.unavailable()) is not None:
+    backend = known(name)
+    if (reason := backend.unavailable()) is not None:
         raise BackendError(f"backend {name!r} can't run here: {reason}")
-    return found
+    return backend
 
 
 def known(name: str) -> Backend:

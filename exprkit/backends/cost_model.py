@@ -241,7 +241,7 @@ def costs(name: str) -> Costs:
 
 def keep(measured: dict[str, Costs]) -> None:
     """Keep what was measured on this machine, for this and all later processes."""
-    text = json.dumps({name: asdict(one) for name, one in measured.items()})
+    text = json.dumps({name: asdict(costs) for name, costs in measured.items()})
     disk_cache.write(_name(), text.encode(), CALIBRATION)
     _measured.cache_clear()
     costs.cache_clear()
@@ -250,10 +250,10 @@ def keep(measured: dict[str, Costs]) -> None:
 @functools.cache
 def _measured() -> dict[str, Costs]:
     """What was measured on this machine, by backend."""
-    kept = disk_cache.read(_name(), CALIBRATION)
-    found = json.loads(kept) if kept else {}
-    pairs = {name: {pair: tuple(one[pair]) for pair in ("nodes", "code")} for name, one in found.items()}
-    return {name: Costs(**{**one, **pairs[name]}) for name, one in found.items()}
+    text = disk_cache.read(_name(), CALIBRATION)
+    by_name = json.loads(text) if text else {}
+    pairs = {name: {pair: tuple(costs[pair]) for pair in ("nodes", "code")} for name, costs in by_name.items()}
+    return {name: Costs(**{**costs, **pairs[name]}) for name, costs in by_name.items()}
 
 
 def _name() -> str:

@@ -28,14 +28,14 @@ MOST_POWER = 8  # that is made of products: each rounds once, and a power may be
 
 def rows_in(tokens: Tokens) -> list[ops.Operator]:
     """The table's operators in a loss and in the user's formulas that it names."""
-    found: list[ops.Operator] = []
+    rows: list[ops.Operator] = []
     for code in np.unique(tokens[1][tokens[0] == OPERATOR]).tolist():
         row = defined.row(code)
         if isinstance(row, defined.Definition):
-            found += rows_in((row.kinds, row.values))
+            rows += rows_in((row.kinds, row.values))
         elif row is not None:
-            found.append(row)
-    return found
+            rows.append(row)
+    return rows
 
 
 def written(
@@ -135,10 +135,10 @@ class Sums(Generic[T]):
                 return self._fma(self._negative(first) if minus else first, second, a)
         if row.code == ops.LOG and self._log_of_2 is not None:
             row, operands = ops.BY_CODE[ops.MUL], [self._applied(ops.BY_CODE[ops.LOG2], operands), self._log_of_2]
-        made = self._applied(row, operands)
+        result = self._applied(row, operands)
         if row.code in (ops.MUL, ops.SQR):
-            self._factors[self._key(made)] = operands[0], operands[-1]
-        return made
+            self._factors[self._key(result)] = operands[0], operands[-1]
+        return result
 
     def factors(self, part: T) -> tuple[T, T] | None:
         """What a part is the product of."""
@@ -178,7 +178,7 @@ def power_of(base: T, exponent: float, applied: Callable[[ops.Operator, list[T]]
             rest = applied(root, [rest])
             if int(quarters) & part:
                 factors.append(rest)
-    made = factors[0]
+    product = factors[0]
     for factor in factors[1:]:
-        made = applied(multiply, [made, factor])
-    return made
+        product = applied(multiply, [product, factor])
+    return product

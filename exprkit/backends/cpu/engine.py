@@ -346,10 +346,10 @@ class Runner:
         call = Call(params.ctypes.data, n_rows, params.shape[2], *plan.addresses, **arguments)
         queue, scratch = self._queue(work), self._own_scratch()
 
-        def some() -> bool:
+        def has_more() -> bool:
             return work.drive(self.programs, scratch, queue.call, queue.address, plan.at_once)
 
-        queue.run(call, plan.n_tasks, plan.threads, some, (params, plan, owners))
+        queue.run(call, plan.n_tasks, plan.threads, has_more, (params, plan, owners))
         self._scratch.append(scratch)
         self._queues[work].append(queue)
         callbacks.raise_first()

@@ -291,10 +291,10 @@ class Kernels:
         """Addresses by operator code and form, int64 (256, 8); 0 where nothing was asked for so far."""
         with _compiling:
             missing = sorted({request for request in requests if not self._addresses[request]})
-            for request in [one for one in missing if is_called(ops.BY_CODE[one[0]])]:
+            for request in [request for request in missing if is_called(ops.BY_CODE[request[0]])]:
                 missing.remove(request)
-                self._callbacks.append(made := self._callback(*request))
-                self._addresses[request] = callbacks.address(made)
+                self._callbacks.append(callback := self._callback(*request))
+                self._addresses[request] = callbacks.address(callback)
             if missing:
                 names = [name_of(*request) for request in missing]
                 made_of = repr((missing, [ops.BY_CODE[code].traced for code, _ in missing]))

@@ -76,8 +76,8 @@ def sum_of(kernels: Kernels, tokens: Tokens, counted: bool) -> int:
 
 def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -> Code:
     """In the data's type over a tile, as ``reductions`` has it; in float64 where that overflows or vanishes."""
-    one = target.width // SIZE[real]  # register
-    code = Code(target, real, (MOST if len(tokens[0]) <= SHORT else LEAST) * one)
+    per_register = target.width // SIZE[real]  # register
+    code = Code(target, real, (MOST if len(tokens[0]) <= SHORT else LEAST) * per_register)
     kinds, values = tokens
     n_columns = int(values[kinds == VARIABLE].max(initial=0)) + counted
     first, following = (code.let(f"ptrtoint ptr {name} to i64") for name in ("%y", "%next"))
@@ -95,8 +95,8 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
 
     if real == "double":
         zero = code.constant(0.0)
-        found = in_whole_vectors(code, lambda i, sums, mask: [sums[0] + loss_of(numbers(i, mask))], [zero])
-        code.line(f"ret double {code.total(found[0])}")
+        sums = in_whole_vectors(code, lambda i, sums, mask: [sums[0] + loss_of(numbers(i, mask))], [zero])
+        code.line(f"ret double {code.total(sums[0])}")
         return code
 
     if not counted and (kinds[-1], values[-1]) == (OPERATOR, ops.LOG):
@@ -106,7 +106,7 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
 
     def again() -> str:
         """Terms of float32 as long as these are sure, in float64 else; one that is nan is the last."""
-        code.lanes = one
+        code.lanes = per_register
 
         def body(i: str, sums: list[Vec], mask: Vec | None) -> list[Vec]:
             read = numbers(i, mask)
@@ -115,8 +115,8 @@ def _sum(target: Target, real: str, tokens: Tokens, counted: bool, fast: bool) -
             rare = ~((size > SMALL) & (size < math.inf))
             return [sums[0] + unless(rare, loss.widen(), lambda: loss_of([a.widen() for a in read], fast=False))]
 
-        found = in_whole_vectors(code, body, [code.constant(0.0, "double")], lambda sums: sums[0].isnan())
-        return code.total(found[0])
+        sums = in_whole_vectors(code, body, [code.constant(0.0, "double")], lambda sums: sums[0].isnan())
+        return code.total(sums[0])
 
     sure_or_again(code, total, again, unsure)
     code.line(f"ret double {total}")
@@ -139,10 +139,10 @@ def _in_floats(
     def alone(i: str, totals: list[Vec]) -> list[Vec]:
         return body(i, totals, None)
 
-    many, one = code.lanes, code.target.width // SIZE["float"]
-    blocks, whole = (code.let(f"and i64 %n, {-n}") for n in (many, one))
-    total = _in_lanes(code.folds(0, blocks, many, alone, [code.constant(0.0)])[0], one, operator.add)
-    total = code.folds(blocks, whole, one, alone, [total])[0]
+    many, per_register = code.lanes, code.target.width // SIZE["float"]
+    blocks, whole = (code.let(f"and i64 %n, {-n}") for n in (many, per_register))
+    total = _in_lanes(code.folds(0, blocks, many, alone, [code.constant(0.0)])[0], per_register, operator.add)
+    total = code.folds(blocks, whole, per_register, alone, [total])[0]
     there = code.first_lanes(code.let(f"sub i64 %n, {whole}"))
     return code.total(unless(there, total, lambda: where(there, body(whole, [total], there)[0], total)))
 
@@ -208,19 +208,19 @@ def _written(code: Code, tokens: Tokens, numbers: list[Vec], fast: bool) -> tupl
     """What tokens come to, and the products in it."""
     double = numbers[0].double
 
-    def one(row: ops.Operator, operands: list[Vec]) -> Vec:
+    def applied_once(row: ops.Operator, operands: list[Vec]) -> Vec:
         if row.code == ops.SQRT and not double:
             return simd_formulas.sqrt_of_reciprocal(*operands)
         return ((row.simd_fast if fast else None) or row.simd)(*operands)
 
-    sums: Sums[Vec] = Sums(one, Vec.fma, operator.neg, lambda a: a.name)
-    applied = sums.applied if fast and code.target.fma and not double else one
+    sums: Sums[Vec] = Sums(applied_once, Vec.fma, operator.neg, lambda a: a.name)
+    applied = sums.applied if fast and code.target.fma and not double else applied_once
 
     def power(row: ops.Operator, base: Vec, exponent: float) -> Vec | None:
-        made = power_of(base.abs() if row.code == ops.POWABS else base, exponent, applied)
-        if made is None or fast or exponent.is_integer() or row.code == ops.POWABS or not double:
-            return made
-        return where(base == -math.inf, math.inf, made)  # whose root is nan: of float32 it is made again
+        result = power_of(base.abs() if row.code == ops.POWABS else base, exponent, applied)
+        if result is None or fast or exponent.is_integer() or row.code == ops.POWABS or not double:
+            return result
+        return where(base == -math.inf, math.inf, result)  # whose root is nan: of float32 it is made again
 
     def number(value: float) -> Vec:
         return code.constant(value, numbers[0].element)

@@ -89,8 +89,8 @@ class DeviceBytecode:
 
     def on_host(self) -> Bytecode:
         """The same in the host's memory."""
-        found = fetched_together([getattr(self, name) for name in NAMES])
-        arrays: dict[str, Any] = dict(zip(NAMES, found, strict=True))
+        fetched = fetched_together([getattr(self, name) for name in NAMES])
+        arrays: dict[str, Any] = dict(zip(NAMES, fetched, strict=True))
         return Bytecode(**arrays, n_slots=self.n_slots, n_results=self.n_results, code=self.code)
 
 

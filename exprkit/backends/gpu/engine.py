@@ -112,19 +112,19 @@ class DeviceEngine(contract.Engine):
         """Make the immediates of ``at_once`` parameter sets, of fewer if memory runs out; gives the sets to run."""
         first = 0
         while first < len(params):
-            some = slice(first, min(first + at_once, len(params)))
+            part = slice(first, min(first + at_once, len(params)))
             try:  # views of CuPy take time
-                is_new = self._immediates.make(params if at_once >= len(params) else params[some])
+                is_new = self._immediates.make(params if at_once >= len(params) else params[part])
             except self.device.out_of_memory:
-                if some.stop - first == 1:
+                if part.stop - first == 1:
                     raise
             else:
                 if is_new:
                     self._forget()  # what is ready points to the old arrays
-                yield some
-                first = some.stop
+                yield part
+                first = part.stop
                 continue
-            at_once = (some.stop - first) // 2
+            at_once = (part.stop - first) // 2
             self._forget()
             self.device.release()
 

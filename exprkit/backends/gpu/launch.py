@@ -66,8 +66,8 @@ class Columns(NamedTuple):
 @functools.lru_cache(maxsize=64)
 def plan_on(device: Any, n_items: int, n_tiles: int, blocks: int, warps: int, chunking: Chunking) -> Plan:
     """The plan of a launch, its arrays on the device: the same for every population of this size."""
-    made = plan(n_items, n_tiles, blocks=blocks, warps=warps, chunking=chunking)
-    return made._replace(place=device.xp.asarray(made.place), rank=device.xp.asarray(made.rank))
+    schedule = plan(n_items, n_tiles, blocks=blocks, warps=warps, chunking=chunking)
+    return schedule._replace(place=device.xp.asarray(schedule.place), rank=device.xp.asarray(schedule.rank))
 
 
 class Launch:
@@ -82,7 +82,7 @@ class Launch:
         self._launcher, self._kind, self._generation, self.arguments = launcher, kind, 0, kind()
         own = masks(kind, addressed(fields, launcher.device))
         self._keep, structs = (fields, own), (self.arguments, *own)
-        self._places = *(ctypes.addressof(one) for one in structs), ctypes.sizeof(kind) // 8
+        self._places = *(ctypes.addressof(struct) for struct in structs), ctypes.sizeof(kind) // 8
         self.first = self.again = prepare(self.arguments)
         if overlaps:
             self.again = prepare(self.arguments, overlaps=True)
@@ -142,9 +142,9 @@ def addressed(fields: dict[str, Any], device: Any) -> dict[str, int | float]:
     }
 
 
-def is_kept(kept: np.ndarray, values: np.ndarray) -> bool:
+def is_kept(copy: np.ndarray, values: np.ndarray) -> bool:
     """Whether these are the numbers that were ``to_keep``."""
-    return kept is values or np.array_equal(kept, values)
+    return copy is values or np.array_equal(copy, values)
 
 
 def to_keep(values: np.ndarray) -> np.ndarray:
@@ -287,7 +287,7 @@ class Launcher:
             add_to_sums=int(add),
         )
 
-    def handing_over(self, n_items: int, sums: Any, place: int, told: int) -> Launch:
+    def handing_over(self, n_items: int, sums: Any, place: int, counter: int) -> Launch:
         """The launch that takes whole sums to a place of the host's, and then its ticket to another one."""
         return self.launch(
             self.support("hand_over"),
@@ -297,7 +297,7 @@ class Launcher:
             n_items=n_items,
             partials=sums,
             sums=place,
-            told=told,
+            told=counter,
         )
 
     def rounding(self, n: int, fraction: int) -> Launch:
@@ -315,10 +315,10 @@ class Launcher:
         """The same for whole tiles; of the host's, kept under a name as long as they stay the same numbers."""
         if not isinstance(values, np.ndarray):
             return self.padded(values, self.pitch)
-        kept = self._padded.get(name)
-        if kept is None or not is_kept(kept[0], values):
-            kept = self._padded[name] = to_keep(values), self.padded(values, self.pitch)
-        return kept[1]
+        padded = self._padded.get(name)
+        if padded is None or not is_kept(padded[0], values):
+            padded = self._padded[name] = to_keep(values), self.padded(values, self.pitch)
+        return padded[1]
 
     def _make_columns(self, columns: Columns) -> None:
         """The columns of the programs, from the data."""
@@ -330,7 +330,10 @@ class Launcher:
         if self._made_of[0] is not columns:  # those that a device has numbered lie where they always do
             self._keep_columns = there = [self._there(array) for array in columns]
             names = "column_code", "column_var", "column_low"
-            self._made_of = columns, {name: self.device.pointer(one) for name, one in zip(names, there, strict=True)}
+            self._made_of = (
+                columns,
+                {name: self.device.pointer(array) for name, array in zip(names, there, strict=True)},
+            )
         self._making[self.n_columns](**self._made_of[1])
 
     def cutting(self, shares: Plan, items: slice, cost_of_result: int) -> tuple[Launch, Any]:

@@ -263,8 +263,8 @@ _C_TYPES = {
 
 def ctypes_struct(name: str, rows: Rows) -> type[ctypes.Structure]:
     """A struct as ctypes has it; a pointer is an address."""
-    fields = [(one, _C_TYPES.get(c_type, ctypes.c_uint64)) for c_type, names, _ in rows for one in names.split()]
-    names = frozenset(one for one, _ in fields)
+    fields = [(field, _C_TYPES.get(c_type, ctypes.c_uint64)) for c_type, names, _ in rows for field in names.split()]
+    names = frozenset(field for field, _ in fields)
     return type(name, (ctypes.Structure,), {"_fields_": fields, "names": names, "__slots__": ()})  # nothing else is set
 
 
@@ -273,7 +273,9 @@ def cuda_struct(name: str, rows: Rows, align: str = "") -> str:
     lines = [f"struct {align}{name} {{"]
     for c_type, names, comment in rows:
         kind, star = (c_type[:-1], "*") if c_type.endswith("*") else (c_type + " ", "")
-        lines.append(f"    {kind}{', '.join(star + one for one in names.split())};{'  // ' * bool(comment)}{comment}")
+        lines.append(
+            f"    {kind}{', '.join(star + field for field in names.split())};{'  // ' * bool(comment)}{comment}"
+        )
     return "\n".join([*lines, "};"])
 
 

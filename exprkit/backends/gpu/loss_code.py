@@ -61,18 +61,18 @@ def function(tokens: Tokens, operators: str) -> str | None:
     used: list[ops.Operator] = []
     not_negative: set[str] = set()  # or nan: of others a power may be what no root is
 
-    def one(row: ops.Operator, operands: list[str]) -> str:
+    def applied_once(row: ops.Operator, operands: list[str]) -> str:
         used.append(row)
-        made = line(call(row, operators, operands))
+        value = line(call(row, operators, operands))
         if row.code in (ops.ABS, ops.SQR, ops.SQRTABS, ops.EXP):
-            not_negative.add(made)
-        return made
+            not_negative.add(value)
+        return value
 
     def fma(a: str, b: str, c: str) -> str:
         return line(f"fma({a}, {b}, {c})")
 
-    sums = Sums(one, fma, lambda a: f"-{a}", str, number(math.log(2)))
-    applied = sums.applied if operators == "fast" else one
+    sums = Sums(applied_once, fma, lambda a: f"-{a}", str, number(math.log(2)))
+    applied = sums.applied if operators == "fast" else applied_once
 
     def power(row: ops.Operator, base: str, exponent: float) -> str | None:
         is_whole = exponent.is_integer()

@@ -112,8 +112,8 @@ def compile_together(architecture: str, wanted: Iterable[Wanted]) -> None:
 
     NVRTC runs without Python's lock, and from CUDA 12.3 on all but its first phase side by side.
     """
-    missing = {_key(one.settings.architecture or architecture, *one): one for one in wanted}
-    missing = {key: one for key, one in missing.items() if key not in _ahead and disk_cache.read(key) is None}
+    missing = {_key(kernel.settings.architecture or architecture, *kernel): kernel for kernel in wanted}
+    missing = {key: kernel for key, kernel in missing.items() if key not in _ahead and disk_cache.read(key) is None}
     if not missing:
         return
     with _telling:  # other threads may want the same: it is said once, and they wait
@@ -121,10 +121,10 @@ def compile_together(architecture: str, wanted: Iterable[Wanted]) -> None:
         _told.update(missing)
         importlib.import_module("cuda.core")  # before threads do: it does not bear being imported twice at once
     if untold:
-        kept = f"they are kept in {disk_cache.folder()}" if disk_cache.folder() else "they are not kept"
+        place = f"they are kept in {disk_cache.folder()}" if disk_cache.folder() else "they are not kept"
         several = f"{untold} kernel{'s' * (untold > 1)}"
         print(
-            f"exprkit compiles {several} for this GPU ({architecture}): some seconds, once; {kept}",
+            f"exprkit compiles {several} for this GPU ({architecture}): some seconds, once; {place}",
             file=sys.stderr,
             flush=True,
         )
@@ -133,8 +133,8 @@ def compile_together(architecture: str, wanted: Iterable[Wanted]) -> None:
         _ahead.update(zip(missing, codes, strict=True))
 
 
-def _code_of(architecture: str, one: Wanted) -> bytes:
-    return compiled(one.settings.architecture or architecture, one.settings, one.text, **one.chosen)
+def _code_of(architecture: str, kernel: Wanted) -> bytes:
+    return compiled(kernel.settings.architecture or architecture, kernel.settings, kernel.text, **kernel.chosen)
 
 
 def _key(architecture: str, settings: Precision, text: str, chosen: Mapping[str, Any]) -> str:
@@ -181,11 +181,11 @@ def to_ptx(text: str, flags: list[bytes]) -> bytes:
             log = b" " * nvrtc.nvrtcGetProgramLogSize(program)[1]
             nvrtc.nvrtcGetProgramLog(program, log)
             raise BackendError(f"NVRTC makes no PTX ({status}):\n{log.decode().strip(chr(0))}")
-        made = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
-        nvrtc.nvrtcGetPTX(program, made)
+        ptx = b" " * nvrtc.nvrtcGetPTXSize(program)[1]
+        nvrtc.nvrtcGetPTX(program, ptx)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return made.rstrip(b"\0")
+    return ptx.rstrip(b"\0")
 
 
 def _options(architecture: str, settings: Precision, chosen: Mapping[str, Any]) -> Any:

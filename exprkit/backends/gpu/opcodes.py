@@ -227,16 +227,16 @@ def _value(row: ops.Operator, operators: str, operands: list[str], long: bool) -
 VALUES = Dialect("memory", "high", "memory, high", "memory, high, a_low", "a_low", _value)
 
 
-def cases(some: Iterable[ops.Operator], operators: str, dialect: Dialect) -> str:
+def cases(rows: Iterable[ops.Operator], operators: str, dialect: Dialect) -> str:
     """The cases of these operators' opcodes; the order of a function's parameters puts its operands in order."""
     lines = []
-    for row in some:
+    for row in rows:
         kind, opcodes = (len(row.letters), takes_pair(row)), [numbers()[row.code, mode] for mode in modes(row)]
         if is_long(row, operators) and opcodes:
             template, operands = _LONG_CALLS[kind]
             function = dialect.function(row, operators, operands.split(), True)
             call = template.format(**dialect._asdict(), first=opcodes[0], f=function)
-            line = f"            {' '.join(f'case {one}:' for one in opcodes)} {call}; break;  // {row.name}"
+            line = f"            {' '.join(f'case {opcode}:' for opcode in opcodes)} {call}; break;  // {row.name}"
             lines += ["#if POWERS", line, "#endif"] if is_heavy(row, operators) else [line]
             continue
         for mode, opcode in zip(modes(row), opcodes, strict=True):

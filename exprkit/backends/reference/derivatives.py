@@ -58,7 +58,7 @@ def value_and_derivatives(
 def _chained(row: ops.Operator, operands: list[tuple[np.ndarray, Tangent]], y: np.ndarray, n_params: int) -> Tangent:
     """The chain rule for one operator."""
     if row.code == ops.PAIR_OF:
-        return [_packed(one, other, len(y[0])) for one, other in zip(operands[0][1], operands[1][1], strict=True)]
+        return [_packed(slope, other, len(y[0])) for slope, other in zip(operands[0][1], operands[1][1], strict=True)]
     if row.packed:
         (pair, slopes), last = operands
         operands = [(pair[k], [None if d is None else d[k] for d in slopes]) for k in range(2)] + [last]
@@ -76,11 +76,11 @@ def _chained(row: ops.Operator, operands: list[tuple[np.ndarray, Tangent]], y: n
     return sums
 
 
-def _packed(one: np.ndarray | None, other: np.ndarray | None, n_points: int) -> np.ndarray | None:
+def _packed(slope: np.ndarray | None, other: np.ndarray | None, n_points: int) -> np.ndarray | None:
     """The derivative of two operands side by side."""
-    if one is None and other is None:
+    if slope is None and other is None:
         return None
-    return np.stack([np.zeros(n_points) if d is None else d for d in (one, other)])
+    return np.stack([np.zeros(n_points) if d is None else d for d in (slope, other)])
 
 
 @table_of_rows

@@ -89,8 +89,8 @@ class Engine(contract.Differentiable):
         with np.errstate(all="ignore"):
             for place in np.ndindex(n_sets, n_exprs):
                 f, J = self._derivatives(place[1], params[place])
-                n, some = J.shape[1], w > 0
-                J, r, v = J[some], f[some] - y[some].astype(np.float64), w[some]
+                n, has_weight = J.shape[1], w > 0
+                J, r, v = J[has_weight], f[has_weight] - y[has_weight].astype(np.float64), w[has_weight]
                 jtj[place][:n, :n], jtr[place][:n], sse[place] = (J.T * v) @ J, J.T @ (v * r), v @ (r * r)
         for result in (jtj, jtr, sse):
             result[:, ~self.pop.valid] = np.nan
@@ -105,10 +105,13 @@ class Engine(contract.Differentiable):
         with np.errstate(all="ignore"):
             for place in np.ndindex(sums.shape):
                 f, J = self._derivatives(place[1], params[place])
-                some = w > 0
-                r = f[some] - y[some].astype(np.float64)
+                has_weight = w > 0
+                r = f[has_weight] - y[has_weight].astype(np.float64)
                 size, slope = SIZES[kind](r), SLOPES[kind](r)
-                sums[place], gradient[place][: J.shape[1]] = w[some] @ size, (w[some] * slope) @ J[some]
+                sums[place], gradient[place][: J.shape[1]] = (
+                    w[has_weight] @ size,
+                    (w[has_weight] * slope) @ J[has_weight],
+                )
         sums[:, ~self.pop.valid], gradient[:, ~self.pop.valid] = np.nan, np.nan
         return sums, gradient
 

@@ -113,7 +113,7 @@ class Emitter:
         order = self.bundles.order[first[0] : first[-1]]
         sizes, n_columns = np.diff(structures.first)[order], structures.n_columns[order]
         most_instructions, most_columns = (
-            int(np.add.reduceat(one, first[:-1] - first[0]).max(initial=1)) for one in (sizes, n_columns)
+            int(np.add.reduceat(counts, first[:-1] - first[0]).max(initial=1)) for counts in (sizes, n_columns)
         )
         texts = [f"\t// {_escaped(comments[s])}\n".encode() if s in comments else b"" for s in order.tolist()]
         # at most four lines of an instruction, one of a number, three of a column, five of a structure, four of bundles

@@ -257,15 +257,15 @@ class Engine(DeviceEngine, contract.Compiling):
     def _copy_parts(self, params: Any, out: Any, sets: int, length: int) -> None:
         """``sets`` sets at a time, and of them ``length`` points at a time, a whole number of vectors."""
         stream, on_host = self.device.current_stream(), isinstance(out, np.ndarray) and self.device.xp is not np
-        for some in self._passes(params, self._sets_at_once(len(params), VALUES, sets)):
-            place = out[some]
+        for part in self._passes(params, self._sets_at_once(len(params), VALUES, sets)):
+            place = out[part]
             buffer = self.device.xp.empty((len(place), self.n_exprs, length), self.dtype)
             short = None if out.dtype == self.dtype else self.device.xp.empty(buffer.shape, np.uint16)
             for start in range(0, self.n_points, length):
                 stop = min(start + length, self.n_points)
                 self._run_values(buffer, start, stop, 4, length)
-                made = buffer if short is None else self._rounded(buffer, short, out.dtype)
-                computed = made.reshape(-1, length)[:, : stop - start]
+                rounded = buffer if short is None else self._rounded(buffer, short, out.dtype)
+                computed = rounded.reshape(-1, length)[:, : stop - start]
                 rows = place.reshape(-1, self.n_points)[:, start:stop]
                 if on_host:
                     self.device.to_host(computed, rows, stream)
@@ -295,7 +295,7 @@ class Engine(DeviceEngine, contract.Compiling):
             return None
         if any(kind.loss not in (None, code) for _, kind in self._codes):
             self._forget()
-            self._codes = {key: made for key, made in self._codes.items() if key[1].loss in (None, code)}
+            self._codes = {key: kernels for key, kernels in self._codes.items() if key[1].loss in (None, code)}
         padded = np.zeros((len(columns), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
         with np.errstate(over="ignore"):
             padded[:, : self.n_points] = columns
@@ -306,8 +306,8 @@ class Engine(DeviceEngine, contract.Compiling):
         """What was prepared, float64 (n_sets, n_exprs)."""
 
         def add_up(sums: Any) -> None:
-            for some in self._passes(params, self._sets_at_once(len(params), prepared.task)):
-                self._add_up(sums[some], prepared)
+            for part in self._passes(params, self._sets_at_once(len(params), prepared.task)):
+                self._add_up(sums[part], prepared)
 
         return self._sums(params, add_up)
 

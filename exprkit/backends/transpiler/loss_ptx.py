@@ -69,7 +69,7 @@ def loss_code(tokens: Tokens, bodies: Bodies, n_columns: int, counted: bool, fas
             bits = real(value).tobytes()[::-1].hex().upper()
         return register(f"\tmov.{bodies.real} {{y}}, 0{'f' if bodies.real == 'f32' else 'd'}{bits};\n")
 
-    def one(row: ops.Operator, operands: list[str]) -> str:
+    def applied_once(row: ops.Operator, operands: list[str]) -> str:
         codes.append(row.code)
         places = {**dict(zip(row.letters, operands, strict=True)), "n": f"{{n}}_{len(lines)}"}
         return register(re.sub(r"\{(a_low|[abn])\}", lambda place: places[place[1]], bodies.of[row.code].text))
@@ -80,8 +80,8 @@ def loss_code(tokens: Tokens, bodies: Bodies, n_columns: int, counted: bool, fas
     def negative(a: str) -> str:
         return register(f"\tneg.{bodies.real} {{y}}, {a};\n")
 
-    sums = Sums(one, fma, negative, str, number(math.log(2)) if fast else None)
-    applied = sums.applied if fast else one
+    sums = Sums(applied_once, fma, negative, str, number(math.log(2)) if fast else None)
+    applied = sums.applied if fast else applied_once
     n_read = n_columns - counted
     result = written(tokens, ["<f>", *(f"<{k}>" for k in range(n_read))], number, applied, whole_powers=fast)
     text = "".join(lines) + f"\tmov.b{bodies.real[1:]} %e, {result};\n"

@@ -156,7 +156,7 @@ def parts(
     if shapes[0] == shapes[1]:
         shapes, chosen = shapes[:1], [np.arange(len(structures))]
     return [
-        Transpiled(program, structures, shape, itemsize, some, of_a_module, IN_ORDER and task == VALUES)
-        for shape, some in zip(shapes, chosen, strict=True)
-        if len(some)
+        Transpiled(program, structures, shape, itemsize, numbers, of_a_module, IN_ORDER and task == VALUES)
+        for shape, numbers in zip(shapes, chosen, strict=True)
+        if len(numbers)
     ]
