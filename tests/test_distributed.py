@@ -293,6 +293,26 @@ def test_rows_with_poles_are_fitted_as_in_memory(in_files):
     assert np.allclose(rowwise.standard_errors, one.standard_errors, rtol=1e-2, equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_say_that_they_converged_only_at_a_minimum(dtype, tmp_path):
+    """A column far from 0 for its spread, which normal equations lose; numbers that others can stand for; a stall."""
+    t = np.linspace(-1, 1, 40)
+    y = 3 + 2 * t + 0.05 * np.random.default_rng(4).standard_normal(40)
+    np.save(tmp_path / "y.npy", y)
+    for far in (0.0, 1e6, 1e9):
+        np.save(tmp_path / "X.npy", far + t[:, None])
+        found = ek.fit(["p1 + p2 * x1", "p1 * p2 + 0 * x1"], tmp_path / "X.npy", tmp_path / "y.npy", dtype=dtype)
+        least = np.sum((np.polyval(np.polyfit(t, y, 1), t) - y) ** 2)
+        assert not found.converged[0] or found.loss[0] < 1.01 * least
+        assert found.converged[1] and (far or found.converged[0])
+    np.save(tmp_path / "X.npy", t[:, None])
+    start = [[60.0, 1, 0.01, 9.0]]
+    stalled = ek.fit("p1 * exp(p2 * (x1 - p4)) + p3", tmp_path / "X.npy", tmp_path / "y.npy", init=start, dtype=dtype,
+                     tol=1e-3)  # fmt: skip
+    best = ek.fit("p1 * exp(p2 * (x1 - p4)) + p3", t[:, None], y, init=start, backend="cpu", dtype="float64")
+    assert not stalled.converged[0] or stalled.loss[0] < 1.01 * best.loss[0]
+
+
 def test_rows_that_cannot_be_fitted_to(in_files):
     folder, _, y, pop = in_files
     for what in ({"loss": "mae"}, {"restarts": 2}, {"method": "adam"}, {"link": "sqrt"}):

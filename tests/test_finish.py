@@ -208,6 +208,74 @@ def test_screened_fits_that_are_at_a_minimum_have_converged(options):
     assert found.converged.all(), found.reason
 
 
+# ── losses of one's own ──
+
+
+def cauchy(factor):
+    return f"{factor!r} * log(1 + ((f - y) / 0.05)^2)"
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_a_quantile_line_is_the_best_of_the_lines_through_two_points(fits, share):
+    """Which a loss with kinks is least at (R. Koenker, "Quantile Regression", 2005)."""
+    i, j = np.triu_indices(len(T), 1)
+    slope = (LINE[i] - LINE[j]) / (T[i] - T[j])
+    r = LINE - (LINE[i] - slope * T[i])[:, None] - slope[:, None] * T
+    found = fit("p1 + p2 * x1", T, LINE, loss=f"pinball(y - f, {share})", dtype="float64", backend=fits)
+    assert found.converged[0]
+    assert found.loss[0] == pytest.approx(np.maximum(share * r, (share - 1) * r).sum(axis=1).min(), rel=1e-6)
+
+
+@pytest.mark.parametrize("accuracy", ["final", "screen"])
+def test_the_factor_of_a_loss_does_not_count(accuracy):
+    one, *others = (fit("p1 * exp(p2 * x1)", T, LINE, loss=cauchy(factor), accuracy=accuracy, dtype="float64",
+                        backend="cpu") for factor in (1.0, 1e-6, 1e6))  # fmt: skip
+    for other in others:
+        assert other.converged[0] and one.converged[0]
+        assert other.params[0] == pytest.approx(one.params[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["MGH17", "MGH10"])
+@pytest.mark.parametrize("unit", [1.0, 100.0])
+@pytest.mark.parametrize("accuracy", ["final", "screen"])
+def test_a_stall_of_a_loss_of_ones_own_has_not_converged(name, unit, accuracy):
+    text, x, y, start, certified, _ = nist(name)
+    y, options = np.array(y, float), {"loss": f"logcosh((f - y) * {unit})", "dtype": "float64", "backend": "cpu"}
+    least = fit(text, x, y, init=[certified], **options)
+    for init in (start, 1.02 * np.array(certified)):
+        found = fit(text, x, y, init=[init], accuracy=accuracy, **options)
+        assert not found.converged[0] or found.loss[0] < 1.01 * least.loss[0], found.reason
+    assert least.converged[0] or name == "MGH10"
+
+
+def test_losses_of_ones_own_are_finished_as_squares_are(fits):
+    options = {"loss": "logcosh(f - y)", "dtype": "float64", "backend": fits}
+    near, away = (fit("p1 + p2 * x1", T + far, LINE, **options) for far in (0.0, 1e5))
+    assert away.converged[0] and away.loss[0] == pytest.approx(near.loss[0], rel=1e-6)
+    exact = fit("p1 * exp(-p2 * x1)", T, 3 * np.exp(-0.5 * T), **options)
+    assert exact.params[0] == pytest.approx([3, 0.5], rel=1e-6)
+    held = fit("p1 + p2 * x1", T, LINE, bounds={"p2": (0, 1.5)}, **options)
+    assert held.converged[0] and held.params[0, 1] == 1.5
+    far = fit("p1 * exp(-p2 * x1)", T, LINE, init=[[1.0, 1.0]], max_iter=1, accuracy="screen", **options)
+    assert not far.converged[0]
+
+
+@pytest.mark.filterwarnings("error")
+def test_parameters_without_effect_are_no_trouble_to_losses_of_ones_own():
+    texts = ["p1 * 0 + x1", "p1 + 0 * p2", "log(p1 - 1)", "floor(p1) + p2", "3", "p1 * exp(p2 * 1e6 * x1)", "x1^p1"]
+    for accuracy in ("final", "screen"):
+        found = fit(ek.parse(texts), T, LINE, loss="logcosh(f - y)", accuracy=accuracy, init="ones", dtype="float64",
+                    backend="cpu")  # fmt: skip
+        assert found.converged[:2].all() and not found.converged[[2, 4, 6]].any(), found.reason
+
+
+def test_a_prior_of_a_loss_of_ones_own_is_one_more_measurement():
+    """So narrow that it decides; with the parameters' plain names and with names of the user's own."""
+    for text, name in (("p1 + p2 * x1", "p2"), (ek.parse("a + b * x1", parameters=("a", "b")), "b")):
+        found = fit(text, T, LINE, loss="logcosh(f - y)", prior={name: (0.5, 1e-3)}, dtype="float64", backend="cpu")
+        assert found.converged[0] and found.params[0, 1] == pytest.approx(0.5, abs=1e-3)
+
+
 # ── the steps themselves ──
 
 

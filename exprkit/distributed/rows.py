@@ -153,9 +153,10 @@ class RowEngine:
             running = steps.running
         return steps.fitted()
 
-    def information(self, pop: Population, params: np.ndarray) -> np.ndarray:
-        """The matrices J'WJ, where nan is no parameter."""
-        return self.normal_equations(self._tokens(pop, np.arange(len(pop))), np.nan_to_num(params))[0]
+    def equations_at(self, pop: Population, params: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """J'WJ, J'Wr and the sum of w r^2 of every expression at ``params``, where nan is no parameter."""
+        jtj, jtr, sse = self.normal_equations(self._tokens(pop, np.arange(len(pop))), np.nan_to_num(params))
+        return jtj, jtr, sse
 
     def forget(self) -> None:
         """Let the workers give up the pieces that they keep."""

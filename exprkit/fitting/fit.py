@@ -353,11 +353,10 @@ class FitProblem:
         options = self._options(target, lower, upper)
         starts = drawing.of(starts, ev.pop, ev.X, target.y, target.w, options)
         fitted = self._in_parts(ev, starts, target, options, progress)
-        if is_final and options.kind != objective.SUM:
+        if is_final:
             fitted = finished(fitted, ev, target.goal, options, inputs.on_host(starts), self._max_iter is not None)
         goal = target.goal._replace(lower=lower, upper=upper, target=self.target_name)
-        is_screened = not is_final and self._loss != SUM
-        return _result(ev, fitted, target, goal, begin, self.method, is_screened)
+        return _result(ev, fitted, target, goal, begin, self.method, not is_final)
 
     def fitted(self, pop: Population | DevicePopulation, init: Any, *, limits: Any = None, patience: int = 0) -> Fitted:
         """The fits of a population as arrays alone, which stay where they were made.

@@ -56,8 +56,9 @@ class FitResult:
     ``iterations``       int32 (n_exprs,): iterations from the best start
     ``status``           uint8 (n_exprs,): why the fit ended, a number of ``objective.REASONS``
     ``converged``        bool (n_exprs,): the parameters are at a minimum, by a step that is short in units of the
-                         standard errors; of screened fits (``accuracy``) up to a tenth of one, and tested when it, or
-                         why a fit ended, is first asked for
+                         standard errors; of screened fits (``accuracy``), rows that are read in pieces and losses
+                         of your own that L-BFGS minimises up to a tenth of one, and of screened ones tested when it,
+                         or why a fit ended, is first asked for
     ``reason``           the same in words, a list, with the parameters that ended at a bound, and the columns of X
                          that are infinite where the loss is not finite
     ``at_bound``         bool (n_exprs, max_params): the parameter ended at one of its finite bounds, so that its

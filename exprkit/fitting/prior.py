@@ -118,7 +118,7 @@ def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_col
         raise ArgumentError(f"prior must be a text over parameters or a dict of (mean, sd), not {brief(prior)}")
     squares = made.kind == objective.SQUARES and all(term is not None for term in terms)
     if not squares and isinstance(prior, Mapping):
-        prior, squares = " + ".join(_as_text(name, pair) for name, pair in prior.items()), False
+        prior, squares = " + ".join(_as_text(name, pair, pop.parameters) for name, pair in prior.items()), False
     if not squares:
         if own.loss is None:
             raise ArgumentError(
@@ -160,9 +160,9 @@ def _numbers(name: str, pair: Any) -> tuple[float, float]:
     return mean, sd
 
 
-def _as_text(name: str, pair: Any) -> str:
+def _as_text(name: str, pair: Any, parameters: Any) -> str:
     mean, sd = _numbers(name, pair)
-    return f"((`{name}` - {mean!r}) / {sd!r})^2 / 2"
+    return f"(({name if parameters is None else f'`{name}`'} - {mean!r}) / {sd!r})^2 / 2"
 
 
 def _tokens(text: str, parameters: Any) -> Tokens:

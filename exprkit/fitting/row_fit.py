@@ -1,7 +1,7 @@
 """Fits to data larger than memory: npy and Parquet files and dask arrays, read in pieces of rows by workers.
 
-In: what ``fit`` was given.  Out: a ``FitResult`` whose goal holds no data; its covariances come from the last normal
-equations.
+In: what ``fit`` was given.  Out: a ``FitResult`` whose goal holds no data; its covariances, and
+whether it converged, come from the last normal equations.
 
     >>> import exprkit as ek, numpy as np, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import known
-from exprkit.backends.objective import SPOILED, Fitted, Options, with_spoiled_anew
+from exprkit.backends.objective import CONVERGED, Fitted, Options, with_spoiled_anew
 from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.files import columns_of, source_of
 from exprkit.distributed.rows import RowEngine
@@ -28,6 +28,7 @@ from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.options import check_offered, for_backend
 from exprkit.expressions.population import Population
+from exprkit.fitting.finishing.stationarity import FALLING, is_stationary_by_sums
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.likelihood import SINGULAR, FitGoal, at_bound, inverted
 from exprkit.runtime.progress import Progress, shown
@@ -66,12 +67,15 @@ def fit_rows(
     try:
         totals = engine.totals(used)
         with shown(progress, len(pop), "fitting") as done:
-            fitted, jtj = _fitted(pop.expanded(), starts, options, engine, double, done)
+            fitted, sums = _fitted(pop.expanded(), starts, options, engine, double, done)
     finally:
         for one in (engine, double):
             one.forget()
     goal = FitGoal("squares", 1.0, np.empty((0, source.X.shape[1])), np.empty(0), None, options.lower, options.upper)
     sse, spread = np.where(np.isfinite(fitted.loss), fitted.loss, np.nan), totals.wyy - totals.wy**2 / totals.w
+    size, eps = float(np.sqrt(totals.wyy)), float(np.finfo(engine.dtype).eps)
+    is_at_minimum = is_stationary_by_sums(sums, options, fitted.params, source.n_rows, size, eps)
+    fitted.status[np.isin(fitted.status, CONVERGED) & (pop.n_params > 0) & ~is_at_minimum] = FALLING
     with np.errstate(all="ignore"):
         found = FitResult(
             pop,
@@ -86,7 +90,7 @@ def fit_rows(
             goal,
             None,
         )
-        found.__dict__["covariance"] = inverted(pop, jtj, found.at_bound, SINGULAR["float32"], source.n_rows, sse)
+        found.__dict__["covariance"] = inverted(pop, sums[0], found.at_bound, SINGULAR["float32"], source.n_rows, sse)
     return found
 
 
@@ -97,19 +101,14 @@ def _fitted(
     engine: RowEngine,
     double: RowEngine,
     done: Callable[[int], Any],
-) -> tuple[Fitted, np.ndarray]:
-    """The fits, those that float32 spoils made anew in float64, and the matrices J'WJ where they ended."""
+) -> tuple[Fitted, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """The fits, those that float32 spoils made anew in float64, and their normal equations in float64 at the end."""
     fitted = engine.fit(pop, starts[0], options, done)
-    spoiled = np.flatnonzero(np.isin(fitted.status, SPOILED))
-    jtj = engine.information(pop, fitted.params)
-    if engine.dtype != double.dtype and len(spoiled):
+    if engine.dtype != double.dtype:
         fitted = with_spoiled_anew(
             fitted, pop, starts, options, lambda some, own, options: double.fit(some, own[0], options)
         )
-        some = pop[spoiled]
-        width = some.max_params
-        jtj[spoiled, :width, :width] = double.information(some, fitted.params[spoiled, :width])
-    return fitted, jtj
+    return fitted, double.equations_at(pop, fitted.params)
 
 
 def refuse(names: Iterable[str]) -> None:

@@ -11,6 +11,10 @@ In: expressions, complete data, an objective, parameters.  Out: objectives and `
 
 With q the working weight of a point (``backends.objective``), J and r are those of sqrt(w q) f, so that J'r is half of
 the objective's gradient, whichever it is.
+
+Of a loss that is the sum of values J holds the points' own gradients and r is 1, so that the step is that of E. K.
+Berndt, B. H. Hall, R. E. Hall, J. A. Hausman (Annals of Economic and Social Measurement 3, 1974), and the part of r in
+J's columns that of the score test (C. R. Rao, 1948): whatever the loss's unit, it is the step in standard errors.
 """
 
 from __future__ import annotations
@@ -31,6 +35,12 @@ NUMBERS = 1 << 21  # of a Jacobian in use at a time: 16 MiB, about what stays in
 SMALL = 1 << 23  # numbers of Jacobians that are factored without being asked
 BLOCK = 256  # rows that are brought to triangular form at a time
 ON_HOST = Compute("cpu", dtype="float64")
+# shares of the largest eigenvalue of J'J, of columns of norm 1: what is rounding, and what it counts as, so that the
+# gradient's own rounding is far less than a standard error
+LOST, LEAST = 1e-14, 1e-18
+ROUNDS = 6, 2  # that find how far a loss's gradient changes by its spread: first, and after a step
+NEAR = 1e-3  # standard errors within which a kink of the loss is where the parameters are
+LAST_PLACES = 10 * float(np.finfo(np.float64).eps)  # share of a parameter that its difference is at least
 
 
 class CountedPoints(NamedTuple):
@@ -64,7 +74,8 @@ class Model:
             X, y, w = (column[first : first + rows] for column in points)
             ev = Evaluator(pop, np.ascontiguousarray(X), **compute.arguments)
             self.blocks.append((ev, y, w))
-        self.is_plain = options.kind in (objective.SQUARES, objective.SUM) and bool(np.all(points.w == 1))
+        self.is_plain = options.kind == objective.SQUARES and bool(np.all(points.w == 1))
+        self.lengths: np.ndarray | None = None  # standard errors of a sum of values, each by itself, about
 
     def loss(self, p: np.ndarray) -> np.ndarray:
         """The objective of every expression; nan where it is not finite."""
@@ -88,11 +99,13 @@ class Model:
             A[:, :, : self.width] = ev.jacobian(p[:, : self.width])
             A[:, :, P] = r
             q = objective.weight_of(self.kind, r, f, self.delta, np)
-            root = np.sqrt(w) if q is None else np.sqrt(w * q)
+            root = w if self.kind == objective.SUM else np.sqrt(w) if q is None else np.sqrt(w * q)
             if not self.is_plain:
                 still = A == 0
                 A *= root[..., None]
                 A[still] = 0  # what is infinitely sure of no change
+            if self.kind == objective.SUM:
+                A[:, :, P] = 1.0
             total += np.sum((f * root) ** 2, axis=1)
             tops.append(A)
             np.maximum(size, np.abs(A).max(axis=1), out=size)
@@ -106,7 +119,7 @@ class Model:
         R = _triangle(np.concatenate(done, axis=1)) if len(done) > 1 else _triangle(done[0])
         length = np.linalg.norm(R[:, :, :P], axis=1)
         safe = np.where(length > 0, length, 1.0)
-        return JacobianFactors(
+        made = JacobianFactors(
             R[:, :P, :P] / safe[:, None, :],
             R[:, :P, P] * scale[:, P, None],
             np.abs(R[:, P, P]) * scale[:, P],
@@ -114,6 +127,65 @@ class Model:
             np.sqrt(total),
             np.asarray(np.isfinite(size).all(axis=1)),
         )
+        return self._scaled(p, made) if self.kind == objective.SUM else made
+
+    def _scaled(self, p: np.ndarray, now: JacobianFactors) -> JacobianFactors:
+        """Factors of a sum of values with the curvature that its gradient has over a standard error.
+
+        At kinks of the loss q is the shortest that there is near by, which belongs to the steepest descent.
+        """
+        h, spread = self.lengths, now.norm
+        rounds = ROUNDS[h is not None]
+        h = 0.1 * np.where(p == 0, 1.0, np.abs(p)) if h is None else h
+        for _ in range(rounds):
+            curve = np.abs(np.diagonal(self._changes(p, h), axis1=0, axis2=2)) / h
+            change = np.where(np.isnan(curve), 0.0, np.where(curve > 0, spread / (curve * h), np.inf))
+            h = np.clip(change, 0.1, 10.0) * h
+        self.lengths = h
+        U, s, V = np.linalg.svd(now.R)
+        small = NEAR * np.where(p == 0, h, np.minimum(h, 0.1 * np.abs(p)))
+        small = np.maximum(small, LAST_PLACES * np.abs(p))
+        jumps = 2 * self._changes(p, small / 2) - self._changes(p, small)  # 0 but for kinks and rounding
+        jumps /= np.where(spread > 0, spread, np.inf)
+        jumps = np.einsum("mij,kmj->mik", V, np.nan_to_num(jumps, posinf=0.0, neginf=0.0))
+        jumps = U @ (jumps / np.where(s > LAST_PLACES * s[:, :1], s, np.inf)[:, :, None])
+        shares = np.clip(np.linalg.pinv(jumps) @ now.q[:, :, None], -1.0, 1.0)
+        q = now.q - (jumps @ shares)[:, :, 0]
+        counts = (spread > 0) | ~np.any(spread > 0, axis=1, keepdims=True)
+        curvature = np.nanmedian(np.where(counts, 1 / (h * spread), np.nan), axis=1)
+        unit = np.where((curvature > 0) & (curvature < np.inf), np.sqrt(2 * curvature), 1.0)
+        return now._replace(
+            q=q / unit[:, None], rest=now.rest / unit, norm=now.norm * unit[:, None] / 2, size=np.zeros(len(p))
+        )
+
+    def _changes(self, p: np.ndarray, h: np.ndarray) -> np.ndarray:
+        """Half of the change of the gradient of a sum from ``h`` below to ``h`` above, by parameter: (P, m, P)."""
+        look()
+        steps = np.eye(p.shape[1])[:, None, :] * h
+        sets, total = np.concatenate([p - steps, p + steps])[..., : self.width], np.zeros((2 * len(steps), *p.shape))
+        for ev, y, w in self.blocks:
+            total[..., : self.width] += ev.loss_and_grad(sets, y, "sum", w)[1]
+        return (total[len(steps) :] - total[: len(steps)]) / 2
+
+
+def factors_of(jtj: np.ndarray, jtr: np.ndarray, sse: np.ndarray, size: float) -> JacobianFactors:
+    """Factors by normal equations of float64: J'J (m, P, P), J'r (m, P), r'r (m,), and about the norm of f.
+
+    Directions that are lost in J'J's rounding count as those in which next to nothing changes.
+    """
+    usable = np.isfinite(jtr) & np.isfinite(jtj).all(axis=2)
+    norm = np.where(usable, np.sqrt(np.diagonal(jtj, axis1=1, axis2=2)), 0.0)
+    unit = np.where(norm > 0, norm, np.inf)
+    values, V = np.linalg.eigh(
+        np.where(usable[:, :, None] & usable[:, None, :], jtj, 0.0) / unit[:, :, None] / unit[:, None, :]
+    )
+    most = values.max(axis=1, keepdims=True, initial=0.0)
+    most = np.where(most > 0, most, 1.0)
+    roots = np.sqrt(np.where(values > LOST * most, values, LEAST * most))
+    q = np.einsum("mji,mj->mi", V, np.where(usable, jtr, 0.0) / unit) / roots
+    rest = np.sqrt(np.maximum(sse - np.sum(q * q, axis=1), 0.0))
+    R = roots[:, :, None] * V.transpose(0, 2, 1)
+    return JacobianFactors(R, q, rest, norm, np.full(len(q), size), np.asarray(usable.all(axis=1)))
 
 
 def triangles(

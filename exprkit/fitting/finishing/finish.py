@@ -35,7 +35,15 @@ from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting.finishing.factors import ON_HOST, SMALL, CountedPoints, JacobianFactors, Model, parts_of
-from exprkit.fitting.finishing.stationarity import ENDLESS, EPS, FEW_DIGITS, projected, pushed, tolerances
+from exprkit.fitting.finishing.stationarity import (
+    ENDLESS,
+    EPS,
+    FEW_DIGITS,
+    is_stationary,
+    projected,
+    pushed,
+    tolerances,
+)
 from exprkit.fitting.likelihood import FitGoal, points_of
 
 AIM = 1e-7  # standard errors that a step may still have at a minimum: parameters to seven digits of their errors
@@ -88,6 +96,11 @@ def finished(
     some, width = pop[which], pop[which].max_params
     own = options.of(which, width)._replace(max_iter=min(steps, options.max_iter) if is_limited else steps)
     found = finish(some, points, own, fitted.params[which, :width], compute=compute)
+    if options.kind == objective.SUM:  # whose steps come near slowly
+        left = np.flatnonzero(~found.is_minimum)
+        found.is_minimum[left] = is_stationary(
+            some[left], points, own.of(left, width), found.params[left], threads=ev.threads
+        )
     again = np.flatnonzero(~found.is_minimum & ~found.is_endless if steps > SPAN else [])
     if len(again):
         rest = some[again]
@@ -167,7 +180,7 @@ class _Run:
         for k in range(1, 1 + min(STEPS, self.options.max_iter)):
             state.step()
             if k % SPAN == 0:
-                state.done |= ~(state.loss < (1 - SLOW) * state.before)
+                state.done |= ~(state.loss < state.before - SLOW * np.abs(state.before))
                 state.before = state.loss.copy()
             if np.all(state.done):
                 break
@@ -215,7 +228,7 @@ class _TrustRegions:
         gain = self.loss - loss
         accepted = ~self.done & (gain > LEAST * predicted) & (predicted > 0)
         still = np.all(np.abs(trial - self.p) <= EPS * np.abs(self.p), axis=1)
-        lost = (predicted <= 4 * EPS * self.loss) | still
+        lost = (predicted <= 4 * EPS * np.abs(self.loss)) | still
         size = np.linalg.norm((trial - self.p) * unit, axis=1)
         narrow, wide = ~(gain > BAD * predicted), (gain > GOOD * predicted) | (is_whole & accepted)
         self.radius = np.where(narrow, BAD * size, np.where(wide, np.maximum(self.radius, 2 * size), self.radius))

@@ -23,7 +23,7 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.backends.objective import Options
 from exprkit.expressions.population import Population
-from exprkit.fitting.finishing.factors import ON_HOST, CountedPoints, JacobianFactors, Model, parts_of
+from exprkit.fitting.finishing.factors import ON_HOST, CountedPoints, JacobianFactors, Model, factors_of, parts_of
 
 EPS = float(np.finfo(np.float64).eps)
 RANK = 1e-14  # share of the largest singular value that is rounding, of columns of norm 1
@@ -36,7 +36,7 @@ FEW_DIGITS = 10.0  # last places of f that are lost in rounding
 FALLING, ENDLESS = range(len(objective.REASONS), len(objective.REASONS) + 2)
 REASONS = {
     **objective.REASONS,
-    FALLING: "the loss no longer falls, but the parameters are not at a minimum: accuracy='final' goes on",
+    FALLING: "the loss no longer falls, but the parameters are not at a minimum: accuracy='final', or float64, goes on",
     ENDLESS: "the loss falls less and less as a parameter grows without end or goes to 0: it has no minimum there",
 }
 
@@ -50,10 +50,13 @@ def projected(now: JacobianFactors, R: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return u, np.where(lost, 1.0, s), V, np.sum(u != 0, axis=1)
 
 
-def tolerances(now: JacobianFactors, p: np.ndarray, n_points: int, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Squares: of the residual deviation, and of what rounding of f or the parameters makes of r."""
+def tolerances(
+    now: JacobianFactors, p: np.ndarray, n_points: int, rank: np.ndarray, eps: float = EPS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Squares: of the residual deviation, and of what rounding of f (to ``eps``) or the parameters makes of r."""
     deviation = (now.rest**2 + np.sum(now.q**2, axis=1)) / np.maximum(n_points - rank, 1)
-    return deviation, (EPS * np.maximum(now.size, np.abs(p * now.norm).max(axis=1, initial=0.0))) ** 2
+    largest = np.abs(p * now.norm).max(axis=1, initial=0.0)
+    return deviation, np.maximum(eps * now.size, EPS * largest) ** 2
 
 
 def pushed(now: JacobianFactors, p: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
@@ -82,10 +85,27 @@ def is_stationary(
             continue
         with np.errstate(all="ignore"):
             now = Model(some, points, own, replace(ON_HOST, threads=threads)).factors(p)
-            none = np.full(p.shape, np.inf)
-            sides = (-none if own.lower is None else own.lower), (none if own.upper is None else own.upper)
-            u, _, _, rank = projected(now, np.where(pushed(now, p, *sides)[:, None, :], 0.0, now.R))
-            deviation, noise = tolerances(now, p, len(points.y), rank)
-            most = np.maximum(SETTLED**2 * deviation, (FEW_DIGITS * eps / EPS) ** 2 * noise)
-            is_short[part] = now.finite & (np.sum(u * u, axis=1) <= most)
+            is_short[part] = _is_short(now, p, own, len(points.y), eps)
     return is_short
+
+
+def is_stationary_by_sums(
+    sums: tuple[np.ndarray, np.ndarray, np.ndarray],
+    options: Options,
+    params: np.ndarray,
+    n_points: int,
+    size: float,
+    eps: float,
+) -> np.ndarray:
+    """The same by J'J, J'r and r'r of float64 at ``params``; ``size``: about the norm of f."""
+    with np.errstate(all="ignore"):
+        return _is_short(factors_of(*sums, size), np.nan_to_num(params, nan=0.0), options, n_points, eps)
+
+
+def _is_short(now: JacobianFactors, p: np.ndarray, options: Options, n_points: int, eps: float) -> np.ndarray:
+    none = np.full(p.shape, np.inf)
+    sides = (-none if options.lower is None else options.lower), (none if options.upper is None else options.upper)
+    u, _, _, rank = projected(now, np.where(pushed(now, p, *sides)[:, None, :], 0.0, now.R))
+    deviation, noise = tolerances(now, p, n_points, rank, eps)
+    most = np.maximum(SETTLED**2 * deviation, FEW_DIGITS**2 * noise)
+    return np.asarray(now.finite & (np.sum(u * u, axis=1) <= most))
