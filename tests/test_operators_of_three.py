@@ -208,6 +208,10 @@ def test_islands_of_this_process_breed_them_and_a_client_is_refused():
     assert "if_above(" in " ".join(model.equations_["equation"]) and "2 islands" in model.stopped_
     with pytest.raises(ArgumentError, match="'if_above' is an operator of this process"):
         found(y, operators={3: ["if_above"]}, client=object())
+    ek.operator("tempered(a) = a^2 / (1 + a^2)")
+    for chosen in ({"unary_operators": ["tempered"]}, {"elementwise_loss": "tempered(f - y)"}):
+        with pytest.raises(ArgumentError, match=r"'tempered' is an operator of this process.*leave client= out"):
+            found(y, **chosen, client=object())
 
 
 @pytest.mark.slow

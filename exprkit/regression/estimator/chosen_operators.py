@@ -12,6 +12,7 @@ In: ``binary_operators``, ``unary_operators`` and ``operators`` of a ``SymbolicR
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -82,9 +83,10 @@ def _by_operands(given: Any) -> Mapping[int, Any]:
     return given
 
 
-def refuse_elsewhere(operators: tuple[defined.Written, ...]) -> None:
-    """An error for an operator that processes elsewhere do not know."""
-    for row in operators:
+def refuse_elsewhere(operators: tuple[defined.Written, ...], loss: str) -> None:
+    """An error for an operator, of a search or in the text of its loss, that processes elsewhere do not know."""
+    words = re.findall(r"\w+", loss)
+    for row in (*operators, *filter(None, map(defined.spelled, words))):
         if defined.FIRST_CODE <= row.code < defined.END_CODE:
             raise ArgumentError(
                 f"{row.name!r} is an operator of this process, which a client's workers do not know; leave client= out "

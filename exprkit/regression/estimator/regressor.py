@@ -497,7 +497,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         if self.backend not in ON_HOST:
             refuse_without_cuda(operators)
         if self.client is not None:
-            refuse_elsewhere(operators)
+            refuse_elsewhere(operators, self._loss)
         stop, threads = _stop(self.early_stop_condition), _threads(self.n_jobs)
         return SearchSettings(
             operators,
