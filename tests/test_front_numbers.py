@@ -168,6 +168,8 @@ def test_of_formulas_of_a_size_the_one_of_the_shorter_description_stands_in_the_
 def test_the_description_length_has_a_veto():
     front = a_front([-20.0, -19.0, -9.0], [0.0, -3.0, -40.0])
     assert [selected(front, how, 0.0) for how in ("best", "mdl", "accuracy")] == [1, 0, 2]
+    for length, chosen in ((-15.5, 1), (-14.5, 0)):  # very strong evidence against it, and no less, is a veto
+        assert selected(a_front([-20.0, length], [0.0, -1.0]), "best", 0.0) == chosen
 
 
 def test_a_formula_with_a_pole_is_not_selected():
