@@ -71,10 +71,11 @@ def test_a_target_of_texts_is_refused(y):
     [
         (pd.date_range("2020", periods=20), "y must hold real numbers, not datetime64"),
         (pd.Categorical(["a", "b"] * 10), "y holds categories (a, b), not quantities"),
-        ([None, *range(19)], "y contains NaN"),
+        ([None, *range(19)], "y contains NaN, it lacks 1 of 20 values: leave those rows out"),
+        (np.append(np.inf, np.arange(19.0)), "y is infinite in 1 of 20 values: leave those rows out"),
         ("speed", "y is the text 'speed': give the numbers, table['speed'] without it in X"),
     ],
-    ids=["dates", "categories", "a gap", "a name"],
+    ids=["dates", "categories", "a gap", "infinite", "a name"],
 )
 def test_a_target_that_is_no_quantity_is_refused(y, message):
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -114,12 +115,27 @@ def test_a_table_of_any_kind_has_names(made):
         ("table.csv", "table.csv could not be read: No such file or directory"),
         (None, "X must be an array (n_rows, n_vars) or a table, not None"),
         (iter([[1.0, 2.0]]), "X must be an array (n_rows, n_vars) or a table, not <list_iterator"),
+        ([[1.0, 2.0], [3.0]], "X must be an array of numbers; its rows have different lengths"),
+        ([[1.0, np.nan], [3.0, 4.0]], "X: column x2 contains NaN, it lacks 1 of 2 values: leave those rows out"),
+        (np.array([[1.0, np.inf], [3.0, -np.inf]]), "X: column x2 is infinite in 2 of 2 values: leave those rows out"),
     ],
-    ids=["ragged", "text", "None", "iterator"],
+    ids=["ragged", "text", "None", "iterator", "ragged rows", "a gap", "infinite"],
 )
 def test_what_is_no_table_is_refused(X, message):
     with pytest.raises(DataError, match=re.escape(message)):
         small().fit(X, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_very_few_rows_have_a_formula(n):
+    X = np.array([[0.7, 2.0], [1.5, 1.0], [2.2, 3.0], [2.9, 0.5]])[:n]
+    model = small().fit(X, 2 * X[:, 0] + X[:, 1] ** 2)
+    assert ">>>>" in str(model) and np.isfinite(model.predict(X)).all()
+
+
+def test_a_seed_that_is_none_is_refused():
+    with pytest.raises(ArgumentError, match="random_state must be None, a whole number >= 0 or a RandomState"):
+        small(random_state="a").fit([[1.0], [2.0]], [1.0, 2.0])
 
 
 def test_a_dict_of_single_numbers_is_a_row():

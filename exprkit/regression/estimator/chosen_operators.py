@@ -85,8 +85,8 @@ def _by_operands(given: Any) -> Mapping[int, Any]:
 
 def refuse_elsewhere(operators: tuple[defined.Written, ...], loss: str) -> None:
     """An error for an operator, of a search or in the text of its loss, that processes elsewhere do not know."""
-    words = re.findall(r"\w+", loss)
-    for row in (*operators, *filter(None, map(defined.spelled, words))):
+    spelled = [row for word in re.findall(r"\w+", loss) if (row := defined.spelled(word)) is not None]
+    for row in (*operators, *spelled):
         if defined.FIRST_CODE <= row.code < defined.END_CODE:
             raise ArgumentError(
                 f"{row.name!r} is an operator of this process, which a client's workers do not know; leave client= out "

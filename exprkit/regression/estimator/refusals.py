@@ -107,10 +107,12 @@ def frame_of(X: Any) -> Any:
         X = pd.DataFrame(dict(X), index=None if lengths else [0])
     if not _is_sequence(X) and not hasattr(X, "__array__"):
         raise DataError(f"X must be an array (n_rows, n_vars) or a table, not {brief(X)}")
+    X = as_numbers("X", X) if isinstance(X, list | tuple) else X
     refuse_columns(X)
     if isinstance(X, np.ndarray) and X.ndim == 2:
         for i in range(X.shape[1]):
             refuse_rounding(f"X: column x{i + 1}", X[:, i])
+            refuse_gaps(f"X: column x{i + 1}", X[:, i])
     return X
 
 
@@ -132,12 +134,23 @@ def refuse_columns(X: Any) -> None:
     for name in names:
         column = as_numbers(f"X: column {name!r}", X[name])
         refuse_rounding(f"X: column {name!r}", column)
-        if lacking := int(np.isnan(column).sum()):
-            share = f"{lacking:,} of {number_of(len(X), 'value')}"
-            raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
-        if endless := int(np.isinf(column).sum()):
-            share = f"{endless:,} of {number_of(len(X), 'value')}"
-            raise DataError(f"X: column {name!r} is infinite in {share}: leave those rows out")
+        refuse_gaps(f"X: column {name!r}", column)
+
+
+def refuse_gaps(what: str, values: np.ndarray) -> None:
+    """An error for numbers that are missing or infinite.
+
+    Raises
+    ------
+    DataError
+    """
+    if values.dtype.kind != "f":
+        return
+    n = number_of(values.size, "value")
+    if lacking := int(np.isnan(values).sum()):
+        raise DataError(f"{what} contains NaN, it lacks {lacking:,} of {n}: leave those rows out, or fill them in")
+    if endless := int(np.isinf(values).sum()):
+        raise DataError(f"{what} is infinite in {endless:,} of {n}: leave those rows out")
 
 
 def refuse_rounding(what: str, values: np.ndarray) -> None:
@@ -169,6 +182,7 @@ def target_of(X: Any, y: Any, sample_weight: Any) -> Any:
     if getattr(numbers, "ndim", 1) == 0:
         raise DataError(f"y should be a 1d array, a number for every row of X, not {brief(y)}")
     refuse_rounding("y", np.asarray(numbers).ravel())
+    refuse_gaps("y", np.asarray(numbers))
     return numbers
 
 

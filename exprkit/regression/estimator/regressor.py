@@ -586,7 +586,11 @@ def seed_of(random_state: Any) -> int:
     """A seed as exprkit takes it, of one as scikit-learn does."""
     if (number := whole_number(random_state)) is not None and number >= 0:
         return number
-    return int(check_random_state(random_state).randint(1 << 31))
+    try:
+        return int(check_random_state(random_state).randint(1 << 31))
+    except ValueError:
+        wanted = "None, a whole number >= 0 or a RandomState of NumPy"
+        raise ArgumentError(f"random_state must be {wanted}, not {brief(random_state)}") from None
 
 
 def _is_number(value: Any) -> bool:

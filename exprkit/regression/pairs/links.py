@@ -159,9 +159,15 @@ def pair_numbers(f: np.ndarray, h: np.ndarray, link: Link, y: np.ndarray) -> tup
 def all_links(
     unary: Sequence[defined.Written], outermost: Sequence[defined.Written | Undone] = (), divides: bool = True
 ) -> list[Link]:
-    """All links with at most one of these operators, the simplest first; some may be outer ones only."""
+    """All links with at most one of these operators, the simplest first; some may be outer ones only.
+
+    ``INVERSE`` stands around sums alone: a product has its reciprocal among the others.
+    """
     able = [row for row in unary if inverse(row) is not None]
     plain = [Link(None, way, None) for way in (TIMES, OVER, PLUS)]
     inner = [Link(None, way, row) for row in able for way in range(5) if way != LESS or not _is_odd(row)]
-    outer = [Link(row, way, None) for row in (*able, *outermost) for way in (TIMES, PLUS, OVER)]
-    return [link for link in plain + inner + outer if divides or link.way != OVER]
+    around = (*able, *(row for row in outermost if row != INVERSE))
+    outer = [Link(row, way, None) for row in around for way in (TIMES, PLUS, OVER)]
+    sums = [Link(None, PLUS, None), *(link for link in inner if link.way in (PLUS, LESS, MINUS))]
+    reciprocals = [link._replace(outer=INVERSE) for link in sums if divides and INVERSE in outermost]
+    return [link for link in plain + inner + outer if divides or link.way != OVER] + reciprocals

@@ -50,12 +50,16 @@ def is_noise(rows: Rows, values: np.ndarray) -> bool:
 
 
 def nearest_neighbours(X: np.ndarray) -> np.ndarray:
-    """Indices of the rows nearest to each row, (n_rows, N_NEIGHBOURS), by Euclidean distance of the columns' ranks."""
+    """Indices of the rows nearest to each row, (n_rows, N_NEIGHBOURS), by Euclidean distance of the columns' ranks.
+
+    Of fewer rows all others.
+    """
     points = np.column_stack([ranks(column) for column in X.T])
     squares = (points**2).sum(axis=1)
     distance = squares[:, None] + squares - 2 * points @ points.T
     np.fill_diagonal(distance, np.inf)
-    neighbours: np.ndarray = np.argpartition(distance, N_NEIGHBOURS, axis=1)[:, :N_NEIGHBOURS]
+    n = min(N_NEIGHBOURS, len(X) - 1)
+    neighbours: np.ndarray = np.argpartition(distance, n, axis=1)[:, :n]
     return neighbours
 
 

@@ -79,7 +79,7 @@ def _join_in(problem: SearchProblem, points: Rows, pool: Pool, n: int) -> Iterat
     pool.multiply(n + n // 2)
     check, settings = problem.budget.check, problem.settings
     partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, settings.threads, check)
-    outermost = (*settings.outermost, *(links.UNDONE if n <= effort.POOLS.host_sizes[-1] else ()))
+    outermost = (*settings.outermost, *((links.INVERSE, *links.UNDONE) if n <= effort.POOLS.host_sizes[-1] else ()))
     for link, pairs in partners.each(points.y, links.all_links(problem.unary, outermost, problem.divides)):
         problem.budget.count(len(pool))
         spend(len(pool) * LOOKUP)
