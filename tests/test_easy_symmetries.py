@@ -106,9 +106,29 @@ def test_those_of_its_size_are_found(outer):
     np.testing.assert_allclose(formula(X), y, rtol=1e-6)
 
 
+RECIPROCALS = {
+    "an occupation": lambda X: 1 / np.expm1(0.37 * X[:, 0] / X[:, 1]),
+    "rates": lambda X: 1 / (X[:, 0] * X[:, 1] + 0.3 * X[:, 2] + 2),
+    "a rise": lambda X: 1 / (X[:, 0] / X[:, 1] + np.exp(-0.7 * X[:, 2])),
+}
+
+
+@pytest.mark.parametrize("law", RECIPROCALS)
+def test_reciprocals_of_sums_are_found_as_the_sums_are(law):
+    X = drawn(60, 3)
+    y = RECIPROCALS[law](X)
+    for target in (y, 1 / y):
+        formula = found(X, target, exact.join, pool_size=1_000)
+        np.testing.assert_allclose(formula(X), target, rtol=1e-9)
+        assert formula.n_tokens <= 14
+
+
 # ── the sign of y ──
 
-LAWS = {"a root": lambda X: np.sqrt(X[:, 0] + 2 * X[:, 1] * X[:, 2]), "growth": lambda X: np.exp(X[:, 0] - X[:, 1] / 3)}
+LAWS = {
+    "a root": lambda X: np.sqrt(X[:, 0] + 2 * X[:, 1] * X[:, 2]), "growth": lambda X: np.exp(X[:, 0] - X[:, 1] / 3),
+    "a reciprocal": RECIPROCALS["a rise"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -491,8 +491,11 @@ def test_squares_are_multiplied_out_where_that_is_shorter():
                                                        "exp(4 * sqr(x1 - 1.5 * x2))"),
     ("sqrt(0.25 * sqr(x1 + x2) + sqr(x3) - x1 * x2)", "sqrt(0.25 * sqr(x1 - x2) + sqr(x3))"),
     ("sqr(x1 / x2) + 2 * x1 + sqr(x2)", "sqr(x1 / x2 + x2)"),
+    ("exp(3.75 * x1 - 0.75 * sqr(x1) - 4)", "exp(0.6875 - 0.75 * sqr(x1 - 2.5))"),
+    ("exp(2 * sqr(x1 + 1) - 4 * sqr(x1 - 1))", "exp(16 - 2 * sqr(x1 - 3))"),
+    ("sqr(sqr(x1)) + 2 * sqr(x1)", "sqr(sqr(x1) + 1) - 1"),
 ])  # fmt: skip
-def test_three_terms_become_the_square_of_a_sum(text, short):
+def test_terms_become_the_square_of_a_sum(text, short):
     assert str(min(simplify.completed(ek.parse([text])[0]), key=lambda one: one.n_tokens)) == short
 
 

@@ -102,16 +102,19 @@ def _square_multiplied_out(tree: Tree) -> Iterator[Tree]:
 
 
 def completed(expression: Expression) -> list[Expression]:
-    """All formulas with three terms of a sum as the square of a sum: a^2 - 2 a b + b^2 as (a - b)^2."""
+    """All formulas with terms of a sum as the square of a sum: a^2 - 2 a b + b^2 as (a - b)^2, and a^2 + 2 a + 3."""
     tree = tree_of(expression)
-    starts = (tree, *replacements(tree, _square_multiplied_out))
+    starts = [tree, *replacements(tree, _square_multiplied_out)]
+    while more := next(iter(replacements(starts[-1], _square_multiplied_out)), None):  # all of them
+        starts.append(more)
     squares = (square for start in starts for square in replacements(start, _squares_of_sums))
     return [simplified(expression_of(square)) for square in squares]
 
 
 def _squares_of_sums(tree: Tree) -> Iterator[Tree]:
-    """A sum with three of its terms as the square of a sum of two."""
+    """A sum with three of its terms as the square of a sum of two; or with two, and a number for the third."""
     terms = _multiplied_out(tree) if _is_sum(tree) else []
+    yield from _completed_squares(terms)
     squares = [term for term in terms if term.number > 0 and all(exponent % 2 == 0 for _, exponent in term.powers)]
     for a, b in itertools.combinations(squares, 2):
         roots = [term._replace(number=1.0).to(0.5) for term in (a, b)]
@@ -121,6 +124,17 @@ def _squares_of_sums(tree: Tree) -> Iterator[Tree]:
                 second = roots[1]._replace(number=math.copysign(math.sqrt(b.number / a.number), twice.number))
                 square = _Factors(a.number, ((_sum_of([roots[0], second]), 2.0),))
                 yield _sum_of([square, *(term for term in terms if term not in (a, b, twice))])
+
+
+def _completed_squares(terms: list[_Factors]) -> Iterator[Tree]:
+    """A sum of terms with a t^2 + b t as a (t + b / (2 a))^2 - b^2 / (4 a)."""
+    for square, linear in itertools.permutations(terms, 2):
+        root = square._replace(number=1.0).to(0.5)
+        if linear.powers and frozenset(root.powers) == frozenset(linear.powers):
+            shift = linear.number / (2 * square.number)
+            whole = _Factors(square.number, ((_sum_of([root, _NO_POWER._replace(number=shift)]), 2.0),))
+            number = _NO_POWER._replace(number=-square.number * shift**2)
+            yield _sum_of([whole, number, *(term for term in terms if term not in (square, linear))])
 
 
 def _multiplied_out(tree: Tree) -> list[_Factors]:
