@@ -315,7 +315,15 @@ def test_rows_say_that_they_converged_only_at_a_minimum(dtype, tmp_path):
 
 def test_rows_that_cannot_be_fitted_to(in_files):
     folder, _, y, pop = in_files
-    for what in ({"loss": "mae"}, {"restarts": 2}, {"method": "adam"}, {"link": "sqrt"}):
+    for what in (
+        {"loss": "mae"},
+        {"restarts": 2},
+        {"method": "adam"},
+        {"link": "sqrt"},
+        {"prior": {"p1": (0, 1)}},
+        {"groups": {"p1": "a"}},
+        {"accuracy": "final"},
+    ):
         with pytest.raises(ArgumentError, match=f"without {next(iter(what))}="):
             ek.fit(pop, folder / "X.npy", folder / "y.npy", devices=2, **what)
     with pytest.raises(DataError, match=r"y must have shape \(10000,\), not \(10000, 2\)"):

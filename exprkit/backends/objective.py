@@ -182,18 +182,25 @@ def with_spoiled_anew(
     better = ~(more.loss >= fitted.loss[again])
     again = again[better]
     fitted.params[again, :width] = more.params[better]
-    for old, new in zip(fitted[1:4], more[1:4], strict=True):
-        old[again] = new[better]
+    for name in ("loss", "iterations", "status"):
+        getattr(fitted, name)[again] = getattr(more, name)[better]
     return fitted._replace(evaluations=fitted.evaluations + more.evaluations)
 
 
-def joined(some: list[Fitted], width: int) -> Fitted:
-    """Fits of expressions one behind the other, as that of all."""
-    if len(some) == 1:
-        return some[0]
-    params = [np.pad(one.params, ((0, 0), (0, width - one.params.shape[1])), constant_values=np.nan) for one in some]
-    loss, iterations, status = (np.concatenate([one[k] for one in some]) for k in (1, 2, 3))
-    return Fitted(np.concatenate(params), loss, iterations, status, sum(one.evaluations for one in some))
+def joined(parts: list[Fitted], width: int) -> Fitted:
+    """Fits of the parts of a population, in order, as those of all of it, with ``width`` parameters at the most."""
+    if len(parts) == 1:
+        return parts[0]
+    params = [
+        np.pad(part.params, ((0, 0), (0, width - part.params.shape[1])), constant_values=np.nan) for part in parts
+    ]
+    return Fitted(
+        np.concatenate(params),
+        np.concatenate([part.loss for part in parts]),
+        np.concatenate([part.iterations for part in parts]),
+        np.concatenate([part.status for part in parts]),
+        sum(part.evaluations for part in parts),
+    )
 
 
 def floor_of(y: np.ndarray, w: np.ndarray | None) -> float:

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import NAMES, known, load, objective, status
-from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.objective import KINDS, Fitted, Options
 from exprkit.distributed.engine import SlicedEngine
-from exprkit.distributed.files import columns_of, is_source
+from exprkit.distributed.files import is_source
 from exprkit.distributed.workers import Workers, workers_of
 from exprkit.errors import (
     ArgumentError,
@@ -200,24 +199,24 @@ def fit(
     """
     check_options(options, fit)
     if is_source(X):
-        other = {
-            "method": method != "lm",
-            "loss": loss != "squares",
-            "link": link,
-            "columns": columns is not None,
-            "restarts": restarts,
-            "missing": missing != "raise",
-        }
-        refuse(name for name, is_asked in other.items() if is_asked)
-        pop = on_host(inputs.population(pop, columns_of(X, y, weights)))
-        compute = Compute.of(backend, precision, dtype, threads, devices, client, **options)
-        compute = replace(compute, workers=compute.workers or workers_of(1, None))
         _check(method, loss, delta, max_iter, tol)
-        steps = MAX_ITER[method] if max_iter is None else int(max_iter)
-        lower, upper = sides_of(bounds, pop)
-        goal = Options(objective.SQUARES, 1.0, steps, float(tol), float(tol), lower, upper)
-        compute = replace(compute, backend=backend_of_fits(backend, compute.workers))
-        return fit_rows(pop, X, y, weights, starts_of(init, pop, no_device, 0, seed), goal, compute, progress)
+        refuse(
+            method=method != "lm",
+            loss=loss != "squares",
+            link=link is not None,
+            columns=columns is not None,
+            prior=prior is not None,
+            groups=bool(groups),
+            restarts=bool(restarts),
+            missing=missing != "raise",
+            accuracy=one_of("accuracy", accuracy, ACCURACIES) == "final",
+        )
+        workers = workers_of(devices, client) or workers_of(1, None)
+        compute = Compute.of(backend_of_fits(backend, workers), precision, dtype, threads, devices, client, **options)
+        ends = Options(
+            max_iter=MAX_ITER[method] if max_iter is None else int(max_iter), tol=float(tol), gtol=float(tol)
+        )
+        return fit_rows(pop, X, y, weights, init, bounds, seed, ends, replace(compute, workers=workers), progress)
     target_name = tables.name_of_target(X, y)
     X, y = tables.target_of(X, y)
     weights = tables.vector_of(X, weights)

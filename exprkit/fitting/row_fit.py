@@ -13,12 +13,14 @@ whether it converged, come from the last normal equations.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from exprkit.backends import known
+from exprkit.backends.contract import no_device
+from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.objective import CONVERGED, Fitted, Options, with_spoiled_anew
 from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.files import columns_of, source_of
@@ -31,21 +33,27 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.finishing.stationarity import FALLING, is_stationary_by_sums
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.likelihood import SINGULAR, FitGoal, at_bound, inverted
+from exprkit.fitting.starts.given import Bounds, sides_of, starts_of
 from exprkit.runtime.progress import Progress, shown
 
 
 def fit_rows(
-    pop: Population,
+    pop: Any,
     X: Any,
     y: Any,
     weights: Any,
-    starts: np.ndarray,
-    options: Options,
+    init: Any,
+    bounds: Bounds,
+    seed: int,
+    ends: Options,
     compute: Compute,
     progress: Progress,
 ) -> FitResult:
-    """Fit every expression from one start; the arguments are those of ``fit``, checked where they need no data."""
+    """Fit every expression from one start; the arguments are those of ``fit``, ``ends`` has when a fit ends."""
     begin = time.perf_counter()
+    pop = on_host(inputs.population(pop, columns_of(X, y, weights)))
+    lower, upper = sides_of(bounds, pop)
+    options, starts = ends._replace(lower=lower, upper=upper), starts_of(init, pop, no_device, 0, seed)
     if len(starts) != 1:
         raise ArgumentError("rows that are read in pieces are fitted to from one start: restarts=0, one set of init")
     used = tables.used_columns(pop)
@@ -111,7 +119,10 @@ def _fitted(
     return fitted, double.equations_at(pop, fitted.params)
 
 
-def refuse(names: Iterable[str]) -> None:
-    """An error for arguments that a fit to rows read in pieces does not have."""
-    for name in names:
-        raise ArgumentError(f"rows that are read in pieces are fitted to by squares from one start, without {name}=")
+def refuse(**asked: bool) -> None:
+    """An error for the first argument that is asked for and that a fit to rows read in pieces does not have."""
+    for name, is_asked in asked.items():
+        if is_asked:
+            raise ArgumentError(
+                f"rows that are read in pieces are fitted to by squares from one start, without {name}="
+            )
