@@ -159,8 +159,8 @@ class DescribedFront:
                 "description_length": self.lengths,
                 "sympy_format": [formula.sympy() for formula in named],
                 "latex": [self.latex(i) for i in range(len(self.entries))],
-                "parameters": [row[some].tolist() for row, some in zip(self.numbers, used, strict=True)],
-                "parameter_errors": [row[some].tolist() for row, some in zip(self.errors, used, strict=True)],
+                "parameters": [row[is_used].tolist() for row, is_used in zip(self.numbers, used, strict=True)],
+                "parameter_errors": [row[is_used].tolist() for row, is_used in zip(self.errors, used, strict=True)],
             }
         )
 
@@ -182,8 +182,8 @@ class DescribedFront:
         if ax is None:
             ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
         draw_front(ax, [entry.size for entry in self.entries], [entry.loss for entry in self.entries])
-        one = self.entries[chosen]
-        ax.plot(one.size, max(one.loss, LEAST_DRAWN), "o", ms=9, mfc="none", mec="C3")
+        entry = self.entries[chosen]
+        ax.plot(entry.size, max(entry.loss, LEAST_DRAWN), "o", ms=9, mfc="none", mec="C3")
         return ax
 
 
@@ -204,10 +204,10 @@ def described(
         lengths, expected = np.minimum((lengths, expected), _lengths(simple, goal))
     values = values_of(expressions, goal.rows.X)
     covariance = covariances(goal, pop, np.where(np.isnan(params), 0.0, params))
-    told, poles = CoincidenceTest(goal.rows), have_poles(expressions, goal.rows)
+    coincidence, poles = CoincidenceTest(goal.rows), have_poles(expressions, goal.rows)
     exact = goal.rows.is_exact(values)
-    if told.least_error:  # a formula may be exact by accident
-        exact, floor = exact & np.array([told.exceeds(one) for one in expressions]), 0.0
+    if coincidence.least_error:  # a formula may be exact by accident
+        exact, floor = exact & np.array([coincidence.exceeds(formula) for formula in expressions]), 0.0
     return DescribedFront(entries, names, lengths, expected, exact, params, covariance, floor, poles)
 
 
@@ -217,10 +217,12 @@ def _lengths(entries: list[Entry], goal: Goal) -> tuple[np.ndarray, np.ndarray]:
     pop, params = as_parameters(Population.of(expressions))
     of_squares = goal.plain and goal.kind == objective.SQUARES
     with np.errstate(all="ignore"):
-        found = (_of_squares if of_squares else _of_loss)(entries, pop, np.where(np.isnan(params), 0.0, params), goal)
-        nats = np.log(np.abs(params)) + np.log(found.information) / 2 - np.log(3) / 2
+        evidence = (_of_squares if of_squares else _of_loss)(
+            entries, pop, np.where(np.isnan(params), 0.0, params), goal
+        )
+        nats = np.log(np.abs(params)) + np.log(evidence.information) / 2 - np.log(3) / 2
     of_numbers = np.where(np.isnan(params), 0.0, _number_lengths(params, nats, goal.total)).sum(axis=1)
-    return found.nats + function_length(pop) + of_numbers, _expected(expressions, found.nats, goal)
+    return evidence.nats + function_length(pop) + of_numbers, _expected(expressions, evidence.nats, goal)
 
 
 def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.ndarray:
@@ -230,7 +232,7 @@ def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.nd
     fractions were not.  A search takes the best of very many formulas, which gains by accident: so much as growth asks
     for is taken off.  Those that are long have grown from few shorter ones by one function at a time, and gain less.
     """
-    numbers, tokens = np.array([(n_inexact(one), one.n_tokens) for one in formulas], np.float64).T
+    numbers, tokens = np.array([(n_inexact(formula), formula.n_tokens) for formula in formulas], np.float64).T
     by_accident = NATS_PER_NUMBER * np.minimum(numbers, FEW) + NATS_PER_TOKEN * np.minimum(tokens, SHORT)
     by_accident += GROWN * np.maximum(tokens - SHORT, 0)
     return nats + numbers + by_accident + goal.total / 2 * np.log1p(errors_between_rows(formulas, goal.rows))
@@ -242,10 +244,10 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     Few rows are fitted better than they are known: C. M. Hurvich and C.-L. Tsai (1989) say by how much.  So are single
     rows that decide a number by themselves: ``_of_rows_left_out``.
     """
-    told = CoincidenceTest(goal.rows).least_error * float(np.cov(goal.rows.y, bias=True, aweights=goal.rows.w))
-    variance = np.maximum([entry.loss for entry in entries], max(goal.floor, told, 1e-300))
-    some = goal if len(goal.rows) <= MANY_ROWS else Goal(goal.loss, goal.rows.subsample(MANY_ROWS, 0))
-    squares = _squares(pop, params, some, some.weights) * (goal.total / some.total)
+    rounding = CoincidenceTest(goal.rows).least_error * float(np.cov(goal.rows.y, bias=True, aweights=goal.rows.w))
+    variance = np.maximum([entry.loss for entry in entries], max(goal.floor, rounding, 1e-300))
+    few = goal if len(goal.rows) <= MANY_ROWS else Goal(goal.loss, goal.rows.subsample(MANY_ROWS, 0))
+    squares = _squares(pop, params, few, few.weights) * (goal.total / few.total)
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
     fitted, numbers = as_parameters(Population.of([entry.expression for entry in entries]), is_fraction)
     k = fitted.n_params + 1.0  # numbers, and the variance; of few rows each takes more off the loss than it says
@@ -265,7 +267,7 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
     rows = goal.rows if len(goal.rows) <= FEWER_ROWS else goal.rows.subsample(FEWER_ROWS, 0)
     evaluator, n = Evaluator(pop, rows.X, "cpu", dtype="float64"), len(rows)
     errors, slopes = evaluator.evaluate(params) - rows.y, evaluator.jacobian(params)
-    found, root = np.ones(len(pop)), np.sqrt(rows.w)
+    ratios, root = np.ones(len(pop)), np.sqrt(rows.w)
     of_y = rows.w * (rows.y - rows.w @ rows.y / rows.total) ** 2
     for i, k in enumerate(pop.n_params.tolist()):
         columns = slopes[i][:, :k] * root[:, None]
@@ -280,8 +282,8 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
             others = np.maximum(1 - share, DETERMINED)
             unknown = np.maximum(of_y, of_y.mean())  # of rows that no others say anything of
             left_out = np.where(others > DETERMINED, squares / others**2, unknown)
-            found[i] = max(float(left_out.sum() / equally), 1.0)
-    return found
+            ratios[i] = max(float(left_out.sum() / equally), 1.0)
+    return ratios
 
 
 def _of_loss(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:
@@ -319,9 +321,9 @@ def _squares(pop: Population, params: np.ndarray, goal: Goal, weights: np.ndarra
 
 
 def _number_lengths(params: np.ndarray, nats: np.ndarray, n: float) -> np.ndarray:
-    known = np.where(np.isfinite(nats), np.maximum(nats, np.log(2)), NATS_OF_A_NUMBER * np.log(max(n, 2)))
+    of_precision = np.where(np.isfinite(nats), np.maximum(nats, np.log(2)), NATS_OF_A_NUMBER * np.log(max(n, 2)))
     with np.errstate(all="ignore"):
-        return np.where(_is_simple(params), np.abs(np.log(np.abs(params))) + np.log(2), known)
+        return np.where(_is_simple(params), np.abs(np.log(np.abs(params))) + np.log(2), of_precision)
 
 
 def _is_simple(params: np.ndarray) -> np.ndarray:
@@ -358,9 +360,9 @@ def scores(entries: Sequence[Entry], floor: float) -> np.ndarray:
     """By how much the logarithm of the loss falls for every token more."""
     losses = np.log(np.maximum([entry.loss for entry in entries], max(floor, 1e-300)))
     sizes = np.array([entry.size for entry in entries])
-    found = np.zeros(len(entries))
-    found[1:] = -np.diff(losses) / np.diff(sizes)
-    return found
+    falls = np.zeros(len(entries))
+    falls[1:] = -np.diff(losses) / np.diff(sizes)
+    return falls
 
 
 def latex(formula: Expression, precision: int) -> str:

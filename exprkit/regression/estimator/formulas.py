@@ -170,7 +170,7 @@ class FormulaTable(BaseEstimator):
         table, chosen = self.equations_[columns], self._index(None)
         table = table.assign(equation=[self._front.short(i) for i in range(len(table))])
         table.index = [MARK if i == chosen else str(i) for i in range(len(table))]
-        notes = [f"<p>{one}</p>" for one in self._notes()]
+        notes = [f"<p>{note}</p>" for note in self._notes()]
         return "".join([shown, table.to_html(float_format="{:.4g}".format), *notes])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -180,12 +180,12 @@ class FormulaTable(BaseEstimator):
 
     def _notes(self) -> list[str]:
         """What is to be known of how the search was made."""
-        found = []
+        notes = []
         if self.n_rows_searched_ < self._n_rows:
-            found.append(f"searched in {self.n_rows_searched_:,} of {self._n_rows:,} rows, fitted to all")
+            notes.append(f"searched in {self.n_rows_searched_:,} of {self._n_rows:,} rows, fitted to all")
         if self.noise_ == "proportional":
-            found.append("rows weigh less where y is large, as noise grows with y (noise='constant' for equal weights)")
-        return found
+            notes.append("rows weigh less where y is large, as noise grows with y (noise='constant' for equal weights)")
+        return notes
 
     def _named(self, index: int | None) -> Expression:
         chosen = self._index(index)  # which complains where nothing is fitted

@@ -79,8 +79,8 @@ def save(model: Any, front: DescribedFront, path: Any) -> None:
 def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedFront]:
     """A ``Model`` with what ``fit`` has left in it, and its front, from the arrays of a file."""
     pop, held = Population.from_arrays(arrays), population_file.part(arrays, "model", FORMAT)
-    settings, known = json.loads(str(held["settings"])), Model().get_params()
-    model = Model(**{name: value for name, value in settings.items() if name in known})
+    settings, defaults = json.loads(str(held["settings"])), Model().get_params()
+    model = Model(**{name: value for name, value in settings.items() if name in defaults})
     for name, kind in FITTED.items():
         setattr(model, name, kind(held[name]))
     if "features" in held:
@@ -90,7 +90,7 @@ def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedF
     if not (np.diff(pop.n_tokens) > 0).all():
         raise ValueError("formulas that are no front")
     columns = {name: shaped(held[name], kind, len(pop), *[None] * n) for name, (kind, n) in COLUMNS.items()}
-    formulas, loss = (Expression(one.kinds, one.values) for one in pop), shaped(held["loss"], "f", len(pop))
+    formulas, loss = (Expression(formula.kinds, formula.values) for formula in pop), shaped(held["loss"], "f", len(pop))
     entries = list(map(Entry, formulas, loss.tolist(), pop.n_tokens.tolist()))
     return model, DescribedFront(entries, pop.variables, **columns, floor=float(held["as_good_as_0"]))
 

@@ -55,12 +55,12 @@ def finished(problem: SearchProblem) -> tuple[list[Entry], list[Entry]]:
     """The front, every formula with the numbers of least loss; and with the simple ones that the search gave it."""
     entries, goal = problem.front.entries(), problem.goal
     fitted = iter(_least(problem, [entry.expression for entry in entries if not entry.is_exact]))
-    formulas = [one.expression if one.is_exact else _needed(problem, next(fitted)) for one in entries]
-    formulas = [(problem.allowed([with_signs_inside(one)]) or [one])[0] for one in formulas]
+    formulas = [entry.expression if entry.is_exact else _needed(problem, next(fitted)) for entry in entries]
+    formulas = [(problem.allowed([with_signs_inside(formula)]) or [formula])[0] for formula in formulas]
     losses = goal.losses(values_of(formulas, problem.rows.X, problem.settings.threads)).tolist()
     pairs = [
-        (before._replace(expression=one, loss=loss, size=one.n_tokens, is_polished=True), before)
-        for one, loss, before in zip(formulas, losses, entries, strict=True)
+        (before._replace(expression=formula, loss=loss, size=formula.n_tokens, is_polished=True), before)
+        for formula, loss, before in zip(formulas, losses, entries, strict=True)
     ]
     front: list[tuple[Entry, Entry]] = []
     for _, same_size in itertools.groupby(sorted(pairs, key=lambda pair: pair[0].size), lambda pair: pair[0].size):
@@ -98,8 +98,8 @@ def _fitted(problem: SearchProblem, formulas: list[Expression], held: Any) -> li
         return formulas
     starts = np.where(np.isnan(starts), 0.0, starts)
     params = _fit(problem.goal, pop, starts, problem.settings.threads, STEPS)
-    found = constants.as_constants(pop, np.where(np.isfinite(params), params, starts))
-    return [problem.spelled(simplified(formula)) for formula in found]
+    fitted = constants.as_constants(pop, np.where(np.isfinite(params), params, starts))
+    return [problem.spelled(simplified(formula)) for formula in fitted]
 
 
 def _fit(goal: Goal, pop: Population, starts: np.ndarray, threads: int | None, steps: int) -> np.ndarray:
@@ -118,16 +118,16 @@ def _needed(problem: SearchProblem, formula: Expression) -> Expression:
         pop, params = constants.as_parameters(Population.of([formula]))
         if not 0 < params.size < len(rows):
             return formula
-        some = rows if len(rows) <= FEWER_ROWS else rows.subsample(FEWER_ROWS, 0)
-        places = np.flatnonzero(undetermined(pop, params, some.X))
-        made = [
+        few = rows if len(rows) <= FEWER_ROWS else rows.subsample(FEWER_ROWS, 0)
+        places = np.flatnonzero(undetermined(pop, params, few.X))
+        variants = [
             constants.as_constants(pop, np.where(np.arange(params.size) == j, value, params))[0]
             for j in places
             for value in INSTEAD
         ]
-        made = [other for one in made if (other := simplified(one)).n_tokens <= formula.n_tokens]
-        shorter = [one for one in made if one.n_tokens < formula.n_tokens]
-        as_long = [one for one in made if one.n_tokens == formula.n_tokens]
+        variants = [other for variant in variants if (other := simplified(variant)).n_tokens <= formula.n_tokens]
+        shorter = [variant for variant in variants if variant.n_tokens < formula.n_tokens]
+        as_long = [variant for variant in variants if variant.n_tokens == formula.n_tokens]
         fitted = problem.allowed([*_fitted(problem, shorter, None), *_fitted(problem, as_long, _is_unit)])
         both = values_of([formula, *fitted], rows.X, problem.settings.threads)
         losses = problem.goal.losses(both)
@@ -172,13 +172,13 @@ def covariances(goal: Goal, pop: Population, params: np.ndarray, threads: int | 
         return np.empty((len(pop), 0, 0))
     every = Goal(goal.loss, goal.rows.unmerged())
     problem = every.problem(backend="cpu", dtype="float64", threads=threads, max_iter=1)
-    found = problem.fit(pop, init=params).covariance.copy()
+    matrices = problem.fit(pop, init=params).covariance.copy()
     for i, n in enumerate(pop.n_params.tolist()):
         units = np.abs(params[i, :n]) == 1
-        if units.any() and np.isnan(np.diagonal(found[i])[:n]).any():
+        if units.any() and np.isnan(np.diagonal(matrices[i])[:n]).any():
             formula = constants.as_constants(pop[i : i + 1], params[i : i + 1, :n])
             others = constants.as_parameters(formula, _is_unit)
-            found[i, :n, :n] = 0.0
+            matrices[i, :n, :n] = 0.0
             free = np.flatnonzero(~units)
-            found[i][np.ix_(free, free)] = problem.fit(others[0], init=others[1]).covariance[0]
-    return np.where((pop.n_params < len(every.rows))[:, None, None], found, np.nan)
+            matrices[i][np.ix_(free, free)] = problem.fit(others[0], init=others[1]).covariance[0]
+    return np.where((pop.n_params < len(every.rows))[:, None, None], matrices, np.nan)

@@ -102,7 +102,7 @@ def frame_of(X: Any) -> Any:
     """
     X = table_of(X)
     if is_table(X) and isinstance(X, Mapping):
-        lengths = {name: len(one) for name, one in X.items() if _is_sequence(one)}
+        lengths = {name: len(column) for name, column in X.items() if _is_sequence(column)}
         refuse_lengths(lengths)
         X = pd.DataFrame(dict(X), index=None if lengths else [0])
     if not _is_sequence(X) and not hasattr(X, "__array__"):
