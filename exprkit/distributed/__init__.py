@@ -12,6 +12,7 @@ worker does with a piece.
 ``collect``     pieces handed out, results put where they belong; workers that die, hang, or lack memory
 ``engine``      an engine whose population is cut into slices of about equal cost
 ``ahead``       calls that begin before those before them have ended
+``shared``      an object that every worker has, and functions of it
 ``sharing``     loops of a search, by threads of this process or a client's workers
 ``steps``       Levenberg and Marquardt's method, a step of all expressions at a time
 ``rows``        an engine whose data is cut, and fits that add up its pieces' normal equations

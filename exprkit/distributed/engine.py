@@ -376,11 +376,6 @@ class KeptArrays:
             self._value, self._futures, self.name = value, {}, new_name()
         return self
 
-    def keep(self, value: Any) -> None:
-        """Hold these, unless they are held: of what is never written to again."""
-        if value is not self._value:
-            self.take(value)
-
     def at(self, place: str | None) -> Any:
         """Where they are for a task on that worker, brought there if they are not; themselves for one that runs
         anywhere, and for threads of this process.

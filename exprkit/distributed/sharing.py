@@ -24,16 +24,62 @@ from typing import Any
 
 from exprkit.distributed import engine
 from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.engine import KeptArrays
-from exprkit.distributed.tasks import TooLarge
+from exprkit.distributed.shared import SharedObject
+from exprkit.distributed.tasks import on_device
+from exprkit.distributed.threads import thread_of
 from exprkit.distributed.workers import Workers, count_of_gpus
 from exprkit.runtime import machine, slices
 
 AT_ONCE = 4  # steps between two checks of the clock, if there are not more cores; chosen, not measured
 PARTS = 2  # that a worker's share is cut into: who is done first takes what is left
 
-_sharing: ContextVar[tuple[Workers, KeptArrays] | None] = ContextVar("sharing", default=None)
-_gpus: ContextVar[Workers | None] = ContextVar("gpus", default=None)
+_sharing: ContextVar[_Work | None] = ContextVar("sharing", default=None)
+_gpus: ContextVar[Gpus | None] = ContextVar("gpus", default=None)
+
+
+class _Work:
+    """A client's workers, and the arrays that they have."""
+
+    def __init__(self, workers: Workers) -> None:
+        self.workers, self._arrays, self._shared = workers, None, SharedObject(workers, _same, (None,), backend="cpu")
+
+    def of(self, work: Any) -> SharedObject:
+        if self._arrays is not work:
+            self._arrays, self._shared = work, SharedObject(self.workers, _same, (work,), backend="cpu")
+        return self._shared
+
+
+class Gpus:
+    """Several GPUs of this process."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+
+    def __len__(self) -> int:
+        return len(self._workers.devices)
+
+    def each(
+        self, function: Callable[[Cut], Any], cuts: slices.Cuts, go_on: Callable[[], None] = lambda: None
+    ) -> list[Any]:
+        """``function(cut)`` of every cut, on whichever GPU is free."""
+        found = collect(self._workers, "gpus", cuts, lambda cut, _: (_on_gpu, function, cut), lambda n: go_on(), True)
+        return [result for _, result in found]
+
+    def begin(self, function: Callable[[], Any], but: int) -> None:
+        """Begin to call a function on every GPU but one; nobody waits, and its errors are lost."""
+        for number in self._workers.devices:
+            if number != but:
+                thread_of(number).do(functools.partial(_quietly, function))
+
+
+def _on_gpu(function: Callable[..., Any], *arguments: Any) -> Any:
+    with on_device(True):
+        return function(*arguments)
+
+
+def _quietly(function: Callable[[], Any]) -> None:
+    with contextlib.suppress(Exception):
+        _on_gpu(function)
 
 
 @contextlib.contextmanager
@@ -41,8 +87,8 @@ def shared_by(workers: Workers | None) -> Iterator[None]:
     """A context in which a client's workers take part in ``each``, or several GPUs."""
     has_gpus = workers is not None and len(workers.devices) > 1 and count_of_gpus() > 1
     tokens = (
-        _sharing.set(None if workers is None or workers.devices else (workers, KeptArrays(workers, "work"))),
-        _gpus.set(workers if has_gpus else None),
+        _sharing.set(None if workers is None or workers.devices else _Work(workers)),
+        _gpus.set(Gpus(workers) if workers is not None and has_gpus else None),
     )
     try:
         yield
@@ -54,10 +100,10 @@ def shared_by(workers: Workers | None) -> Iterator[None]:
 def helpers() -> Workers | None:
     """The client's workers that take part here, if any do."""
     sharing = _sharing.get()
-    return None if sharing is None else sharing[0]
+    return None if sharing is None else sharing.workers
 
 
-def gpus() -> Workers | None:
+def gpus() -> Gpus | None:
     """The GPUs of this process that take part here, if there are several."""
     return _gpus.get()
 
@@ -84,8 +130,10 @@ def each(
     threads : of this process, at most; by default all that it may use
     """
     sharing = _sharing.get()
-    if sharing is not None and seconds > engine.LEAST * len(sharing[0].places(False)):
-        return _by_workers(*sharing, (function, n, step, arguments), work, go_on)
+    if sharing is not None and seconds > engine.LEAST * (places := sharing.of(work).n_places):
+        cuts, call = slices.even(-(-n // step), PARTS * places, least=1), (function, n, step, arguments)
+        parts = sharing.of(work).each(_steps, cuts, lambda *cut: (call, *cut), go_on, function.__name__)
+        return list(itertools.chain.from_iterable(found for _, found in parts))
     cuts, results = [(i, min(i + step, n)) for i in range(0, n, step)], []
     at_once = max(AT_ONCE, machine.cores())
     for k in range(0, len(cuts), at_once):
@@ -94,24 +142,11 @@ def each(
     return results
 
 
-def _by_workers(
-    workers: Workers, kept: KeptArrays, call: tuple[Any, ...], work: Any, go_on: Callable[[], None]
-) -> list[Any]:
-    function, n, step, _ = call
-    cuts = slices.even(-(-n // step), PARTS * len(workers.places(False)), least=1)
-    kept.keep(work)
-
-    def task(cut: Cut, place: str | None) -> tuple[Any, ...]:
-        return _steps, call, kept.at(place), cut
-
-    parts = collect(workers, function.__name__.strip("_"), cuts, task, lambda n: go_on())
-    return list(itertools.chain.from_iterable(results for _, results in parts))
+def _same(value: Any) -> Any:
+    return value
 
 
-def _steps(call: tuple[Any, ...], work: Any, cut: Cut) -> list[Any] | TooLarge:
+def _steps(work: Any, call: tuple[Any, ...], first: int, end: int) -> list[Any]:
     """On a worker: some of the steps."""
     function, n, step, arguments = call
-    try:
-        return [function(work, *arguments, k * step, min((k + 1) * step, n)) for k in range(*cut)]
-    except MemoryError as error:
-        return TooLarge(str(error) or "MemoryError")
+    return [function(work, *arguments, k * step, min((k + 1) * step, n)) for k in range(first, end)]

@@ -20,7 +20,7 @@ from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
 from exprkit.search.run import SearchBar, SearchData, SearchPlan, SearchRun
 from exprkit.search.search_result import SearchResult
-from exprkit.search.shared_fits import SharedFits
+from exprkit.search.shared_fits import shared_problem
 from exprkit.search.state_file import StateFile
 from exprkit.text.tokens import VARIABLE
 
@@ -167,7 +167,7 @@ def exhaustive_search(
         threads=threads,
     )
     workers = workers_of(devices, client)
-    shared = SharedFits(workers, goal.X, goal.y, goal.weights, goal.settings) if workers else None
+    shared = shared_problem(workers, goal.X, goal.y, goal.weights, goal.settings) if workers else None
     plan = SearchPlan(data, basis, goal, int(restarts), int(keep), int(seed), int(chunk), shared)
     search, state_file = SearchRun(plan), StateFile(file)
     search.prepare()

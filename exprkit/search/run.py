@@ -33,6 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.distributed import ahead
+from exprkit.distributed.shared import SharedObject
 from exprkit.errors import shortened
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
@@ -45,7 +46,7 @@ from exprkit.search.distinct import Enumeration
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import Grammar
 from exprkit.search.search_result import SearchResult
-from exprkit.search.shared_fits import SharedFits
+from exprkit.search.shared_fits import shared_best_fits
 from exprkit.search.state_file import WHAT, StateFile
 from exprkit.text.tokens import VARIABLE
 
@@ -79,7 +80,7 @@ class SearchPlan:
     keep: int
     seed: int
     chunk: int
-    shared: SharedFits | None  # the devices or workers that fit, if not this process alone
+    shared: SharedObject | None  # the devices or workers that fit, if not this process alone
 
     def settings(self) -> dict[str, Any]:
         """All that decides the result beside the data, by name."""
@@ -185,7 +186,7 @@ class SearchRun:
         self.enumeration = Enumeration(plan.grammar, goal.settings["threads"], CONFIRM)
         self.state = SearchState.empty(max(plan.grammar.n_params, 1))
         self._start_sizes = start_sizes(data.X, data.y, operators)
-        self._chunk = plan.chunk * (plan.shared.devices() if plan.shared else 1)
+        self._chunk = plan.chunk * (plan.shared.n_devices if plan.shared else 1)
         self._size = self._n_resumed = 0  # the size that is being fitted; functions that the file had
 
     def new_problem(self) -> FitProblem:
@@ -278,7 +279,7 @@ class SearchRun:
     def _fits(self, chunks: Iterator[FunctionChunk], check: Callable[[], Any]) -> Generator[FittedChunk, None, None]:
         """All chunks with their fits; devices of this process have the next chunk before the last slice of one ends."""
         shared, fit_chunk = self.plan.shared, functools.partial(self.fit_chunk, check)
-        if shared is not None and shared.workers.devices:
+        if shared is not None and shared.in_process:
             yield from ahead.each(fit_chunk, chunks, DEVICE_CHUNKS, "exprkit fits")
         else:
             yield from map(fit_chunk, chunks)
@@ -294,7 +295,7 @@ class SearchRun:
         """``alone``: without devices, which may still be busy with calls that were cancelled."""
         arguments = self.plan.restarts, self.plan.seed, self._start_sizes, check
         if self.plan.shared and not alone:
-            return self.plan.shared.best_fits(pop, functions, *arguments)._replace(goal=self._fit_goal)
+            return shared_best_fits(self.plan.shared, pop, functions, *arguments)._replace(goal=self._fit_goal)
         return best_fits(self.problem, pop, functions, *arguments)
 
     def _describe(self, bar: SearchBar, file: StateFile, fitted: FittedChunk) -> None:

@@ -25,9 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.engine import KeptArrays
-from exprkit.distributed.tasks import TokenSlice, on_device, population_of, slice_of
+from exprkit.distributed.shared import SharedObject
 from exprkit.distributed.workers import Workers
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
@@ -44,28 +42,23 @@ NOT_SHARED = ("operators", "early_stop", "guesses", "seed", "threads", "niterati
 
 def evolve(search: FormulaSearch, settings: SearchSettings, workers: Workers, show: Callable[[], None]) -> str:
     """Breed on all workers, and let the front of the search take the result; returns why that ended."""
-    rows, on_gpu = search.problem.rows, workers.on_gpu(settings.backend)
-    n = len(workers.places(on_gpu))
-    data = KeptArrays(workers, "data").take(rows.arrays)
-    names = [field.name for field in dataclasses.fields(settings) if field.name not in NOT_SHARED]
-    shared = {name: getattr(settings, name) for name in names}
-    shared["columns"] = None if rows.loss_rows is None else list(rows.loss_rows.columns)
-    shared["operators"], shared["coarseness"] = [row.name for row in settings.operators], rows.coarseness
+    rows, names = search.problem.rows, [field.name for field in dataclasses.fields(settings)]
+    columns = None if rows.loss_rows is None else list(rows.loss_rows.columns)
+    islands = SharedObject(workers, _rows, rows.arrays, columns, rows.coarseness, backend=settings.backend)
+    shared = {name: getattr(settings, name) for name in names if name not in NOT_SHARED}
+    shared["operators"], n = [row.name for row in settings.operators], islands.n_places
     for first in range(0, settings.niterations, EPOCH):
         generations = min(EPOCH, settings.niterations - first)
-        formulas = Population.of([entry.expression for entry in search.front.entries()])
-        front = slice_of(formulas, 0, len(formulas), travels=not workers.devices)
+        front = Population.of([entry.expression for entry in search.front.entries()])
 
-        def island(cut: Cut, place: str | None) -> tuple[Any, ...]:
-            seed = settings.seed + 7919 * (first * n + cut[0])  # noqa: B023  it is called before the next round
-            island_settings = {**shared, "niterations": generations, "seed": seed}  # noqa: B023
-            return _island, on_gpu, data.at(place), island_settings, front, not workers.devices  # noqa: B023
+        def arguments(k: int, end: int) -> tuple[Any, ...]:
+            own = {"niterations": generations, "seed": settings.seed + 7919 * (first * n + k)}  # noqa: B023  called
+            return {**shared, **own}, front  # noqa: B023  before the next round
 
         try:
-            cuts = [(k, k + 1) for k in range(n)]
-            for _, (tokens, n_evals) in collect(workers, "island", cuts, island, on_device=on_gpu):
+            for _, (formulas, n_evals) in islands.each(_bred, [(k, k + 1) for k in range(n)], arguments):
                 search.problem.budget.count(n_evals)
-                search.offer(population_of(tokens))
+                search.offer(formulas)
             search.stage = f"generation {first + generations}"
             show()
             search.problem.budget.check()
@@ -76,21 +69,17 @@ def evolve(search: FormulaSearch, settings: SearchSettings, workers: Workers, sh
     return f"{settings.niterations:,} iterations are done on {n} islands"
 
 
-def _island(
-    on_gpu: bool, data: tuple[Any, ...], settings: dict[str, Any], front: TokenSlice | Population, travels: bool
-) -> tuple[TokenSlice | Population, int]:
-    """On a worker: some generations; returns the island's front, and how many functions were tried."""
-    with on_device(on_gpu):
-        formulas, n_evals = _bred(data, settings, population_of(front))
-    return slice_of(formulas, 0, len(formulas), travels), n_evals
+def _rows(*arguments: Any) -> Rows:
+    """The rows of their arrays, the names of a loss's columns, and how coarse y is."""
+    *arrays, columns, coarseness = arguments
+    rows = Rows.of_arrays(arrays, columns)
+    rows.coarseness = coarseness
+    return rows
 
 
-def _bred(data: tuple[Any, ...], settings: dict[str, Any], front: Population) -> tuple[Population, int]:
-    settings = dict(settings)
-    rows = Rows.of_arrays(data, settings.pop("columns"))
-    rows.coarseness = settings.pop("coarseness")
-    operators = tuple(filter(None, map(defined.spelled, settings["operators"])))
-    budget = Budget()
+def _bred(rows: Rows, settings: dict[str, Any], front: Population) -> tuple[Population, int]:
+    """On a worker: the front after some generations, and how many functions were tried."""
+    operators, budget = tuple(filter(None, map(defined.spelled, settings["operators"]))), Budget()
     discovery = Discovery(rows, SearchSettings(**{**settings, "operators": operators, "threads": 1}), budget)
     discovery.search.offer(front)
     with contextlib.suppress(Ended), np.errstate(all="ignore"):

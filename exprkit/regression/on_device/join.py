@@ -13,7 +13,7 @@ what is looked up in, and looks a part of the functions f up: who does what chan
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,9 +26,6 @@ from exprkit.backends.device_programs.operator_kernels import KernelFile, Operat
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device import fetched
 from exprkit.distributed import ahead, sharing
-from exprkit.distributed.collect import Cut, collect
-from exprkit.distributed.tasks import on_device
-from exprkit.distributed.threads import thread_of
 from exprkit.operators.defined import Written
 from exprkit.operators.ops import Operator
 from exprkit.regression.on_device.pool import DevicePool
@@ -98,7 +95,7 @@ class DeviceLookup(NamedTuple):
         order, s, sizes = (device.copied(array) for array in (self.order, self.s, self.sizes))
         return DeviceLookup(self.kernels._replace(device=device), values, order, s, sizes)
 
-    def partners(self, v: np.ndarray, link: Link, cut: Cut) -> list[np.ndarray]:
+    def partners(self, v: np.ndarray, link: Link, cut: tuple[int, int]) -> list[np.ndarray]:
         """Functions f from ``cut`` and the first h of each, int64 and int32, and the sizes of both."""
         xp, n = self.kernels.device.xp, cut[1] - cut[0]
         partner = xp.empty(n, np.int32)
@@ -182,34 +179,24 @@ class DevicePartners:
         if v is None or not len(self):
             return NO_PAIRS
         self._go_on()
-        workers, cuts = sharing.gpus(), self._cuts()
-        if workers is None or len(cuts) == 1:
+        gpus, cuts = sharing.gpus(), self._cuts()
+        if gpus is None or len(cuts) == 1:
             return _smallest(*self._table.partners(v, link, cuts[0]))
-        found = collect(
-            workers, "join", cuts, lambda cut, _: (self._on_one, v, link, cut), lambda _: self._go_on(), True
-        )
-        return _smallest(*map(np.concatenate, zip(*(pairs for _, pairs in found), strict=True)))
+        pairs = gpus.each(functools.partial(self._on_one, v, link), cuts, self._go_on)
+        return _smallest(*map(np.concatenate, zip(*pairs, strict=True)))
 
-    def _cuts(self) -> list[Cut]:
+    def _cuts(self) -> slices.Cuts:
         """Functions f that are looked up at a time."""
-        workers, n = sharing.gpus(), len(self._pool)
-        return slices.even(n, PARTS * len(workers.devices), FEWEST) if workers else [(0, n)]
+        gpus, n = sharing.gpus(), len(self._pool)
+        return slices.even(n, PARTS * len(gpus), FEWEST) if gpus else [(0, n)]
 
     def _copy_ahead(self) -> None:
         """Have other GPUs copy the values; nobody waits."""
-        workers = sharing.gpus()
-        if workers is None or len(self._cuts()) == 1:
+        gpus, own = sharing.gpus(), self._pool.kernels.device
+        if gpus is None or len(self._cuts()) == 1:
             return
-        own = self._pool.kernels.device
         own.numbers(self._pool.values[0])  # waits until they are there
-
-        def copy() -> None:
-            with contextlib.suppress(Exception), on_device(True):  # a lookup tries again, and says what is wrong
-                self._values_on(gpu.current())
-
-        for number in workers.devices:
-            if number != own.index:
-                thread_of(number).do(copy)
+        gpus.begin(lambda: self._values_on(gpu.current()), but=own.index)  # a lookup tries again, and raises errors
 
     def _values_on(self, device: Any) -> Any:
         with self._copying[device.index]:
@@ -217,18 +204,17 @@ class DevicePartners:
                 self._values[device.index] = device.copied(self._pool.values)
             return self._values[device.index]
 
-    def _on_one(self, v: np.ndarray, link: Link, cut: Cut) -> list[np.ndarray]:
+    def _on_one(self, v: np.ndarray, link: Link, cut: tuple[int, int]) -> list[np.ndarray]:
         """In a GPU's thread: pairs of some functions f."""
-        with on_device(True):
-            device = gpu.current()
-            is_here = device.index == self._table.kernels.device.index
-            values = self._table.values if is_here else self._values_on(device)
-            with self._copying[device.index]:
-                if device.index not in self._tables:
-                    self._tables[device.index] = self._table if is_here else self._table.there(device, values)
-            table = self._tables[device.index]
-            table = table._replace(kernels=table.kernels._replace(device=device))
-            return table.partners(v, link, cut)
+        device = gpu.current()
+        is_here = device.index == self._table.kernels.device.index
+        values = self._table.values if is_here else self._values_on(device)
+        with self._copying[device.index]:
+            if device.index not in self._tables:
+                self._tables[device.index] = self._table if is_here else self._table.there(device, values)
+        table = self._tables[device.index]
+        table = table._replace(kernels=table.kernels._replace(device=device))
+        return table.partners(v, link, cut)
 
     def _launch(self, name: str, n: int, **fields: Any) -> None:
         self._pool.kernels.launch(KERNELS, name, n, values=self._pool.values, **fields)
