@@ -7,22 +7,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from exprkit.distributed.workers import workers_of
-from exprkit.errors import ArgumentError, DataError, brief, checks_keywords, one_of, whole
-from exprkit.evaluate import inputs, tables
+from exprkit.errors import ArgumentError, brief, checks_keywords, one_of, whole
+from exprkit.evaluate.table import CheckedData
 from exprkit.expressions.arguments import Operators
-from exprkit.expressions.population import Population
 from exprkit.runtime import machine
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
-from exprkit.search.run import SearchBar, SearchData, SearchPlan, SearchRun
+from exprkit.search.run import SearchBar, SearchPlan, SearchRun
 from exprkit.search.search_result import SearchResult
 from exprkit.search.shared_fits import shared_problem
 from exprkit.search.state_file import StateFile
-from exprkit.text.tokens import VARIABLE
 
 CHUNK = 1 << 13  # functions that are fitted together; chosen, not measured
 MAX_ITER = 100  # steps of a fit from one start; chosen, not measured
@@ -142,12 +138,10 @@ def exhaustive_search(
     numbers = {"restarts": (restarts, 0), "keep": (keep, 1), "seed": (seed, 0), "chunk": (chunk, 1)}
     _check_numbers(numbers, {"timeout": timeout, "max_memory": max_memory})
     budget = Budget(timeout, most_bytes=_most_bytes(max_memory))
-    X, y = tables.target_of(X, y)
-    if one_of("missing", missing, ("raise", "drop")) == "drop":
-        if columns is not None:
-            raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")
-        X, y, weights, sigma = _complete(X, y, weights, sigma)
-    data = _data(X, y, weights, sigma)
+    drops = one_of("missing", missing, ("raise", "drop")) == "drop"
+    if drops and columns is not None:
+        raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")
+    data = CheckedData.of(X, y, weights, sigma, drops)
     basis = grammar(max_nodes, operators, data.X.shape[1], n_params)
     if timeout is None and max_memory is None:
         basis.refuse_endless(threads or machine.cores())
@@ -194,44 +188,3 @@ def _check_numbers(numbers: dict[str, tuple[Any, int]], limits: dict[str, Any]) 
     for name, value in limits.items():
         if value is not None and (isinstance(value, bool) or not hasattr(value, "__float__") or not float(value) > 0):
             raise ArgumentError(f"{name} must be a number > 0 or None, not {brief(value)}")
-
-
-def _complete(X: Any, y: Any, weights: Any, sigma: Any) -> tuple[Any, Any, Any, Any]:
-    """X, y, weights and sigma without the data points at which y or a column is missing."""
-    names = tuple(tables.names_in(X)) if tables.is_table(X) else None
-    n = len(names) if names is not None else np.asarray(X).shape[-1]
-    codes = np.arange(n, dtype=np.uint64)
-    variables = Population(np.full(n, VARIABLE, np.uint8), codes, np.arange(n + 1), variables=names)
-    deviations = sigma if sigma is None or np.isscalar(sigma) else tables.complete(X, y, sigma, variables)[2]
-    return *tables.complete(X, y, weights, variables), deviations
-
-
-def _data(X: Any, y: Any, weights: Any, sigma: Any) -> SearchData:
-    """The data as float64 arrays; checks what the fits do not."""
-    tables.check_order(tables.labels_of(X), weights=weights, sigma=sigma)
-    names = tuple(tables.names_in(X)) if tables.is_table(X) else None
-    empty = Population([], [], [0], variables=names)
-    data = inputs.data_matrix(X, empty, np.dtype(np.float64))
-    for reason in data.unusable.values():  # a search uses all columns
-        raise DataError(reason)
-    columns = np.asarray(inputs.on_host(data.values), np.float64)
-    if 0 in columns.shape:
-        raise DataError(f"X has no {'points' if len(columns) == 0 else 'columns'}: its shape is {columns.shape}")
-    target = _vector("y", y, len(columns))
-    if sigma is not None:
-        if weights is not None:
-            raise ArgumentError("weights are 1 / sigma^2: give only one of them")
-        deviations = _vector("sigma", np.full(len(columns), sigma) if np.isscalar(sigma) else sigma, len(columns))
-        if not (np.isfinite(deviations) & (deviations > 0)).all():
-            raise ArgumentError("sigma must be > 0 at every point")
-        weights = 1 / deviations**2
-    weights = inputs.on_host(inputs.weights_vector(weights, len(columns), np.dtype(np.float64)))
-    if weights is not None and not (weights > 0).any():
-        raise DataError("all weights are 0: there are no points to fit")
-    inputs.refuse_infinite(columns, weights, empty)
-    inputs.refuse_sizes(target if weights is None else target[weights > 0])
-    return SearchData(columns, target, weights, names)
-
-
-def _vector(name: str, values: Any, n_points: int) -> np.ndarray:
-    return np.asarray(inputs.on_host(inputs.point_vector(name, values, n_points, np.dtype(np.float64))))

@@ -35,6 +35,7 @@ import numpy as np
 from exprkit.distributed import ahead
 from exprkit.distributed.shared import SharedObject
 from exprkit.errors import shortened
+from exprkit.evaluate.table import CheckedData
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
 from exprkit.fitting.fit import FitProblem, FitResult, fit
@@ -60,20 +61,10 @@ LONGEST = 40  # characters of the best expression beside the bar
 
 
 @dataclass(frozen=True, eq=False)
-class SearchData:
-    """The data of a search; X and y in float64."""
-
-    X: np.ndarray  # (n_points, n_vars)
-    y: np.ndarray
-    weights: np.ndarray | None
-    variables: tuple[str, ...] | None
-
-
-@dataclass(frozen=True, eq=False)
 class SearchPlan:
     """What is searched for: data, grammar and goal, and the settings of ``exhaustive_search``."""
 
-    data: SearchData
+    data: CheckedData
     grammar: Grammar
     goal: SearchGoal
     restarts: int

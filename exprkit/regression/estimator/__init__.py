@@ -7,7 +7,7 @@ In: data and settings.  Out: an estimator, its formulas as tables, text and figu
 ``expression_regressor``  ``ExpressionRegressor``, which fits formulas that it is given
 ``formulas``              what can be read of a fitted one
 ``equations``             formulas as tables, LaTeX, Python and figures; which is selected
-``refusals``              tables in which nothing can be found
+``refusals``              scikit-learn's checks of the data
 ``progress``              what is shown while it searches
 ``islands``               generations on several devices
 ``checkpoint``            a search on disk; ``model_file``: what it found

@@ -20,7 +20,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, brief, brought_by, checks_keywords, checks_methods, listed, one_of, whole
 from exprkit.evaluate.inputs import named_population
-from exprkit.evaluate.tables import name_of_target
+from exprkit.evaluate.table import Table
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import is_object, parse
 from exprkit.expressions.population import Population
@@ -28,7 +28,7 @@ from exprkit.fitting import ranking
 from exprkit.fitting.fit import fit
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.fitted_expression import FittedExpression
-from exprkit.regression.estimator.refusals import checked_data, checked_rows, named_columns
+from exprkit.regression.estimator.refusals import checked_data, checked_rows
 from exprkit.regression.estimator.regressor import names_of, seed_of
 from exprkit.regression.sums.linear import least_squares
 
@@ -115,8 +115,8 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         """
         one_of("select", self.select, ranking.BY)
         whole("restarts", self.restarts, 0)
-        self._target_name, (X, y, sample_weight) = name_of_target(X, y), named_columns(X, y, sample_weight)
-        X, y, weights = checked_data(self, X, y, sample_weight)
+        table = Table(X, y, sample_weight)
+        self._target_name, (X, y, weights) = table.target, checked_data(self, table)
         init = least_squares(X, y, weights)[None] if self.expressions is None else None
         found = fit(
             self._population(),
@@ -176,4 +176,5 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of what the best expression gives; X, y and sample_weight as for ``fit``."""
-        return float(super().score(*named_columns(X, y, sample_weight)))
+        table = Table(X, y, sample_weight)
+        return float(super().score(table.X, table.y, table.weights))

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, brought_by, checks_methods, listed, whole
+from exprkit.evaluate.table import Table
 from exprkit.expressions.expression import Expression
 from exprkit.fitting.plot import Curve, beside_data, used_by
 from exprkit.regression.estimator import equations
 from exprkit.regression.estimator.equations import MARK, DescribedFront
-from exprkit.regression.estimator.refusals import checked_rows, target_of
+from exprkit.regression.estimator.refusals import checked_rows
 from exprkit.regression.formulas.values import values_of
 from exprkit.text.names import word_of
 from exprkit.text.tokens import VARIABLE
@@ -147,7 +148,7 @@ class FormulaTable(BaseEstimator):
             assert self._data is not None
             X, y = self._data
         else:
-            X, y = checked_rows(self, X), np.asarray(target_of(X, y, None), np.float64)
+            X, y = checked_rows(self, X), np.asarray(Table(X, y).target_numbers(), np.float64)
         formula = self._front.named(chosen)
         used = [*used_by(formula)]
         over = used[0] if len(used) == 1 else None

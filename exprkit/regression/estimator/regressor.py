@@ -42,7 +42,7 @@ from exprkit.errors import (
 )
 from exprkit.evaluate.evaluator import MOST_THREADS
 from exprkit.evaluate.loss_text import is_loss_text
-from exprkit.evaluate.tables import name_of_target
+from exprkit.evaluate.table import Table
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
@@ -52,7 +52,7 @@ from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.estimator.formulas import FormulaTable
-from exprkit.regression.estimator.refusals import checked_data, checked_rows, named_columns, target_of, weights_of
+from exprkit.regression.estimator.refusals import checked_data, checked_rows
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
@@ -316,17 +316,17 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
-        target_name, (X, given, sample_weight) = name_of_target(X, y), named_columns(X, y, sample_weight)
-        X, y, weights = checked_data(self, X, given, sample_weight)
+        table = Table(X, y, sample_weight)
+        X, y, weights = checked_data(self, table)
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
-        rows = rows_for(self._loss, X, y, weights, columns).with_precision_of(np.asarray(given).dtype)
+        rows = rows_for(self._loss, X, y, weights, columns).with_precision_of(np.asarray(table.y).dtype)
         if self.backend not in ON_HOST and not Goal(self._loss, rows).plain:
             raise ArgumentError(
                 f"elementwise_loss={brief(self.elementwise_loss)} is fitted on the CPU alone, as no square, absolute "
                 f"value or huber(...) of f itself: backend='auto' or 'cpu', not {brief(self.backend)}"
             )
-        self._names, self._target_name = names_of(self), target_name
+        self._names, self._target_name = names_of(self), table.target
         checkpoint = Checkpoint(self.checkpoint)
         is_new = checkpoint.seed is None or self.random_state is not None
         seed = seed_of(self.random_state if is_new else checkpoint.seed)
@@ -446,8 +446,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         DataError
             For a y that holds texts, or has the labels of X's rows in another order.
         """
-        X, y, sample_weight = named_columns(X, y, sample_weight)
-        return float(super().score(X, target_of(X, y, sample_weight), weights_of(sample_weight)))
+        table = Table(X, y, sample_weight)
+        return float(super().score(table.X, table.target_numbers(), table.weight_numbers()))
 
     # ── files ──
 
