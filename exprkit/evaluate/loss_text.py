@@ -99,6 +99,15 @@ class LossText:
     def names(self, variable: int) -> bool:
         return bool(np.any((self.kinds == VARIABLE) & (self.values == variable)))
 
+    @property
+    def names_weights(self) -> bool:
+        return self.names(W)
+
+    @property
+    def population(self) -> Population:
+        """The loss over x1 (f), x2 (y), x3 (w) and the columns."""
+        return Population(self.kinds, self.values, [0, len(self.kinds)]).expanded()
+
 
 def is_loss_text(kind: Any, known: Iterable[str]) -> bool:
     """Whether a loss is given as an expression, and not by a name or what may be one misspelt."""
@@ -185,6 +194,15 @@ def unchanged(points: LossPoints, link: LossText | None, n_columns: int) -> Comp
         tree = LossTree(link, points)
         formula = tree.formula(tree.root, n_columns)[0]
     return Composition(formula, [], objective.SQUARES, 1.0, points.y, weights, n_columns)
+
+
+def under_link(pop: Population, link: str) -> Population:
+    """Every expression under a link, which is given by its text."""
+    if link == USUAL[F]:
+        return pop
+    composed = unchanged(LossPoints(np.zeros(0), None, {}), parse_link(link), pop.n_vars).of(pop)
+    arrays = composed.kinds, composed.values, composed.offsets
+    return Population(*arrays, variables=pop.variables, parameters=pop.parameters)
 
 
 def compose(
@@ -301,15 +319,27 @@ class OwnGoal:
     prior: bool = False
 
     @classmethod
-    def of(cls, loss: Any, link: Any, columns: Any, known: Iterable[str], prior: bool = False) -> OwnGoal | None:
-        """None for a loss that has a name, and no link and no ``prior``."""
+    def of(
+        cls, loss: Any, link: Any, columns: Any, known: Iterable[str], prior: bool = False, what: str = "loss"
+    ) -> OwnGoal | None:
+        """None for a loss that has a name, and no link and no ``prior``; ``what``: the user's word for the loss."""
         own = is_loss_text(loss, known)
         if columns is not None and not own:
             raise ArgumentError(f"loss={loss!r} takes no columns; a loss of your own does, an expression over f and y")
         if not own and link is None and not prior:
             return None
         names = () if columns is None else columns
-        return cls(loss, parse_loss(loss, names) if own else None, parse_link(link), columns, prior)
+        return cls(loss, parse_loss(loss, names, what) if own else None, parse_link(link), columns, prior)
+
+    @property
+    def text(self) -> LossText:
+        """The loss, of the user's own."""
+        assert self.loss is not None
+        return self.loss
+
+    @property
+    def link_text(self) -> str:
+        return USUAL[F] if self.link is None else self.link.text
 
     @property
     def words(self) -> str:
@@ -323,8 +353,7 @@ class OwnGoal:
 
     def composed_as_sum(self, points: LossPoints, n_columns: int) -> Composition:
         """A loss of the user's own, as it stands."""
-        assert self.loss is not None
-        return compose(linked(self.loss, self.link), points, n_columns, recognise=False)
+        return compose(linked(self.text, self.link), points, n_columns, recognise=False)
 
 
 # ── the loss as a tree ───────────────────────────────────────────────────────────────

@@ -94,10 +94,11 @@ class Table:
         numbers = y if getattr(getattr(y, "dtype", None), "kind", "O") in "fiubc" else as_numbers("y", y)
         if getattr(numbers, "ndim", 1) == 0:
             raise DataError(f"y should be a 1d array, a number for every row of X, not {brief(y)}")
-        _refuse_rounding("y", np.asarray(numbers).ravel())
+        flat = np.asarray(numbers).ravel()
+        _refuse_rounding("y", flat)
+        if flat.dtype.kind in "iuf":
+            inputs.refuse_sizes(flat)
         return numbers
-
-    refuse_sizes = staticmethod(inputs.refuse_sizes)
 
     def weight_numbers(self) -> Any:
         """Weights, as numbers where they are several.

@@ -25,11 +25,9 @@ from exprkit.fitting.finishing.stationarity import FALLING, REASONS, is_stationa
 from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance, points_of
 from exprkit.fitting.observed import curvature_covariance, robust_covariance
-from exprkit.fitting.plot import Curve, beside_data, used_by
+from exprkit.fitting.plot import beside_data
 from exprkit.fitting.starts.given import parameter_names
-from exprkit.text.names import word_of
 from exprkit.text.printer import booktabs
-from exprkit.text.tokens import VARIABLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -385,12 +383,9 @@ class FitResult:
         Of one variable both stand over it; of several, y and the residuals over what is predicted.
         """
         one, counted = self[i], np.ones(len(self.goal.y), bool) if self.goal.w is None else self.goal.w > 0
-        used = [*used_by(one.expression)]
-        over = used[0] if len(used) == 1 else None
-        name = word_of(VARIABLE, over or 0, self.pop.variables)
         label = str(one.with_numbers(digits=3))
         X, y = self.goal.X[counted], self.goal.y[counted].astype(np.float64)
-        return beside_data([Curve(label, one.expression, one)], X, y, over, name, self.goal.target)
+        return beside_data([(label, one.expression, one)], X, y, self.pop.variables, target=self.goal.target)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it to ``path`` as npz, with the data of the fit: whole or not at all, and without pickle.

@@ -34,11 +34,12 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.errors import ArgumentError, one_of
 from exprkit.evaluate import inputs
-from exprkit.evaluate.loss_text import USUAL, Composition, LossPoints, OwnGoal, parse_link, unchanged
+from exprkit.evaluate.loss_text import Composition, LossPoints, OwnGoal
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import BY_KIND, LOSSES
 from exprkit.fitting.likelihood import LIKELIHOODS
 
+FORMULA = "f"  # in a link or a loss
 LENGTH, LOSS = RANKS = "description_length", "loss"
 NATS = 0.01  # what tells the data better by less than this does not tell them better
 SHARE, ROUNDING = 1e-4, 1e-15  # of a loss that is no likelihood: this share of it, and of what losses usually are
@@ -83,11 +84,11 @@ class SearchGoal:
         ------
         ArgumentError, DataError, ParseError
         """
-        link = None if isinstance(link, str) and link.strip() in ("", USUAL[0]) else link
+        link = None if isinstance(link, str) and link.strip() in ("", FORMULA) else link
         parsed = OwnGoal.of(loss, link, columns, LOSSES)
         rank = rank or (LENGTH if loss in LIKELIHOODS else LOSS)
         one_of("rank", rank, RANKS)
-        text = USUAL[0] if parsed is None or parsed.link is None else parsed.link.text
+        text = FORMULA if parsed is None else parsed.link_text
         common = loss, text, rank
         if rank == LENGTH and loss in LOSSES and loss not in LIKELIHOODS:
             raise ArgumentError(
@@ -148,12 +149,3 @@ class SearchGoal:
             return np.full(len(loss), NATS)
         finite = np.abs(loss[np.isfinite(loss)])
         return SHARE * np.abs(loss) + ROUNDING * (np.median(finite) if len(finite) else 0.0)
-
-
-def linked(pop: Population, link: str) -> Population:
-    """Every expression under a link, which is given by its text."""
-    if link == USUAL[0]:
-        return pop
-    composed = unchanged(LossPoints(np.zeros(0), None, {}), parse_link(link), pop.n_vars).of(pop)
-    arrays = composed.kinds, composed.values, composed.offsets
-    return Population(*arrays, variables=pop.variables, parameters=pop.parameters)

@@ -38,7 +38,8 @@ from exprkit.errors import shortened
 from exprkit.evaluate.table import CheckedData
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
-from exprkit.fitting.fit import FitProblem, FitResult, fit
+from exprkit.fitting.fit import FitProblem, fit
+from exprkit.fitting.fit_result import FitResult
 from exprkit.runtime import files
 from exprkit.runtime.budget import Budget
 from exprkit.runtime.progress import look

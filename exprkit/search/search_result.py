@@ -13,16 +13,15 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, brief, brought_by, checks_methods, number_of, shortened, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
+from exprkit.evaluate.loss_text import under_link
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
 from exprkit.expressions.population_file import shaped
 from exprkit.fitting.fitted_expression import FittedExpression, numbered
-from exprkit.fitting.plot import Curve, beside_data
+from exprkit.fitting.plot import beside_data
 from exprkit.fitting.starts.given import parameter_names
 from exprkit.runtime import files
-from exprkit.search.goal import LENGTH, linked
-from exprkit.text.names import word_of
-from exprkit.text.tokens import VARIABLE
+from exprkit.search.goal import LENGTH
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +159,7 @@ class SearchResult:
             If ``X`` does not fit.
         """
         number = _number("function", i, len(self))
-        expression = linked(self.pop[number : number + 1], self.link)
+        expression = under_link(self.pop[number : number + 1], self.link)
         params = np.nan_to_num(self.params[number : number + 1, : expression.max_params])
         return np.asarray(Evaluator(expression, X, "cpu", dtype="float64").evaluate(params)[0])
 
@@ -206,9 +205,8 @@ class SearchResult:
         over = variable
         if over is not None or self.X.shape[1] == 1:
             over = _number("variable", over or 0, self.X.shape[1])
-        name = word_of(VARIABLE, over or 0, self.pop.variables)
-        curves = [Curve(self._with_numbers(i), self.pop[i], functools.partial(self.predict, i=i)) for i in functions]
-        return beside_data(curves, self.X, self.y, over, name)
+        curves = [(self._with_numbers(i), self.pop[i], functools.partial(self.predict, i=i)) for i in functions]
+        return beside_data(curves, self.X, self.y, self.pop.variables, over)
 
     def _with_numbers(self, i: int) -> str:
         """Function ``i`` for a legend."""
@@ -266,7 +264,7 @@ class _FoundFunction:
     def __init__(self, result: SearchResult, i: int) -> None:
         part = slice(i, i + 1)
         self.goal, self._number, self.kind = result, i, result.loss_name
-        self.pop = linked(result.pop[part], result.link)
+        self.pop = under_link(result.pop[part], result.link)
         self.params, self.standard_errors = np.nan_to_num(result.params[part]), result.errors[part]
         self.at_bound, self.loss = np.zeros(self.params.shape, bool), result.loss[part]
         self.reason = ["the best of its starts"]

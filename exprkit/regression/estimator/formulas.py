@@ -13,13 +13,11 @@ import numpy as np
 from exprkit.errors import ArgumentError, brought_by, checks_methods, listed, whole
 from exprkit.evaluate.table import Table
 from exprkit.expressions.expression import Expression
-from exprkit.fitting.plot import Curve, beside_data, used_by
+from exprkit.fitting.plot import beside_data
 from exprkit.regression.estimator import equations
 from exprkit.regression.estimator.equations import MARK, DescribedFront
 from exprkit.regression.estimator.refusals import checked_rows
 from exprkit.regression.formulas.values import values_of
-from exprkit.text.names import word_of
-from exprkit.text.tokens import VARIABLE
 
 with brought_by("search"):
     from sklearn.base import BaseEstimator
@@ -150,11 +148,8 @@ class FormulaTable(BaseEstimator):
         else:
             X, y = checked_rows(self, X), np.asarray(Table(X, y).target_numbers(), np.float64)
         formula = self._front.named(chosen)
-        used = [*used_by(formula)]
-        over = used[0] if len(used) == 1 else None
-        name = word_of(VARIABLE, over or 0, self._front.names)
-        curve = Curve(self._front.short(chosen), formula, lambda X: values_of([formula], X)[0])
-        return beside_data([curve], X, y, over, name, self._target_name)
+        curve = self._front.short(chosen), formula, lambda X: values_of([formula], X)[0]
+        return beside_data([curve], X, y, self._front.names, target=self._target_name)
 
     def __str__(self) -> str:
         """The formulas, the selected one marked; before a fit the parameters."""

@@ -25,7 +25,6 @@ def checked_data(model: Any, table: Table) -> tuple[np.ndarray, np.ndarray, np.n
     """
     X, y, sample_weight = table.frame(), table.target_numbers(), table.weight_numbers()
     X, y = validate_data(model, X, y, dtype=np.float64, y_numeric=True)
-    Table.refuse_sizes(y)
     if sample_weight is None:
         return X, np.asarray(y, np.float64), None
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -34,12 +34,13 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.errors import ArgumentError, DataError, brief
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.evaluate.loss_text import LossPoints, LossText, W, compose, parse_loss
+from exprkit.evaluate.loss_text import LossPoints, OwnGoal
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import BY_KIND, KINDS, FitProblem
+from exprkit.fitting.fit import FitProblem
 from exprkit.regression.problem.rows import FLOOR_ERROR, Rows, as_counts
 
 NAMED = ("squares", "mae", "huber", "poisson")
+PLAIN = {objective.KINDS[name]: name for name in NAMED[:3]}  # which all backends fit
 CHUNK = 1 << 21  # values of a loss text computed at a time: 16 MiB a column
 
 # The minimiser of a loss text at every row; all were chosen, not measured.
@@ -74,18 +75,19 @@ class Goal:
     def __init__(self, loss: str, rows: Rows) -> None:
         self.loss, self.rows = loss, rows
         self.target, self.weights, self.delta, self.total = rows.y, rows.w, 1.0, rows.total
-        self._text: LossText | None = None
+        self._own: OwnGoal | None = None
         self.plain = loss in NAMED
         if self.plain:
-            self.kind = KINDS[loss]
+            self.kind = objective.KINDS[loss]
             self.plain = self.kind != objective.POISSON
             return
         inputs = rows.loss_rows
         assert inputs is not None
-        self._text = parse_loss(loss, inputs.columns)
-        composed = compose(self._text, _points(rows), rows.X.shape[1], fitting=True)
+        self._own = OwnGoal.of(loss, None, inputs.columns, NAMED)
+        assert self._own is not None
+        composed = self._own.composed(_points(rows), rows.X.shape[1], fitting=True)
         self.kind, self.plain = composed.kind, composed.formula is None and composed.kind != objective.SUM
-        self._counts = np.ones(len(rows)) if self._text.names(W) else rows.w
+        self._counts = np.ones(len(rows)) if self._own.text.names_weights else rows.w
         self.total = float(self._counts.sum())
         if self.plain:
             self.target, self.weights = composed.target, composed.weights
@@ -113,18 +115,18 @@ class Goal:
 
     def _row_losses(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Losses of rows, (n_exprs, n_rows), and their weights, (n_rows,)."""
-        if self.plain or self._text is None:
+        if self.plain or self._own is None:
             with np.errstate(all="ignore"):
                 share = 0.5 if self.kind in (objective.HUBER, objective.POISSON) else 1.0  # fits have twice these
                 error = values - self.target
                 return share * objective.loss_of(self.kind, error, values, self.target, self.delta, np), self.weights
         assert self.rows.loss_rows is not None
-        return _text_values(_tokens(self._text), values, self.rows) - self.rows.loss_rows.least, self._counts
+        return _text_values(self._own.text.population, values, self.rows) - self.rows.loss_rows.least, self._counts
 
     def slopes(self, values: np.ndarray) -> np.ndarray:
         """Derivative of every row's loss by f, (n_exprs, n_rows), before ``row_weights``."""
-        if self._text is not None:
-            return _text_values(_tokens(self._text).diff("x1"), values, self.rows)
+        if self._own is not None:
+            return _text_values(self._own.text.population.diff("x1"), values, self.rows)
         error = values - self.rows.y
         if self.kind == objective.POISSON:
             with np.errstate(all="ignore"):
@@ -134,7 +136,7 @@ class Goal:
     @property
     def row_weights(self) -> np.ndarray:
         """Weight of every row's loss, (n_rows,)."""
-        return self.rows.w if self._text is None else self._counts
+        return self.rows.w if self._own is None else self._counts
 
     def as_squares(self, values: np.ndarray) -> Rows:
         """The rows with the weights of iteratively reweighted least squares near these values, (n_rows,).
@@ -164,11 +166,11 @@ class Goal:
                 rows.X,
                 self.target / scale,
                 weights=self.weights,
-                loss=BY_KIND[self.kind],
+                loss=PLAIN[self.kind],
                 delta=self.delta / scale,
                 **settings,
             )
-        if self._text is None:
+        if self._own is None:
             return FitProblem(rows.X, rows.y, weights=rows.w, loss=self.loss, **settings)
         points = _points(rows)
         return FitProblem(rows.X, points.y, weights=points.w, loss=self.loss, columns=points.columns, **settings)
@@ -202,7 +204,7 @@ class Goal:
         better = np.argmin([self.losses(values_of_set) for values_of_set in values], axis=0)
         limits = {"tol": max(settings["tol"], MIN_TOL), "max_iter": min(settings["max_iter"], MAX_STEPS)}
         result = self.problem(**(settings | limits)).fit(pop, init=inits[better, np.arange(len(pop))])
-        if self._text is None:
+        if self._own is None:
             values = Evaluator(pop, self.rows.X, "cpu", dtype="float64").evaluate(np.nan_to_num(result.params))
             return result.params, self.losses(values)
         assert self.rows.loss_rows is not None
@@ -225,10 +227,11 @@ def rows_for(loss: str, X: Any, y: Any, weights: Any = None, columns: Mapping[st
             raise DataError("elementwise_loss='poisson' needs counts: y must not be negative")
         return Rows(X, y, as_counts(weights))
     inputs = _checked({} if columns is None else columns, len(y))
-    text = parse_loss(loss, inputs, "elementwise_loss")
-    names_weights = text.names(W)
+    own = OwnGoal.of(loss, None, inputs, NAMED, what="elementwise_loss")
+    assert own is not None
+    names_weights = own.text.names_weights
     rows = Rows(X, y, weights if names_weights else as_counts(weights), inputs, merged=not names_weights)
-    return rows.with_targets(*_minimisers(text, rows))
+    return rows.with_targets(*_minimisers(own, rows))
 
 
 def _checked(columns: Any, n_rows: int) -> dict[str, np.ndarray]:
@@ -254,11 +257,6 @@ def _points(rows: Rows) -> LossPoints:
 # ── a loss as it stands ──
 
 
-def _tokens(text: LossText) -> Population:
-    """A loss text as a population of one expression over x1 (f), x2 (y), x3 (w) and the columns."""
-    return Population(text.kinds, text.values, [0, len(text.kinds)]).expanded()
-
-
 def _text_values(pop: Population, values: np.ndarray, rows: Rows) -> np.ndarray:
     """A loss expression at values of f, (n, n_rows), for every row of the data."""
     assert rows.loss_rows is not None
@@ -272,24 +270,24 @@ def _text_values(pop: Population, values: np.ndarray, rows: Rows) -> np.ndarray:
     return out
 
 
-def _minimisers(text: LossText, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+def _minimisers(own: OwnGoal, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Minimisers f of the loss and its minima, (n_rows,) each: y itself unless a value beside it is better."""
-    f, pop = rows.y.copy(), _tokens(text)
+    f, pop = rows.y.copy(), own.text.population
     least = _text_values(pop, f[None], rows)[0]
     size = np.where(f != 0, np.abs(f), float(np.sqrt(np.mean(f**2))) or 1.0)
     steps = np.concatenate([OFFSETS, -OFFSETS])[:, None]
     nearby = _text_values(pop, np.concatenate([f + steps * size, np.zeros((1, len(f)))]), rows)
     if (nearby == least).all():
-        raise ArgumentError(f"elementwise_loss={brief(text.text)} does not depend on f, the value of the formula")
+        raise ArgumentError(f"elementwise_loss={brief(own.named)} does not depend on f, the value of the formula")
     with np.errstate(invalid="ignore"):
         elsewhere = np.flatnonzero(~(least <= np.fmin.reduce(nearby)))
     for k in range(0, len(elsewhere), CHUNK // len(GRID)):
         part = elsewhere[k : k + CHUNK // len(GRID)]
-        f[part], least[part] = _grid_minimisers(text, pop, rows.at(part))
+        f[part], least[part] = _grid_minimisers(own, pop, rows.at(part))
     return f, least
 
 
-def _grid_minimisers(text: LossText, pop: Population, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+def _grid_minimisers(own: OwnGoal, pop: Population, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Minimisers and minima by a grid over all orders of magnitude, then bisection of the slope between grid points."""
     grid = np.concatenate([-GRID[::-1], [0.0], GRID])
     columns = np.arange(len(rows))
@@ -298,7 +296,7 @@ def _grid_minimisers(text: LossText, pop: Population, rows: Rows) -> tuple[np.nd
     order = np.lexsort((grid < 0, np.abs(grid)))  # of equal losses the smallest |f|, positive f first
     at = order[losses[order].argmin(axis=0)]
     least = losses[at, columns]
-    _check_minima(text, rows, grid, losses, at)
+    _check_minima(own, rows, grid, losses, at)
     near = _nearest(grid, losses, at)
     low, high = grid[np.maximum(at - 1, 0)], grid[np.minimum(at + 1, len(grid) - 1)]
     low, high = np.where(near == at, low, grid[near]), np.where(near == at, high, grid[near])
@@ -325,10 +323,10 @@ def _nearest(grid: np.ndarray, losses: np.ndarray, at: np.ndarray) -> np.ndarray
     return at
 
 
-def _check_minima(text: LossText, rows: Rows, grid: np.ndarray, losses: np.ndarray, at: np.ndarray) -> None:
+def _check_minima(own: OwnGoal, rows: Rows, grid: np.ndarray, losses: np.ndarray, at: np.ndarray) -> None:
     """An error for a row whose loss is no number for any f, or has no minimum."""
     assert rows.loss_rows is not None
-    name, columns, last = f"elementwise_loss={brief(text.text)}", np.arange(len(at)), len(grid) - 1
+    name, columns, last = f"elementwise_loss={brief(own.named)}", np.arange(len(at)), len(grid) - 1
     least = losses[at, columns]
     if not np.isfinite(least).all():
         y = rows.loss_rows.y[int(np.argmax(~np.isfinite(least)))]
