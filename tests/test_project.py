@@ -43,9 +43,11 @@ TOP = "exprkit"  # the package itself, which users import, and of its own module
 # Lines of Python and CUDA C of each folder; those of regression with a page of docstring for each stage of a search
 MOST_LINES = {
     "(top)": 1_406, "operators": 3_321, "runtime": 1_983, "text": 3_266, "expressions": 3_853, "programs": 1_695,
-    "backends": 19_404, "distributed": 2_434, "evaluate": 3_890, "fitting": 4_986, "search": 4_140,
+    "backends": 19_404, "distributed": 2_434, "evaluate": 3_874, "fitting": 4_986, "search": 4_140,
     "regression": 14_393, "study": 4_484, "explorer": 2_584,
 }  # fmt: skip
+
+MOST_NAMES = 85  # of the engine, that the searches use; may fall
 
 # LLVM's instructions, words of Matplotlib and pandas and a title, which happen to be names of operators as well
 OTHER_WORDS = {
@@ -99,6 +101,37 @@ def test_imports_flow_one_way():
     for name, others in imports().items():
         for other in others:
             assert layer_of(other) <= layer_of(name), f"{name} imports {other}, which is not below it"
+
+
+def engine_names():
+    """What the searches use of the engine, as "module.name", by imports and as attributes of modules."""
+    engine = {name for name in MODULES if name != TOP and layer_of(name) <= LAYERS.index("fitting")}
+    for path in (path for folder in ("search", "regression") for path in (ROOT / TOP / folder).rglob("*.py")):
+        modules = {}
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    whole = f"{node.module}.{alias.name}"
+                    if whole in MODULES:
+                        modules[alias.asname or alias.name] = whole
+                    elif node.module in engine:
+                        yield whole
+        for node in ast.walk(tree_of(path)):
+            module = modules.get(getattr(getattr(node, "value", None), "id", ""))
+            if isinstance(node, ast.Attribute) and module in engine:
+                yield f"{module}.{node.attr}"
+
+
+def test_the_searches_use_the_declared_surface_of_the_engine():
+    page = (ROOT / TOP / "README.md").read_text(encoding="utf-8")
+    section = page.partition("## What the searches use of the engine")[2].partition("\n## ")[0]
+    declared = re.findall(r"^\| `([\w.*]+)` \| \S", section, re.MULTILINE)
+    vocabularies = {name.removesuffix(".*") for name in declared if name.endswith(".*")}
+    used = {name.removeprefix(f"{TOP}.") for name in engine_names()}
+    used = {f"{module}.*" if (module := name.rpartition(".")[0]) in vocabularies else name for name in used}
+    assert len(declared) == len(set(declared)) <= MOST_NAMES
+    assert used - set(declared) == set(), "declare in exprkit/README.md what the searches need it for, or do without"
+    assert set(declared) - used == set(), "declared in exprkit/README.md, and not used any more"
 
 
 def test_the_explorer_uses_what_a_user_may():

@@ -33,11 +33,11 @@ from exprkit.runtime import machine, slices
 AT_ONCE = 4  # steps between two checks of the clock, if there are not more cores; chosen, not measured
 PARTS = 2  # that a worker's share is cut into: who is done first takes what is left
 
-_sharing: ContextVar[_Work | None] = ContextVar("sharing", default=None)
+_sharing: ContextVar[_SharedArrays | None] = ContextVar("sharing", default=None)
 _gpus: ContextVar[Gpus | None] = ContextVar("gpus", default=None)
 
 
-class _Work:
+class _SharedArrays:
     """A client's workers, and the arrays that they have."""
 
     def __init__(self, workers: Workers) -> None:
@@ -87,7 +87,7 @@ def shared_by(workers: Workers | None) -> Iterator[None]:
     """A context in which a client's workers take part in ``each``, or several GPUs."""
     has_gpus = workers is not None and len(workers.devices) > 1 and count_of_gpus() > 1
     tokens = (
-        _sharing.set(None if workers is None or workers.devices else _Work(workers)),
+        _sharing.set(None if workers is None or workers.devices else _SharedArrays(workers)),
         _gpus.set(Gpus(workers) if workers is not None and has_gpus else None),
     )
     try:

@@ -12,7 +12,6 @@ In: a ``Population``, X and parameters of any kind.  Out: values, losses, deriva
 ``options``           checks of the backends' options
 ``inputs``            checks of what the user gives, and its way to the backend
 ``tables``            columns of tables, matched to variables
-``table``             data of a search or an estimator, checked at the door
 ``calibration``       what this machine takes, measured for ``backend="auto"``
 ``trace``             every part of an expression at one data point
 ``compiled``          a population as the GPU backends run it, bytecode and PTX, without a GPU

@@ -13,6 +13,7 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
-from exprkit.errors import DataError, ParseError, brief, number_of, one_of
+from exprkit.errors import ArgumentError, DataError, ParseError, brief, number_of, one_of
 from exprkit.evaluate import rounding, tables
 from exprkit.evaluate.loss_text import LossPoints
 from exprkit.expressions.expression import Expression
@@ -34,7 +35,6 @@ Adopt = Callable[[Any], Any]
 DTYPES = ("float32", "float64")
 DROP = ' (ek.fit(..., missing="drop") leaves them out)'
 MOST_NESTED = 4  # lists; sets of vectors are 3
-SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
 NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
 
 
@@ -206,21 +206,6 @@ def refuse_infinite(X: Any, w: Any, pop: Population) -> None:
     """
     for what in infinite_columns(X, w, pop).values():
         raise DataError(f"{what}: drop those rows, or give them weight 0")
-
-
-def refuse_sizes(y: np.ndarray) -> None:
-    """An error for numbers whose squares can not be added up.
-
-    Raises
-    ------
-    DataError
-    """
-    size = float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
-    if size and not SMALLEST < size < LARGEST:
-        raise DataError(
-            f"y is up to {size:.3g}, and the squares of such numbers can not be added up: search for "
-            f"y / {10.0 ** np.round(np.log10(size)):.3g}"
-        )
 
 
 def _column_name(pop: Population | DevicePopulation, i: int) -> str:
@@ -533,3 +518,59 @@ class Gaps:
             if n:
                 lacks = f"{what} lacks {n:,} of {number_of(len(missing), 'value')}"
                 raise DataError(f"{lacks}: drop or fill those rows, or give them weight 0{DROP}")
+
+
+@dataclass(frozen=True, eq=False)
+class CheckedData:
+    """The data of a search; X and y in float64."""
+
+    X: np.ndarray  # (n_points, n_vars)
+    y: np.ndarray
+    weights: np.ndarray | None
+    variables: tuple[str, ...] | None
+
+    @classmethod
+    def of(cls, X: Any, y: Any, weights: Any = None, sigma: Any = None, drops: bool = False) -> CheckedData:
+        """Data of fits with all columns; ``drops``: without the points at which y or a column is missing.
+
+        Raises
+        ------
+        ArgumentError, DataError
+        """
+        X, y = tables.target_of(X, y)
+        names = tuple(tables.names_in(X)) if tables.is_table(X) else None
+        if drops:
+            n = len(names) if names is not None else np.asarray(X).shape[-1]
+            codes = np.arange(n, dtype=np.uint64)
+            variables = Population(np.full(n, VARIABLE, np.uint8), codes, np.arange(n + 1), variables=names)
+            one = sigma is None or np.isscalar(sigma)
+            sigma = sigma if one else tables.complete(X, y, sigma, variables)[2]
+            X, y, weights = tables.complete(X, y, weights, variables)
+        tables.check_order(tables.labels_of(X), weights=weights, sigma=sigma)
+        empty = Population([], [], [0], variables=names)
+        data = data_matrix(X, empty, np.dtype(np.float64))
+        for reason in data.unusable.values():  # a search uses all columns
+            raise DataError(reason)
+        columns = np.asarray(on_host(data.values), np.float64)
+        if 0 in columns.shape:
+            raise DataError(f"X has no {'points' if len(columns) == 0 else 'columns'}: its shape is {columns.shape}")
+        target = _double_vector("y", y, len(columns))
+        if sigma is not None:
+            if weights is not None:
+                raise ArgumentError("weights are 1 / sigma^2: give only one of them")
+            deviations = _double_vector(
+                "sigma", np.full(len(columns), sigma) if np.isscalar(sigma) else sigma, len(columns)
+            )
+            if not (np.isfinite(deviations) & (deviations > 0)).all():
+                raise ArgumentError("sigma must be > 0 at every point")
+            weights = 1 / deviations**2
+        weights = on_host(weights_vector(weights, len(columns), np.dtype(np.float64)))
+        if weights is not None and not (weights > 0).any():
+            raise DataError("all weights are 0: there are no points to fit")
+        refuse_infinite(columns, weights, empty)
+        tables.refuse_sizes(target if weights is None else target[weights > 0])
+        return cls(columns, target, weights, names)
+
+
+def _double_vector(name: str, values: Any, n_points: int) -> np.ndarray:
+    return np.asarray(on_host(point_vector(name, values, n_points, np.dtype(np.float64))))

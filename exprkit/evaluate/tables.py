@@ -14,14 +14,15 @@ that it uses, else by position.  What is missing (None, pandas' NA) is nan.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
 
 from exprkit import csv_files
 from exprkit.data import Dataset
-from exprkit.errors import DataError, brief, did_you_mean, whole_number
+from exprkit.errors import DataError, brief, brought_by, did_you_mean, number_of, whole_number
+from exprkit.evaluate.rounding import harm
 from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers, check_quantities
 from exprkit.text.names import column_name
@@ -32,6 +33,7 @@ LAZY = {  # a method that makes a table, an attribute beside it, and whose they 
     "collect": ("collect_schema", "a polars LazyFrame, which has no numbers yet"),
     "to_dataframe": ("data_vars", "an xarray Dataset, which has no rows"),
 }
+SMALLEST, LARGEST = 1e-145, 1e150  # of y: of others the squares leave the range of float64
 IS = "="  # in the name of a variable that is 1 where a column has a category
 
 
@@ -318,3 +320,146 @@ def _place(names: list[str], name: str) -> int:
     if names.count(name) > 1:
         raise DataError(f"X has {names.count(name)} columns called {name!r}: names must differ")
     return names.index(name)
+
+
+# ── at the door of an estimator ──
+
+
+class DataTable:
+    """The data of an estimator: X with the y and the weights of its rows; names of its columns are taken out of it.
+
+    >>> import pandas as pd
+    >>> DataTable(pd.DataFrame({"Re": [1.0, None]})).frame()
+    Traceback (most recent call last):
+    exprkit.errors.DataError: X: column 'Re' contains NaN, it lacks 1 of 2 values: leave those rows out, or fill them in
+
+    Attributes
+    ----------
+    X, y, weights : as they were given
+    target : str
+        The name of y.
+
+    Raises
+    ------
+    DataError
+        For a column that there is not, and for masked values.
+    """
+
+    def __init__(self, X: Any, y: Any = None, weights: Any = None) -> None:
+        for name, values in {"X": X, "y": y, "sample_weight": weights}.items():
+            if np.ma.is_masked(values):
+                raise DataError(f"{name} has masked values: leave those rows out, or give them weight 0 and a number")
+        self.target, self.X = name_of_target(X, y), table_of(X)
+        columns: dict[str, Any] = {}
+        for name in dict.fromkeys(one for one in (y, weights) if isinstance(one, str)) if self._has_names else ():
+            self.X, columns[name] = target_of(self.X, name)
+        self.y, self.weights = (columns.get(one, one) if isinstance(one, str) else one for one in (y, weights))
+
+    @property
+    def _has_names(self) -> bool:
+        return is_table(self.X)
+
+    def frame(self) -> Any:
+        """X; a dict, a Dataset, a Series or an array with named fields as a DataFrame.  Single numbers are one row.
+
+        Raises
+        ------
+        DataError
+            For a column that is no use, and for what is no table and no array.
+        """
+        X = self.X
+        if self._has_names and isinstance(X, Mapping):
+            with brought_by("search"):
+                import pandas as pd
+            lengths = {name: len(one) for name, one in X.items() if _is_sequence(one)}
+            refuse_lengths(lengths)
+            X = pd.DataFrame(dict(X), index=None if lengths else [0])
+        if not _is_sequence(X) and not hasattr(X, "__array__"):
+            raise DataError(f"X must be an array (n_rows, n_vars) or a table, not {brief(X)}")
+        if is_table(X):
+            _refuse_columns(X)
+        if isinstance(X, np.ndarray) and X.ndim == 2:
+            for i in range(X.shape[1]):
+                _refuse_rounding(f"X: column x{i + 1}", X[:, i])
+        return X
+
+    def target_numbers(self) -> Any:
+        """y; as numbers where it is a table's column, a list or of objects.
+
+        Raises
+        ------
+        DataError
+            For texts, dates, categories, a single number, and for labels of X's rows in another order.
+        """
+        y = self.y
+        check_order(labels_of(self.X), y=y, sample_weight=self.weights)
+        _refuse_name("y", y)
+        numbers = y if getattr(getattr(y, "dtype", None), "kind", "O") in "fiubc" else as_numbers("y", y)
+        if getattr(numbers, "ndim", 1) == 0:
+            raise DataError(f"y should be a 1d array, a number for every row of X, not {brief(y)}")
+        flat = np.asarray(numbers).ravel()
+        _refuse_rounding("y", flat)
+        if flat.dtype.kind in "iuf":
+            refuse_sizes(flat)
+        return numbers
+
+    def weight_numbers(self) -> Any:
+        """Weights, as numbers where they are several.
+
+        Raises
+        ------
+        DataError
+            For texts, dates and categories.
+        """
+        _refuse_name("sample_weight", self.weights)
+        alone = isinstance(self.weights, int | float | None)
+        return self.weights if alone else as_numbers("sample_weight", self.weights)
+
+
+def _refuse_columns(X: Any) -> None:
+    """An error for a table's column that holds no numbers, lacks some, or has another's name, or for none."""
+    names = list(X.columns)
+    if not names:
+        raise DataError("X has no columns: nothing is left that a formula could be made of")
+    for name in names:
+        if names.count(name) > 1:
+            raise DataError(f"X: {number_of(names.count(name), 'column')} are called {name!r}")
+    for name in names:
+        column = as_numbers(f"X: column {name!r}", X[name])
+        _refuse_rounding(f"X: column {name!r}", column)
+        if lacking := int(np.isnan(column).sum()):
+            share = f"{lacking:,} of {number_of(len(X), 'value')}"
+            raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
+        if endless := int(np.isinf(column).sum()):
+            share = f"{endless:,} of {number_of(len(X), 'value')}"
+            raise DataError(f"X: column {name!r} is infinite in {share}: leave those rows out")
+
+
+def _refuse_rounding(what: str, values: np.ndarray) -> None:
+    """An error for numbers that float64 can not tell apart: whole ones beyond 2^53, say."""
+    if values.dtype.kind in "iuf" and (lost := harm(values, np.dtype(np.float64))):
+        raise DataError(f"{what}: {lost}")
+
+
+def _is_sequence(value: Any) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes | Set) and getattr(value, "ndim", 1) != 0
+
+
+def _refuse_name(what: str, values: Any) -> None:
+    if isinstance(values, str):
+        raise DataError(f"{what} is the text {brief(values)}: give the numbers, table[{brief(values)}] without it in X")
+
+
+def refuse_sizes(y: np.ndarray) -> None:
+    """An error for numbers whose squares can not be added up.
+
+    Raises
+    ------
+    DataError
+    """
+    size = float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
+    if size and not SMALLEST < size < LARGEST:
+        raise DataError(
+            f"y is up to {size:.3g}, and the squares of such numbers can not be added up: search for "
+            f"y / {10.0 ** np.round(np.log10(size)):.3g}"
+        )

@@ -9,7 +9,7 @@ from typing import Any
 
 from exprkit.distributed.workers import workers_of
 from exprkit.errors import ArgumentError, brief, checks_keywords, one_of, whole
-from exprkit.evaluate.table import CheckedData
+from exprkit.evaluate.inputs import CheckedData
 from exprkit.expressions.arguments import Operators
 from exprkit.runtime import machine
 from exprkit.runtime.budget import Budget, Ended

@@ -131,7 +131,7 @@ class SearchGoal:
             scale = float(np.sum(weights))
         method = "lbfgs" if kind == "sum" else "lm"
         fit_settings = {**settings, "loss": kind, "method": method, "delta": composition.delta or 1.0}
-        wide = inputs.with_columns(X, composition.columns, np.dtype(np.float64))
+        wide = np.column_stack([X, *composition.columns])
         return cls(*common, composition, wide, composition.target, weights, fit_settings, scale, constant)
 
     @property

@@ -35,7 +35,7 @@ import numpy as np
 from exprkit.distributed import ahead
 from exprkit.distributed.shared import SharedObject
 from exprkit.errors import shortened
-from exprkit.evaluate.table import CheckedData
+from exprkit.evaluate.inputs import CheckedData
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
 from exprkit.fitting.fit import FitProblem, fit

@@ -20,7 +20,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, brief, brought_by, checks_keywords, checks_methods, listed, one_of, whole
 from exprkit.evaluate.inputs import named_population
-from exprkit.evaluate.table import Table
+from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import is_object, parse
 from exprkit.expressions.population import Population
@@ -115,7 +115,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         """
         one_of("select", self.select, ranking.BY)
         whole("restarts", self.restarts, 0)
-        table = Table(X, y, sample_weight)
+        table = DataTable(X, y, sample_weight)
         self._target_name, (X, y, weights) = table.target, checked_data(self, table)
         init = least_squares(X, y, weights)[None] if self.expressions is None else None
         found = fit(
@@ -176,5 +176,5 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2 of what the best expression gives; X, y and sample_weight as for ``fit``."""
-        table = Table(X, y, sample_weight)
+        table = DataTable(X, y, sample_weight)
         return float(super().score(table.X, table.y, table.weights))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, brought_by, checks_methods, listed, whole
-from exprkit.evaluate.table import Table
+from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
 from exprkit.fitting.plot import beside_data
 from exprkit.regression.estimator import equations
@@ -146,7 +146,7 @@ class FormulaTable(BaseEstimator):
             assert self._data is not None
             X, y = self._data
         else:
-            X, y = checked_rows(self, X), np.asarray(Table(X, y).target_numbers(), np.float64)
+            X, y = checked_rows(self, X), np.asarray(DataTable(X, y).target_numbers(), np.float64)
         formula = self._front.named(chosen)
         curve = self._front.short(chosen), formula, lambda X: values_of([formula], X)[0]
         return beside_data([curve], X, y, self._front.names, target=self._target_name)

@@ -1,6 +1,6 @@
-"""scikit-learn's checks of the data of an estimator, after those of a ``Table``.
+"""scikit-learn's checks of the data of an estimator, after those of a ``DataTable``.
 
-In: a model and a ``Table``.  Out: float64 arrays, or an error.
+In: a model and a ``DataTable``.  Out: float64 arrays, or an error.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, brought_by
-from exprkit.evaluate.table import Table
+from exprkit.evaluate.tables import DataTable
 
 with brought_by("search"):
     from sklearn.utils.validation import _check_sample_weight, validate_data
 
 
-def checked_data(model: Any, table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def checked_data(model: Any, table: DataTable) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """X, y and weights of a fit as float64 arrays; the estimator remembers X's columns.
 
     Raises
@@ -40,7 +40,7 @@ def checked_rows(model: Any, X: Any) -> np.ndarray:
     ------
     DataError, ValueError
     """
-    X, target = Table(X).frame(), getattr(model, "_target_name", None)
+    X, target = DataTable(X).frame(), getattr(model, "_target_name", None)
     if target in getattr(X, "columns", ()) and target not in getattr(model, "feature_names_in_", (target,)):
         X = X.drop(columns=target)  # the table that was fitted
     return np.ascontiguousarray(validate_data(model, X, reset=False, dtype=np.float64))

@@ -42,7 +42,7 @@ from exprkit.errors import (
 )
 from exprkit.evaluate.evaluator import MOST_THREADS
 from exprkit.evaluate.loss_text import is_loss_text
-from exprkit.evaluate.table import Table
+from exprkit.evaluate.tables import DataTable
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
@@ -316,7 +316,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         workers = workers_of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
-        table = Table(X, y, sample_weight)
+        table = DataTable(X, y, sample_weight)
         X, y, weights = checked_data(self, table)
         if n_before not in (None, self.n_features_in_):
             raise ArgumentError(f"warm_start: the last fit was of {number_of(n_before, 'column')}, X has {X.shape[1]}")
@@ -446,7 +446,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         DataError
             For a y that holds texts, or has the labels of X's rows in another order.
         """
-        table = Table(X, y, sample_weight)
+        table = DataTable(X, y, sample_weight)
         return float(super().score(table.X, table.target_numbers(), table.weight_numbers()))
 
     # ── files ──
