@@ -43,17 +43,22 @@ class SharedObject:
     def __init__(
         self, workers: Workers, make: Callable[..., Any], data: tuple[Any, ...], *settings: Any, backend: str
     ) -> None:
-        self._workers, self._make, self._on_gpu = workers, (make, settings), workers.on_gpu(backend)
-        self._data = KeptArrays(workers, "data").take(data)
+        self.workers, self._make, self._on_gpu = workers, (make, settings), workers.on_gpu(backend)
+        self._kept, self._data = data, KeptArrays(workers, "data").take(data)
         self.in_process = bool(workers.devices)
+
+    def keep(self, *data: Any) -> None:
+        """Other data, unless these are had already."""
+        if any(one is not other for one, other in zip(data, self._kept, strict=True)):
+            self._kept, self._data = data, KeptArrays(self.workers, "data").take(data)
 
     @property
     def n_places(self) -> int:
-        return len(self._workers.places(self._on_gpu))
+        return len(self.workers.places(self._on_gpu))
 
     @property
     def n_devices(self) -> int:
-        return len(self._workers.devices) or self.n_places
+        return len(self.workers.devices) or self.n_places
 
     def cuts(self, pop: Population, parts: tuple[int, int], least: int) -> list[Cut]:
         """Slices of a population whose fits cost about the same.
@@ -84,12 +89,12 @@ class SharedObject:
             sent = arguments(*cut)
             for pop in sent if not self.in_process else ():
                 if isinstance(pop, Population):
-                    refuse_functions(pop, self._workers)
+                    refuse_functions(pop, self.workers)
             name, data = self._data.name, self._data.at(place)
             return _call, self._make, self._on_gpu, name, data, function, sent if self.in_process else _as_tokens(sent)
 
         found = collect(
-            self._workers, (name or function.__name__).strip("_"), cuts, task, lambda n: check(), self._on_gpu
+            self.workers, (name or function.__name__).strip("_"), cuts, task, lambda n: check(), self._on_gpu
         )
         return [(cut, _received(result)) for cut, result in found]
 

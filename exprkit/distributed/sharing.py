@@ -33,20 +33,8 @@ from exprkit.runtime import machine, slices
 AT_ONCE = 4  # steps between two checks of the clock, if there are not more cores; chosen, not measured
 PARTS = 2  # that a worker's share is cut into: who is done first takes what is left
 
-_sharing: ContextVar[_SharedArrays | None] = ContextVar("sharing", default=None)
+_sharing: ContextVar[SharedObject | None] = ContextVar("sharing", default=None)
 _gpus: ContextVar[Gpus | None] = ContextVar("gpus", default=None)
-
-
-class _SharedArrays:
-    """A client's workers, and the arrays that they have."""
-
-    def __init__(self, workers: Workers) -> None:
-        self.workers, self._arrays, self._shared = workers, None, SharedObject(workers, _same, (None,), backend="cpu")
-
-    def of(self, work: Any) -> SharedObject:
-        if self._arrays is not work:
-            self._arrays, self._shared = work, SharedObject(self.workers, _same, (work,), backend="cpu")
-        return self._shared
 
 
 class Gpus:
@@ -87,7 +75,9 @@ def shared_by(workers: Workers | None) -> Iterator[None]:
     """A context in which a client's workers take part in ``each``, or several GPUs."""
     has_gpus = workers is not None and len(workers.devices) > 1 and count_of_gpus() > 1
     tokens = (
-        _sharing.set(None if workers is None or workers.devices else _SharedArrays(workers)),
+        _sharing.set(
+            None if workers is None or workers.devices else SharedObject(workers, _same, (None,), backend="cpu")
+        ),
         _gpus.set(Gpus(workers) if workers is not None and has_gpus else None),
     )
     try:
@@ -130,9 +120,10 @@ def each(
     threads : of this process, at most; by default all that it may use
     """
     sharing = _sharing.get()
-    if sharing is not None and seconds > engine.LEAST * (places := sharing.of(work).n_places):
+    if sharing is not None and seconds > engine.LEAST * (places := sharing.n_places):
         cuts, call = slices.even(-(-n // step), PARTS * places, least=1), (function, n, step, arguments)
-        parts = sharing.of(work).each(_steps, cuts, lambda *cut: (call, *cut), go_on, function.__name__)
+        sharing.keep(work)
+        parts = sharing.each(_steps, cuts, lambda *cut: (call, *cut), go_on, function.__name__)
         return list(itertools.chain.from_iterable(found for _, found in parts))
     cuts, results = [(i, min(i + step, n)) for i in range(0, n, step)], []
     at_once = max(AT_ONCE, machine.cores())
