@@ -44,6 +44,7 @@ F, Y, W = range(3)  # variables of a loss; then its columns
 USUAL = ("f", "y", "w")
 MOST_TOKENS = 200  # of a loss: it is walked by recursion
 SMALL = 1e-30
+FITTED = {objective.KINDS[loss]: loss for loss in ("squares", "mae", "huber", "sum")}
 SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective.SUM: "sum"}
 
 
@@ -68,6 +69,11 @@ class Composition(NamedTuple):
     target: np.ndarray  # float64 (n_points,)
     weights: np.ndarray  # float64 (n_points,)
     n_columns: int = 0  # of X
+
+    @property
+    def loss(self) -> str:
+        """The loss of a fit that it is."""
+        return FITTED[self.kind]
 
     @property
     def summed(self) -> str:

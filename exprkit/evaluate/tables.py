@@ -21,11 +21,11 @@ import numpy as np
 
 from exprkit import csv_files
 from exprkit.data import Dataset
-from exprkit.errors import DataError, brief, brought_by, did_you_mean, number_of, whole_number
+from exprkit.errors import DataError, ParseError, brief, brought_by, did_you_mean, number_of, whole_number
 from exprkit.evaluate.rounding import harm
 from exprkit.expressions.population import Population
 from exprkit.numbers import as_numbers, check_quantities
-from exprkit.text.names import column_name
+from exprkit.text.names import QUOTE, Names, column_name
 from exprkit.text.tokens import VARIABLE
 
 CSV = (".csv", ".tsv", ".txt", ".dat")  # endings of files that are read as tables
@@ -320,6 +320,16 @@ def _place(names: list[str], name: str) -> int:
     if names.count(name) > 1:
         raise DataError(f"X has {names.count(name)} columns called {name!r}: names must differ")
     return names.index(name)
+
+
+def free_name(name: str) -> str:
+    """A name that a formula may have, for a variable among others."""
+    shown = "".join(character if character.isprintable() and character != QUOTE else "_" for character in name)
+    try:
+        Names((shown, "another variable"))  # one alone might be x1
+    except ParseError:
+        return f"{shown}_"
+    return shown
 
 
 # ── at the door of an estimator ──

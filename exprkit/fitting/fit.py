@@ -57,7 +57,6 @@ LOG = logging.getLogger(__name__)
 LOSSES = ("squares", "mae", "huber", "gaussian", "poisson")
 SUM = "sum"  # of the expressions' own values, by a gradient method: what other losses become
 OTHER_WORDS = {**dict.fromkeys(("sse", "mse", "rmse", "l2", "r2"), "squares"), "sae": "mae", "l1": "mae"}
-BY_KIND = {KINDS[loss]: loss for loss in ("squares", "mae", "huber", "sum")}  # as what a user's own loss is fitted
 # default of ``max_iter``; steep expressions lose a few powers of ten per step, 50 steps are enough for 97 of 100
 MAX_ITER = {"lm": 200, **first_order.MAX_ITER}
 METHODS = tuple(MAX_ITER)
@@ -520,7 +519,7 @@ class FitProblem:
         X, target, weights = inputs.with_columns(ev.X, made.columns, ev.dtype), made.target, made.weights
         if extra is not None:
             X, target, weights = extra.points(X, inputs.library_of(X))
-        loss = own.named if own.loss is None else BY_KIND[made.kind]
+        loss = own.named if own.loss is None else made.loss
         method = "lbfgs" if loss == "sum" and lm else self.method
         problem = FitProblem(
             X,

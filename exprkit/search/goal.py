@@ -36,7 +36,7 @@ from exprkit.errors import ArgumentError, one_of
 from exprkit.evaluate import inputs
 from exprkit.evaluate.loss_text import Composition, LossPoints, OwnGoal
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import BY_KIND, LOSSES
+from exprkit.fitting.fit import LOSSES
 from exprkit.fitting.likelihood import LIKELIHOODS
 
 FORMULA = "f"  # in a link or a loss
@@ -119,7 +119,7 @@ class SearchGoal:
     ) -> SearchGoal:
         """Of a loss of the user's own: as what it is recognised to be, or as a sum."""
         ranked = common[-1] == LENGTH
-        scale, constant, kind = 1.0, 0.0, BY_KIND[composition.kind]
+        scale, constant, kind = 1.0, 0.0, composition.loss
         weights: np.ndarray = composition.weights
         if ranked and composition.kind == objective.SQUARES:
             kind, weights = "gaussian", 2 * weights

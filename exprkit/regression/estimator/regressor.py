@@ -42,7 +42,7 @@ from exprkit.errors import (
 )
 from exprkit.evaluate.evaluator import MOST_THREADS
 from exprkit.evaluate.loss_text import is_loss_text
-from exprkit.evaluate.tables import DataTable
+from exprkit.evaluate.tables import DataTable, free_name
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
@@ -66,7 +66,6 @@ from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.settings import SearchSettings
 from exprkit.regression.sums.linear import linear_formulas
 from exprkit.runtime.budget import Budget, Ended
-from exprkit.text.names import QUOTE, Names
 
 with brought_by("search"):
     from sklearn.base import RegressorMixin
@@ -620,18 +619,8 @@ def names_of(model: Any) -> tuple[str, ...] | None:
     if not hasattr(model, "feature_names_in_"):
         return None
     names: dict[str, None] = {}
-    for name in map(_free_name, map(str, model.feature_names_in_)):
+    for name in map(free_name, map(str, model.feature_names_in_)):
         while name in names:
             name += "_"
         names[name] = None
     return tuple(names)
-
-
-def _free_name(name: str) -> str:
-    """A name that a formula may have, for a variable among others."""
-    shown = "".join(character if character.isprintable() and character != QUOTE else "_" for character in name)
-    try:
-        Names((shown, "another variable"))  # one alone might be x1
-    except ParseError:
-        return f"{shown}_"
-    return shown
