@@ -16,10 +16,10 @@ from description_reference import Expression, told
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, FileError, ParseError, PopulationError
+from exprkit.evaluate.loss_text import under_link
 from exprkit.fitting.description_length import function_length
 from exprkit.search.distinct import Enumeration
 from exprkit.search.fingerprints import fingerprints
-from exprkit.search.goal import linked
 from exprkit.search.run import SearchBar, SearchRun
 
 x = np.linspace(0.5, 3, 30)
@@ -259,8 +259,8 @@ def test_a_link_may_name_the_expression_twice(found):
 
 def test_links_are_put_around_every_expression():
     pop = ek.parse(["x1 + p1", "x2", "x1 / x2 * p2"])
-    assert linked(pop, "2 * sqrt(f) - 1").texts() == [f"2 * sqrt({text}) - 1" for text in pop.texts()]
-    assert linked(pop, "f") is pop
+    assert under_link(pop, "2 * sqrt(f) - 1").texts() == [f"2 * sqrt({text}) - 1" for text in pop.texts()]
+    assert under_link(pop, "f") is pop
 
 
 def test_sigma_is_the_weights_root():
