@@ -14,7 +14,7 @@ from postfix_text import random_population
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, OperandError, ParseError, PopulationError, SelectionError
 from exprkit.fitting.fitted_expression import numbered, rounded, without
-from exprkit.fitting.plot import Curve, beside_data
+from exprkit.fitting.plot import beside_data
 from exprkit.operators import ops
 from exprkit.text.python_writer import JAX, NUMPY, TORCH, function
 from exprkit.text.tokens import PARAMETER
@@ -362,8 +362,8 @@ def test_a_plot_s_legend_lies_outside_and_every_curve_is_seen():
     assert legend.x0 >= 0 and legend.x1 <= drawn.bbox.x1, "nor is it cut off"
     text = drawn.legends[0].get_texts()[1].get_text()
     assert "rate (mM/s)" in text and "`" not in text
-    curves = [Curve("a", one.expression, one), Curve("b", one.expression, one)]
-    lines = beside_data(curves, np.column_stack([*table.values()]), Y, None, "").axes[0].lines
+    curves = [("a", one.expression, one), ("b", one.expression, one)]
+    lines = beside_data(curves, np.column_stack([*table.values()]), Y, None).axes[0].lines
     assert lines[1].get_markersize() > lines[2].get_markersize()
 
 
