@@ -42,5 +42,5 @@ def checked_rows(model: Any, X: Any) -> np.ndarray:
     """
     X, target = DataTable(X).frame(), getattr(model, "_target_name", None)
     if target in getattr(X, "columns", ()) and target not in getattr(model, "feature_names_in_", (target,)):
-        X = X.drop(columns=target)  # the table that was fitted
+        X = DataTable(X, target).frame()  # the table that was fitted
     return np.ascontiguousarray(validate_data(model, X, reset=False, dtype=np.float64))
