@@ -377,7 +377,7 @@ class DataTable:
         DataError
             For a column that is no use, and for what is no table and no array.
         """
-        X = self.X
+        X = as_numbers("X", self.X) if isinstance(self.X, list | tuple) else self.X
         if self._has_names and isinstance(X, Mapping):
             with brought_by("search"):
                 import pandas as pd
@@ -391,6 +391,7 @@ class DataTable:
         if isinstance(X, np.ndarray) and X.ndim == 2:
             for i in range(X.shape[1]):
                 _refuse_rounding(f"X: column x{i + 1}", X[:, i])
+                _refuse_gaps(f"X: column x{i + 1}", X[:, i])
         return X
 
     def target_numbers(self) -> Any:
@@ -409,6 +410,7 @@ class DataTable:
             raise DataError(f"y should be a 1d array, a number for every row of X, not {brief(y)}")
         flat = np.asarray(numbers).ravel()
         _refuse_rounding("y", flat)
+        _refuse_gaps("y", flat)
         if flat.dtype.kind in "iuf":
             refuse_sizes(flat)
         return numbers
@@ -437,12 +439,18 @@ def _refuse_columns(X: Any) -> None:
     for name in names:
         column = as_numbers(f"X: column {name!r}", X[name])
         _refuse_rounding(f"X: column {name!r}", column)
-        if lacking := int(np.isnan(column).sum()):
-            share = f"{lacking:,} of {number_of(len(X), 'value')}"
-            raise DataError(f"X: column {name!r} contains NaN, it lacks {share}: leave those rows out, or fill them in")
-        if endless := int(np.isinf(column).sum()):
-            share = f"{endless:,} of {number_of(len(X), 'value')}"
-            raise DataError(f"X: column {name!r} is infinite in {share}: leave those rows out")
+        _refuse_gaps(f"X: column {name!r}", column)
+
+
+def _refuse_gaps(what: str, values: np.ndarray) -> None:
+    """An error for numbers that are missing or infinite."""
+    if values.dtype.kind != "f":
+        return
+    n = number_of(values.size, "value")
+    if lacking := int(np.isnan(values).sum()):
+        raise DataError(f"{what} contains NaN, it lacks {lacking:,} of {n}: leave those rows out, or fill them in")
+    if endless := int(np.isinf(values).sum()):
+        raise DataError(f"{what} is infinite in {endless:,} of {n}: leave those rows out")
 
 
 def _refuse_rounding(what: str, values: np.ndarray) -> None:
