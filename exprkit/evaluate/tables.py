@@ -381,7 +381,7 @@ class DataTable:
         if self._has_names and isinstance(X, Mapping):
             with brought_by("search"):
                 import pandas as pd
-            lengths = {name: len(one) for name, one in X.items() if _is_sequence(one)}
+            lengths = {name: len(column) for name, column in X.items() if _is_sequence(column)}
             refuse_lengths(lengths)
             X = pd.DataFrame(dict(X), index=None if lengths else [0])
         if not _is_sequence(X) and not hasattr(X, "__array__"):
