@@ -118,7 +118,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         table = DataTable(X, y, sample_weight)
         self._target_name, (X, y, weights) = table.target, checked_data(self, table)
         init = least_squares(X, y, weights)[None] if self.expressions is None else None
-        found = fit(
+        fits = fit(
             self._population(),
             X,
             y,
@@ -131,12 +131,12 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
             seed=seed_of(self.random_state),
             dtype="float64",
         )
-        if not len(found):
+        if not len(fits):
             raise ArgumentError("expressions is empty: nothing is left that could be fitted")
-        if not np.isfinite(found.loss).any():
-            raise ArgumentError(f"no expression has a loss at these data: the first is {found.pop[0]}")
-        found.goal = found.goal._replace(target=self._target_name)
-        self.found_: FitResult = found.rank(self.select)
+        if not np.isfinite(fits.loss).any():
+            raise ArgumentError(f"no expression has a loss at these data: the first is {fits.pop[0]}")
+        fits.goal = fits.goal._replace(target=self._target_name)
+        self.found_: FitResult = fits.rank(self.select)
         return self
 
     def _population(self) -> Population:
@@ -151,7 +151,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         given = [self.expressions] if alone else listed(self.expressions)
         if given is None:
             raise ArgumentError(f"expressions must be a list of expressions, not {brief(self.expressions)}")
-        texts = [str(one) if isinstance(one, Expression) else one for one in given]
+        texts = [str(text) if isinstance(text, Expression) else text for text in given]
         return named_population(texts, names or (), variables=names)
 
     def get_best(self, index: int = 0) -> FittedExpression:

@@ -140,7 +140,7 @@ class DevicePool(Pool):
             columns = np.stack([numbers, made_by, *operands], axis=1)
             self._known |= {i: (code, a, b, c) for i, code, a, b, c in columns.tolist()}
             arity = np.where(made_by == LEAF, 0, defined.arity()[made_by % NEGATED])
-            numbers = np.concatenate([one[arity > k] for k, one in enumerate(operands)])
+            numbers = np.concatenate([places[arity > k] for k, places in enumerate(operands)])
 
     # ── memory ──
 

@@ -45,12 +45,12 @@ def regressed(
     step = max(1, AT_ONCE // len(h))
     for begin in range(0, len(f), step):
         go_on()
-        some = slice(begin, begin + step)
-        sums = square[some] @ h.T, square[some] @ h_square.T, across[some] @ h.T
-        errors = _errors(xp, ff[some], fv[some], sums)
+        part_of_f = slice(begin, begin + step)
+        sums = square[part_of_f] @ h.T, square[part_of_f] @ h_square.T, across[part_of_f] @ h.T
+        errors = _errors(xp, ff[part_of_f], fv[part_of_f], sums)
         for k, (first, last) in enumerate(groups):
             part = errors[:, first:last]
-            error[some, k], place[some, k] = part.min(axis=1), first + part.argmin(axis=1)
+            error[part_of_f, k], place[part_of_f, k] = part.min(axis=1), first + part.argmin(axis=1)
     return Best(fetched(error), fetched(place))
 
 

@@ -73,17 +73,17 @@ def triples(
     differences = first[:, 1:] - first[:, :1]
     largest = abs(differences).max(axis=1)[:, None]
     differences = xp.ascontiguousarray(differences / xp.where(largest > 0, largest, 1.0))
-    found, step = [], max(1, AT_ONCE // len(h))
+    triples, step = [], max(1, AT_ONCE // len(h))
     for begin in range(0, len(f), step):
         go_on()
-        some = q[begin : begin + step]
-        partner = xp.empty(len(some) * len(h), np.int32)
+        part = q[begin : begin + step]
+        partner = xp.empty(len(part) * len(h), np.int32)
         pool.kernels.launch(
             KERNELS,
             "find_triples",
             len(partner),
             values=pool.values,
-            q=some,
+            q=part,
             h=h,
             differences=differences,
             partner=partner,
@@ -92,28 +92,28 @@ def triples(
         )
         there = xp.flatnonzero(partner >= 0)
         place, i, j = fetched(there // len(h)), fetched(h[there % len(h)]), fetched(h[partner[there]])
-        found.append(np.stack([f[begin + place], i, j], axis=1))
-    all_found = np.concatenate(found)
-    sizes = fetched(pool.sizes[xp.asarray(all_found)]).astype(np.int64).sum(axis=1)
-    return all_found[np.argsort(sizes, kind="stable")]
+        triples.append(np.stack([f[begin + place], i, j], axis=1))
+    every = np.concatenate(triples)
+    sizes = fetched(pool.sizes[xp.asarray(every)]).astype(np.int64).sum(axis=1)
+    return every[np.argsort(sizes, kind="stable")]
 
 
-def confirmed(found: np.ndarray, link: Link, pool: DevicePool, rows: Rows) -> list[Expression]:
+def confirmed(triples: np.ndarray, link: Link, pool: DevicePool, rows: Rows) -> list[Expression]:
     """Formulas of the smallest of them that are exact at all rows."""
     v = link.behind(rows.y)
-    if v is None or not len(found):
+    if v is None or not len(triples):
         return []
-    made: list[Expression] = []
-    for triple in found[:TRIED].tolist():
+    formulas: list[Expression] = []
+    for triple in triples[:TRIED].tolist():
         f, *h = pool.expressions(triple)
         values = values_of([f, *h], rows.X)
         f_values, h_values = values[0], values[1:]
         wanted = link.linear_part(v, f_values)
-        known = np.isfinite(wanted) & (wanted != 0)  # elsewhere f hides what is left
-        for a, b, c in _numbers(wanted[known], *h_values[:, known]) if known.mean() >= MOSTLY else []:
-            made.append(simplified(link.expression(f, line(a, b, h[0]) + c * h[1])))
-    exact = np.flatnonzero(rows.is_exact(values_of(made, rows.X))) if made else ()
-    return sorted((made[k] for k in exact), key=lambda formula: formula.n_tokens)
+        is_known = np.isfinite(wanted) & (wanted != 0)  # elsewhere f hides what is left
+        for a, b, c in _numbers(wanted[is_known], *h_values[:, is_known]) if is_known.mean() >= MOSTLY else []:
+            formulas.append(simplified(link.expression(f, line(a, b, h[0]) + c * h[1])))
+    exact = np.flatnonzero(rows.is_exact(values_of(formulas, rows.X))) if formulas else ()
+    return sorted((formulas[k] for k in exact), key=lambda formula: formula.n_tokens)
 
 
 def _numbers(wanted: np.ndarray, g: np.ndarray, h: np.ndarray) -> list[tuple[float, ...]]:
@@ -122,10 +122,12 @@ def _numbers(wanted: np.ndarray, g: np.ndarray, h: np.ndarray) -> list[tuple[flo
     scale = np.abs(columns).max(axis=0)
     if not np.isfinite(columns).all() or not scale.all():
         return []
-    found = np.linalg.lstsq(columns / scale, np.sign(wanted), rcond=None)[0] / scale
+    together = np.linalg.lstsq(columns / scale, np.sign(wanted), rcond=None)[0] / scale
     alone = np.linalg.lstsq(columns[:, 1:] / scale[1:], np.sign(wanted), rcond=None)[0] / scale[1:]
-    numbers = [tuple(found.tolist()), (0.0, *alone.tolist())]
-    return numbers + [tuple(simple_number(x, close) for x in some) for some in numbers for close in (CLOSE, 1e-8, 1e-6)]
+    numbers = [tuple(together.tolist()), (0.0, *alone.tolist())]
+    return numbers + [
+        tuple(simple_number(x, close) for x in group) for group in numbers for close in (CLOSE, 1e-8, 1e-6)
+    ]
 
 
 @compiled

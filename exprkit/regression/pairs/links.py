@@ -98,14 +98,14 @@ class Link(NamedTuple):
 def _inverses() -> dict[int, defined.Written]:
     """By an operator's code the one that undoes it."""
     unary = [row for row in ops.OPERATORS if row.arity == 1]
-    found: dict[int, defined.Written] = {}
+    inverses: dict[int, defined.Written] = {}
     for row in unary:
         for other in unary:
             with np.errstate(all="ignore"):
                 back = other.numpy(row.numpy(_AT))
-            if row.code not in found and np.allclose(back, _AT, rtol=1e-9) and not np.allclose(row.numpy(_AT), _AT):
-                found[row.code] = other
-    return found
+            if row.code not in inverses and np.allclose(back, _AT, rtol=1e-9) and not np.allclose(row.numpy(_AT), _AT):
+                inverses[row.code] = other
+    return inverses
 
 
 def inverse(row: defined.Written) -> defined.Written | None:

@@ -13,8 +13,8 @@ In: a ``Pool``, the ``Rows`` at its rows, transformations.  Out: formulas ``u(c0
     >>> operators = operators_of(["*", "/", "sqr", "sqrt"])
     >>> pool = Pool(rows.X, operators, constants=[1.0])
     >>> pool.grow(3, most=100)
-    >>> found = [one for some in exact_sums(pool, rows, operators, 20) for one in some]
-    >>> bool(rows.is_exact(np.array([one(rows.X) for one in found])).any())
+    >>> formulas = [formula for group in exact_sums(pool, rows, operators, 20) for formula in group]
+    >>> bool(rows.is_exact(np.array([formula(rows.X) for formula in formulas])).any())
     True
 
 Sums of many functions take seconds, because noise leaves much to choose from.  Whether a sum is exact, few functions
@@ -65,8 +65,8 @@ def exact_sums(
     unary = [row for row in operators if row.arity == 1]
     every = transforms(unary, any(row.code in (ops.DIV, ops.INV) for row in operators))
     places = [place for place in every if place.row is None or makes_products(place.row)]
-    some = functools.partial(dependent, pool, rows, operators, threads=threads, go_on=go_on)
-    yield from some(within=False)
+    dependencies = functools.partial(dependent, pool, rows, operators, threads=threads, go_on=go_on)
+    yield from dependencies(within=False)
     for place in places:
         yield sums(pool, rows, place, most_size, None, rules, threads, go_on, BREADTH, EXACT)
     if rules is None:  # which know no dimensions of these
@@ -77,7 +77,7 @@ def exact_sums(
         for undone in UNDONE:
             for terms, breadth in ((None, BREADTH), (more, OF_MONOMIALS)):
                 yield sums(pool, rows, Transform(undone, False), most_size, terms, None, threads, go_on, breadth, EXACT)
-    yield from some(within=True)
+    yield from dependencies(within=True)
 
 
 def _squares(place: Transform) -> bool:

@@ -51,20 +51,20 @@ class InnerTerms(NamedTuple):
 
 def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[defined.Written]) -> InnerTerms:
     """Of all functions h with all operators; those that are finite."""
-    values, made = [], []
+    values, term_trees = [], []
     for row, tree in zip(h, trees, strict=True):
         usual = float(np.median(np.abs(row))) or 1.0
         for function, shape, grid in _shapes(operators):
             signs = (1.0, -1.0) if not is_symmetric(function) else (1.0,)
             for c in (sign * float(f"{at / usual:.3g}") for at in grid for sign in signs):
                 with np.errstate(all="ignore"):
-                    found = function(c * row)
-                size = np.abs(found)
-                if np.isfinite(found).all() and size.max() < LARGEST * max(float(np.median(size)), 1e-300):
-                    values.append(found)
-                    made.append(shape((OPERATOR, ops.MUL, (CONSTANT, c), tree)))
-    sizes = np.array([nodes(tree) for tree in made], np.int64)
-    return InnerTerms(np.array(values).reshape(len(made), h.shape[1]), made, sizes)
+                    column = function(c * row)
+                size = np.abs(column)
+                if np.isfinite(column).all() and size.max() < LARGEST * max(float(np.median(size)), 1e-300):
+                    values.append(column)
+                    term_trees.append(shape((OPERATOR, ops.MUL, (CONSTANT, c), tree)))
+    sizes = np.array([nodes(tree) for tree in term_trees], np.int64)
+    return InnerTerms(np.array(values).reshape(len(term_trees), h.shape[1]), term_trees, sizes)
 
 
 def _shapes(operators: Sequence[defined.Written]) -> Iterator[Shape]:
@@ -84,18 +84,18 @@ def _shapes(operators: Sequence[defined.Written]) -> Iterator[Shape]:
 
 def with_a_number(operators: Sequence[defined.Written]) -> list[Inner]:
     """Values and trees of ``u(c h)``, and of ``u(1 + c h)`` for logarithms, roots, inverse roots and inverses."""
-    made: list[Inner] = []
+    inner: list[Inner] = []
     divides = any(row.code == ops.DIV for row in operators)
     for row in (row for row in operators if row.arity == 1):
         if not is_power(row) and not is_logarithm(row):
-            made.append(Inner(row.numpy, _within(row), False))
+            inner.append(Inner(row.numpy, _within(row), False))
         elif not is_symmetric(row.numpy):
-            made.append(Inner(_shifted(row.numpy), _over_shift(_within(row)), True))
+            inner.append(Inner(_shifted(row.numpy), _over_shift(_within(row)), True))
         if is_power(row) and not is_symmetric(row.numpy) and divides:
-            made.append(Inner(_shifted(_inverted(row)), _over_shift(_over(row)), True))
+            inner.append(Inner(_shifted(_inverted(row)), _over_shift(_over(row)), True))
     if divides:
-        made.append(Inner(_shifted(np.reciprocal), _over_shift(_under_1), True))
-    return made
+        inner.append(Inner(_shifted(np.reciprocal), _over_shift(_under_1), True))
+    return inner
 
 
 def _under_1(inner: Tree) -> Tree:

@@ -87,46 +87,50 @@ def monomials(X: np.ndarray, operators: Sequence[defined.Written], most: int) ->
     codes = {row.code for row in operators}
     if ops.MUL not in codes:
         return nothing
-    plain = sorted((_Monomial(size, one) for one, size in _sizes(n, most).items()), key=lambda term: term.size)
+    plain = sorted(
+        (_Monomial(size, exponents) for exponents, size in _sizes(n, most).items()), key=lambda term: term.size
+    )
     if ops.DIV not in codes:
-        plain = [one for one in plain if all(e >= 0 and e % 1 == 0 for e in one.exponents)]
-    small = [one for one in plain if np.count_nonzero(one.exponents) <= BESIDE]
+        plain = [term for term in plain if all(e >= 0 and e % 1 == 0 for e in term.exponents)]
+    small = [term for term in plain if np.count_nonzero(term.exponents) <= BESIDE]
     unary = [row for row in operators if row.arity == 1 and not is_power(row)]
     terms = plain[:most]
     for i in range(n) if unary else ():
-        others = (one for one in small if not one.exponents[i])
+        others = (term for term in small if not term.exponents[i])
         beside = [_Monomial(-1, (0.0,) * n), *itertools.islice(others, most // (n * len(unary)))]
-        for one, row, power in itertools.product(beside, unary, (1, 2)):
-            terms.append(_Monomial(one.size + 2 + power, one.exponents, row, i, power))
+        for factor, row, power in itertools.product(beside, unary, (1, 2)):
+            terms.append(_Monomial(factor.size + 2 + power, factor.exponents, row, i, power))
     terms = sorted(terms, key=lambda term: term.size)[:most]
     with np.errstate(all="ignore"):
         logarithms, signs = np.log(np.abs(X)), np.sign(X)
         values = np.array([term.values(logarithms, signs, X) for term in terms])
         size = np.abs(values)
         fine = np.isfinite(values).all(axis=1) & (size.max(axis=1) < LARGEST * np.median(size, axis=1))
-    kept = np.flatnonzero(fine).tolist()
-    return InnerTerms(values[kept], [terms[k].tree() for k in kept], np.array([terms[k].size for k in kept], np.int64))
+    usable = np.flatnonzero(fine).tolist()
+    return InnerTerms(
+        values[usable], [terms[k].tree() for k in usable], np.array([terms[k].size for k in usable], np.int64)
+    )
 
 
 def _sizes(n: int, most: int) -> dict[Exponents, int]:
     """Tokens of products of powers of n variables, about; of so few variables that they are not many times too many."""
-    found: dict[Exponents, int] = {}
+    least_sizes: dict[Exponents, int] = {}
 
     def note(variables: Sequence[int], exponents: Sequence[float], size: int) -> None:
         where = dict(zip(variables, exponents, strict=True))
         key = tuple(where.get(i, 0.0) for i in range(n))
-        found[key] = min(size, found.get(key, size))
+        least_sizes[key] = min(size, least_sizes.get(key, size))
 
     for count in range(1, min(n, MANY) + 1):
         if math.comb(n, count) * len(ALONE) ** count > 4 * most:
             break
         for variables in itertools.combinations(range(n), count):
             for exponents in itertools.product(ALONE, repeat=count) if count <= FEW else ():
-                note(variables, exponents, 2 * count - 1 + sum(abs(one) > 1 for one in exponents))
+                note(variables, exponents, 2 * count - 1 + sum(abs(exponent) > 1 for exponent in exponents))
             for signs, power in itertools.product(itertools.product((1, -1), repeat=count), TOGETHER):
                 size = 2 * count + (power not in (0.5, 1.0, 2.0)) - (power == 1)
                 note(variables, [sign * power for sign in signs], size)
-    return found
+    return least_sizes
 
 
 def _raised(tree: Tree, power: float) -> Tree:

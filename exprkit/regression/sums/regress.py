@@ -106,8 +106,8 @@ def regressed(
     step = max(1, min(ROWS, AT_ONCE // max(len(h), 1), -(-len(f) // 2)))
     seconds = len(f) * h.size * PAIR
     spend(seconds)
-    found = sharing.each(_regressions, pairs, len(f), step, go_on=go_on, seconds=seconds, threads=threads)
-    return Best(*map(np.concatenate, zip(*found, strict=True))) if found else empty(Best, n=0, n_groups=len(starts) - 1)
+    parts = sharing.each(_regressions, pairs, len(f), step, go_on=go_on, seconds=seconds, threads=threads)
+    return Best(*map(np.concatenate, zip(*parts, strict=True))) if parts else empty(Best, n=0, n_groups=len(starts) - 1)
 
 
 def _regressions(pairs: _Regressed, begin: int, end: int) -> Best:
