@@ -73,7 +73,7 @@ class Engine:
         return False
 
     def held_bytes(self) -> int:
-        """Bytes of the host's memory that it holds beside the data."""
+        """Bytes of the host's memory that the engine holds, without the data."""
         return 0
 
     def decisions(self) -> list[str]:
@@ -107,7 +107,7 @@ class Differentiable(Engine):
         raise NotImplementedError
 
     def fit_there(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
-        """The same, as arrays where they were made; on a device nobody waits for them."""
+        """``fit``, with arrays of results on the device that computes them; the host does not wait for them."""
         return self.fit(starts, y, weights, options)
 
     def make_ready(self, y: Any, weights: Any, options: Options, errors: bool = False, again: Any = None) -> None:
@@ -119,7 +119,7 @@ class Differentiable(Engine):
     def fit_again(
         self, starts: Any, y: Any, weights: Any, options: Options, again: Callable[[], tuple[Any, Any, Any]]
     ) -> Fitted:
-        """Fits, and those of ``objective.SPOILED`` made anew by another engine of the same population in float64.
+        """``fit``; what ends ``objective.SPOILED`` is fitted again by another engine of the population, in float64.
 
         Of an engine that ``fits_again``: one that need not know how the first fits ended to start the others.
         ``again`` makes the other engine ready and gives it with its target and weights.

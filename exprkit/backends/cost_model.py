@@ -257,7 +257,7 @@ def _measured() -> dict[str, Costs]:
 
 
 def _name() -> str:
-    """Of what is kept: measurements hold for a processor, its cores, a GPU and a version."""
+    """The name of the file: measurements hold for a processor, its cores, a GPU and a version."""
     gpu, cores = status("cuda"), str(machine.cores())
     return disk_cache.key("costs", machine.cpu_model(), cores, gpu.detail if gpu.available else "", VERSION)
 

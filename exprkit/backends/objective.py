@@ -126,7 +126,7 @@ class Options(NamedTuple):
     nothing: float = 0.0  # how much less a loss is no better, whatever it is: what rounding makes of an exact fit
 
     def of(self, which: Any, width: int) -> Options:
-        """Those of some expressions, which have so many parameters at the most."""
+        """The options for a part of the expressions, which have at most ``width`` parameters."""
         lower, upper = (
             side if side is None else np.ascontiguousarray(side[which, :width]) for side in (self.lower, self.upper)
         )

@@ -24,7 +24,7 @@ and in reverse mode, by all parameters at once::
 
 Terms that are known to be 0 are left out and factors that are known to be 1 dropped, so that a
 derivative does not explode; the value itself stays as the user wrote it.  In a derivative that is
-to be computed (LOOSE) 0 times anything is 0, where a product could meet it (the table's ``strong``):
+to be computed (INEXACT) 0 times anything is 0, where a product could meet it (the table's ``strong``):
 at x = 0 the derivative of x^p by p is 0, not 0 * log(0).  All functions work on a ``Graph``, which
 holds one expression at a time.
 """
@@ -44,7 +44,7 @@ from exprkit.runtime.hashes import GOLDEN
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, TokenArrays
 
-NODES, NUMBERS, STAMP, LOOSE, NO_RULE, FULL = range(6)  # of ``Graph.counts``
+NODES, NUMBERS, STAMP, INEXACT, NO_RULE, FULL = range(6)  # of ``Graph.counts``
 FORWARD_MOST = 8  # parameters; more are differentiated in reverse only
 NOTHING = -1  # where there is no operand
 NO_BITS = np.uint64(0)  # of a node that is no constant
@@ -65,7 +65,7 @@ class Graph(NamedTuple):
     stack: Annotated[np.ndarray, "int32[n]"]
     tangent: Annotated[np.ndarray, "int32[n_values]"]  # by node of the value, -1: is 0
     rule: Annotated[np.ndarray, "int32[n_values, 3]"]  # [node, operand] -> node of the derivative, -1: not made yet
-    # NODES, NUMBERS, STAMP; LOOSE: rounding may differ; NO_RULE: a derivative is missing; FULL: there was no room
+    # NODES, NUMBERS, STAMP; INEXACT: rounding may differ; NO_RULE: a derivative is missing; FULL: there was no room
     counts: np.ndarray
 
 
@@ -138,11 +138,11 @@ def no_rewriting() -> Rules:
     )
 
 
-def make_graph(pop: TokenArrays, positive: np.ndarray, *, reverse: bool, loose: bool, room: int = 1) -> Graph:
+def make_graph(pop: TokenArrays, positive: np.ndarray, *, reverse: bool, inexact: bool, room: int = 1) -> Graph:
     """Room for any expression of the population.
 
     ``reverse``: for ``adjoints`` and all ``tangents`` of up to FORWARD_MOST parameters, else for one tangent.
-    ``loose``: derivatives are to be computed, and may be rounded otherwise than written where that is cheaper.
+    ``inexact``: derivatives are to be computed, and may be rounded otherwise than written where that is cheaper.
     ``room``: so many times what has always been enough; FULL says that it was not.
     """
     longest = int((derivative_rules().stop - derivative_rules().start).max())
@@ -161,7 +161,7 @@ def make_graph(pop: TokenArrays, positive: np.ndarray, *, reverse: bool, loose: 
         values=numbers.view(np.uint64),
         positive=positive,
         stamp=np.zeros(size, np.int32),
-        counts=np.array([0, 0, 0, loose, 0, 0], np.int64),
+        counts=np.array([0, 0, 0, inexact, 0, 0], np.int64),
     )
 
 
@@ -302,7 +302,7 @@ def strong_if_needed(graph, a, b):
     """
     plain = a == b or is_finite_number(graph, a) or is_finite_number(graph, b)
     leaves = graph.group[a] < UNIFORM_NODE and graph.group[b] < UNIFORM_NODE
-    if not graph.counts[LOOSE] or plain or leaves:
+    if not graph.counts[INEXACT] or plain or leaves:
         return ops.MUL
     there = slot_of(graph, group_of(a, b, graph), ops.MUL, a, b, NO_BITS)
     return ops.MUL if graph.stamp[there] == graph.counts[STAMP] else ops.STRONG_MUL
@@ -332,10 +332,10 @@ def product(graph, rules, a, b):
     elif is_number(graph, a) and is_number(graph, b):
         y = number(graph, value_of(graph, a) * value_of(graph, b))
     else:
-        if graph.counts[LOOSE] and is_uniform(b, graph) and not is_uniform(a, graph):
+        if graph.counts[INEXACT] and is_uniform(b, graph) and not is_uniform(a, graph):
             a, b = b, a
         inner_product = graph.code[b] == ops.MUL or graph.code[b] == ops.STRONG_MUL
-        if graph.counts[LOOSE] and is_uniform(a, graph) and inner_product:  # what is uniform comes first
+        if graph.counts[INEXACT] and is_uniform(a, graph) and inner_product:  # what is uniform comes first
             inner, other = graph.a[b], graph.b[b]
             if is_uniform(inner, graph) and not is_uniform(other, graph):
                 a, b = operation(graph, rules, strong_if_needed(graph, a, inner), a, inner), other
@@ -353,12 +353,12 @@ def quotient(graph, rules, a, b):
         y = a
     elif is_number(graph, a) and is_number(graph, b) and value_of(graph, b) != 0.0:
         y = number(graph, value_of(graph, a) / value_of(graph, b))
-    elif graph.counts[LOOSE] and is_exactly(graph, a, 1.0):
+    elif graph.counts[INEXACT] and is_exactly(graph, a, 1.0):
         y = operation(graph, rules, ops.INV, b, NOTHING)
-    elif graph.counts[LOOSE] and (is_uniform(b, graph) or graph.group[b] == VARIABLE):  # 1 / b is made once
+    elif graph.counts[INEXACT] and (is_uniform(b, graph) or graph.group[b] == VARIABLE):  # 1 / b is made once
         y = product(graph, rules, a, operation(graph, rules, ops.INV, b, NOTHING))
     else:
-        strong = graph.counts[LOOSE] and not is_number(graph, a)
+        strong = graph.counts[INEXACT] and not is_number(graph, a)
         y = operation(graph, rules, ops.STRONG_DIV if strong else ops.DIV, a, b)
     return negated(graph, rules, y) if minus_a != minus_b else y
 

@@ -95,7 +95,7 @@ def _all(pop: Differentiated, kind: int, index: int) -> tuple[np.ndarray, np.nda
     tokens = _DiffTokens(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets)
     n_exprs = len(pop.offsets) - 1
     while True:
-        graph = make_graph(pop, known_positive, reverse=False, loose=False, room=graph_room)
+        graph = make_graph(pop, known_positive, reverse=False, inexact=False, room=graph_room)
         offsets, problems = np.zeros(n_exprs + 1, np.int64), np.zeros(n_exprs, np.uint8)
         results = empty(_DerivativeTokens, n=room, offsets=offsets, problems=problems)
         if _diff_all(tokens, graph, rules, derivatives, results, kind, index):

@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.expressions.dag import NODES, number
 from exprkit.expressions.rewrite import POINT_NODE, UNIFORM_NODE, is_uniform
 from exprkit.operators import ops
-from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM
+from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, index_of, kind_of, next_operand, operand_of
 from exprkit.runtime.jit import inline
 from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
@@ -86,19 +86,19 @@ def place(graph, rules, scratch, output, room, numbers):
             continue
         if group == CONSTANT:
             room.constants[const] = graph.numbers[graph.a[n]]
-            scratch.place[n] = (constant << 2) | UNIFORM
+            scratch.place[n] = operand_of(UNIFORM, constant)
             const, constant = const + 1, constant + 1
         elif group == PARAMETER:
-            scratch.place[n] = (graph.a[n] << 2) | UNIFORM
+            scratch.place[n] = operand_of(UNIFORM, graph.a[n])
         elif group == UNIFORM_NODE:
-            scratch.place[n] = (uniform << 2) | UNIFORM
+            scratch.place[n] = operand_of(UNIFORM, uniform)
             _write(graph, scratch, room, instr, n)
             instr, uniform = instr + 1, uniform + rules.width[graph.code[n]]
         elif group == VARIABLE:
-            scratch.place[n] = (_column(ops.COPY, graph.a[n], rules, output) << 2) | COLUMN
+            scratch.place[n] = operand_of(COLUMN, _column(ops.COPY, graph.a[n], rules, output))
         else:
             var = graph.a[graph.a[n]]
-            scratch.place[n] = (_column(graph.code[n], var, rules, output) << 2) | COLUMN
+            scratch.place[n] = operand_of(COLUMN, _column(graph.code[n], var, rules, output))
     output.totals[UNIFORMS] = max(output.totals[UNIFORMS], uniform)
     return instr - start
 
@@ -137,7 +137,7 @@ def emit_tree(graph, scratch, output, room, instr, root):
         slot = scratch.base[n]
         for operand in (heavy, light):
             if operand >= 0 and graph.group[operand] == POINT_NODE:
-                scratch.base[operand], scratch.place[operand] = slot, (slot << 2) | SLOT
+                scratch.base[operand], scratch.place[operand] = slot, operand_of(SLOT, slot)
                 graph.stack[depth] = operand
                 slot, depth = slot + (2 if graph.code[operand] == ops.PAIR_OF else 1), depth + 1
         if packed > 0:  # and one for b, which may be no instruction
@@ -177,7 +177,7 @@ def emit_results(graph, rules, scratch, output, room, instr, places):
             if scratch.copied[result] < 0:
                 slot = _take(scratch, 1)
                 n_slots = max(n_slots, slot + 1)
-                scratch.copied[result] = (slot << 2) | SLOT
+                scratch.copied[result] = operand_of(SLOT, slot)
                 _copy(room, instr, scratch.place[result], scratch.copied[result])
                 instr += 1
             output.results[first + k] = scratch.copied[result]
@@ -215,7 +215,7 @@ def _emit(graph, rules, scratch, room, instr, result, n_slots):
                 _release(graph, rules, scratch, b)
             slot = _take(scratch, rules.width[graph.code[n]])
             n_slots = max(n_slots, slot + rules.width[graph.code[n]])
-            scratch.place[n] = (slot << 2) | SLOT
+            scratch.place[n] = operand_of(SLOT, slot)
             _write(graph, scratch, room, instr, n)
             instr += 1
     return instr, n_slots
@@ -262,25 +262,24 @@ def emit_shared(graph, rules, scratch, output, room, instr, root):
             depth -= 1
             first = scratch.place[a]
             second = scratch.place[b] if b >= 0 else -1
-            swapped = second >= 0 and (rules.width[graph.code[a]] == 2 or first & 3 == UNIFORM)
+            swapped = second >= 0 and (rules.width[graph.code[a]] == 2 or kind_of(first) == UNIFORM)
             loaded = second if swapped else first
             helper = -1
-            if before >= 0 and first != before and second != before and loaded & 3 == SLOT:
-                helper = _take(scratch, 1)
-                instr = _reload(room, instr, zero, loaded, (helper << 2) | SLOT)
+            if before >= 0 and first != before and second != before and kind_of(loaded) == SLOT:
+                instr, helper, n_slots = _reload(scratch, room, instr, zero, loaded, n_slots)
             _release(graph, rules, scratch, a)
             if b >= 0:
                 _release(graph, rules, scratch, b)
             slot = _take(scratch, 1)
-            n_slots = max(n_slots, slot + 1, helper + 1)
-            before = scratch.place[n] = (slot << 2) | SLOT
+            n_slots = max(n_slots, slot + 1)
+            before = scratch.place[n] = operand_of(SLOT, slot)
             _write(graph, scratch, room, instr, n)
             if helper >= 0:
-                scratch.taken[helper] = False
+                scratch.taken[index_of(helper)] = False
                 if swapped:
-                    room.b[instr] = (helper << 2) | SLOT
+                    room.b[instr] = helper
                 else:
-                    room.a[instr] = (helper << 2) | SLOT
+                    room.a[instr] = helper
             instr += 1
     room.dst[instr - 1] = OUT
     for slot in range(n_slots):
@@ -316,33 +315,31 @@ def _pack(graph, rules, scratch, room, instr, n, before, n_slots):
     Gives the end of the instructions, the slot of what the accumulator holds then, and the number of slots.
     """
     zero, a, b = scratch.place[number(graph, -0.0)], graph.a[n], graph.b[n]
-    first, second, helper = scratch.place[a], scratch.place[b], -1
-    if before >= 0 and first != before and first & 3 == SLOT:
-        helper = _take(scratch, 1)
-        n_slots = max(n_slots, helper + 1)
-        instr = _reload(room, instr, zero, first, (helper << 2) | SLOT)
-        scratch.taken[helper], first = False, (helper << 2) | SLOT
+    first, second = scratch.place[a], scratch.place[b]
+    if before >= 0 and first != before and kind_of(first) == SLOT:
+        instr, first, n_slots = _reload(scratch, room, instr, zero, first, n_slots)
+        scratch.taken[index_of(first)] = False
     _release(graph, rules, scratch, a)
     slot = _take(scratch, 2)
-    _copy(room, instr, first, (slot << 2) | SLOT)
+    _copy(room, instr, first, operand_of(SLOT, slot))
     instr, n_slots = instr + 1, max(n_slots, slot + 2)
-    if second & 3 == SLOT:
-        helper = _take(scratch, 1)
-        n_slots = max(n_slots, helper + 1)
-        instr = _reload(room, instr, zero, second, (helper << 2) | SLOT)
-        scratch.taken[helper], second = False, (helper << 2) | SLOT
+    if kind_of(second) == SLOT:
+        instr, second, n_slots = _reload(scratch, room, instr, zero, second, n_slots)
+        scratch.taken[index_of(second)] = False
     _release(graph, rules, scratch, b)
-    dst = scratch.place[n] = (slot << 2) | SLOT
+    dst = scratch.place[n] = operand_of(SLOT, slot)
     room.code[instr], room.a[instr], room.b[instr], room.dst[instr] = ops.PAIR_OF, dst, second, dst
-    return instr + 1, dst + 4, n_slots
+    return instr + 1, next_operand(dst), n_slots
 
 
 @inline
-def _reload(room, instr, zero, source, dst):
-    """Write dst = -0; dst = dst + source."""
+def _reload(scratch, room, instr, zero, source, n_slots):
+    """Write t = -0; t = t + source, of a slot that is free; gives the next instruction, t and the number of slots."""
+    slot = _take(scratch, 1)
+    dst = operand_of(SLOT, slot)
     room.code[instr], room.a[instr], room.b[instr], room.dst[instr] = ops.COPY, zero, -1, dst
     room.code[instr + 1], room.a[instr + 1], room.b[instr + 1], room.dst[instr + 1] = ops.ADD, dst, source, dst
-    return instr + 2
+    return instr + 2, dst, max(n_slots, slot + 1)
 
 
 @inline
@@ -350,7 +347,7 @@ def _release(graph, rules, scratch, n):
     """One use less of a node; its slots are free after the last one."""
     scratch.uses[n] -= 1
     if scratch.uses[n] == 0 and graph.group[n] == POINT_NODE:
-        slot = scratch.place[n] >> 2
+        slot = index_of(scratch.place[n])
         for part in range(rules.width[graph.code[n]]):
             scratch.taken[slot + part] = False
 
@@ -370,7 +367,7 @@ def _take(scratch, width):
 def _write(graph, scratch, room, instr, n):
     a, b = graph.a[n], graph.b[n]
     room.code[instr], room.a[instr], room.dst[instr] = graph.code[n], scratch.place[a], scratch.place[n]
-    room.b[instr] = scratch.place[b] if b >= 0 else scratch.place[a] + 4 if b == LOW else -1
+    room.b[instr] = scratch.place[b] if b >= 0 else next_operand(scratch.place[a]) if b == LOW else -1
 
 
 @inline

@@ -44,7 +44,7 @@ from exprkit.operators import ops
 from exprkit.operators.defined import table_of_rows
 from exprkit.programs.emit import COLUMNS, SLOTS, UNIFORMS
 from exprkit.programs.parts import Part, joined
-from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, Program
+from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, Program, kind_of, operand_of
 from exprkit.runtime import machine, slices
 from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled, inline
@@ -212,11 +212,11 @@ def _lower_all(tokens, rules, stack, out):
                 if kind == VARIABLE:
                     wait[top], place[top], leaf[top] = ops.COPY, COLUMN, values[t]
                 elif kind == CONSTANT:
-                    wait[top], place[top], leaf[top] = NONE, uniform << 2 | UNIFORM, t
+                    wait[top], place[top], leaf[top] = NONE, operand_of(UNIFORM, uniform), t
                     constants[const] = tokens.numbers[t]
                     const, uniform = const + 1, uniform + 1
                 else:
-                    wait[top], place[top] = NONE, values[t] << np.uint64(2) | np.uint64(UNIFORM)
+                    wait[top], place[top] = NONE, operand_of(UNIFORM, np.int64(values[t]))
                 continue
             code = np.int64(values[t])
             two = rules.arity[code] == 2
@@ -255,8 +255,8 @@ def _lower_all(tokens, rules, stack, out):
             if two and wait[b] != NONE:
                 at = _apply(b, at, rules, stack, out)
             second = place[b] if two else -1
-            once = place[a] & 3 == UNIFORM and (not two or second & 3 == UNIFORM)
-            if first != NONE and not once and place[a] & 3 == UNIFORM:
+            once = kind_of(place[a]) == UNIFORM and (not two or kind_of(second) == UNIFORM)
+            if first != NONE and not once and kind_of(place[a]) == UNIFORM:
                 wait[a], code = first, np.int64(rules.rest[code])
                 at = _apply(a, at, rules, stack, out)
             if once:
@@ -268,7 +268,7 @@ def _lower_all(tokens, rules, stack, out):
             at = instr, body, late, const, uniform, used
             if wait[0] != NONE:
                 at = _apply(0, at, rules, stack, out)
-            if place[0] & 3 == SLOT:
+            if kind_of(place[0]) == SLOT:
                 out.dst[at[0] - 1] = OUT
             else:
                 at = _write(ops.COPY, 0, -1, at, stack, out)
@@ -316,7 +316,7 @@ def _apply(a, at, rules, stack, out):
         _make_column(a, rules, stack, out)
         return at
     stack.wait[a] = NONE
-    if stack.place[a] & 3 == UNIFORM:
+    if kind_of(stack.place[a]) == UNIFORM:
         return _write_once(code, a, -1, at, rules, stack, out)
     return _write(code, a, -1, at, stack, out)
 
@@ -331,7 +331,7 @@ def _make_column(a, rules, stack, out):
         for part in range(rules.width[code]):
             out.column_code[column + part], out.column_var[column + part] = code, var
         out.totals[COLUMNS] += rules.width[code]
-    stack.group[a], stack.wait[a], stack.place[a] = COLUMN_NODE, NONE, column << 2 | COLUMN
+    stack.group[a], stack.wait[a], stack.place[a] = COLUMN_NODE, NONE, operand_of(COLUMN, column)
 
 
 @inline
@@ -339,9 +339,9 @@ def _write(code, a, second, at, stack, out):
     """Write an instruction for every point; its result, in the first slot that is free, takes operand a's place."""
     instr, body, late, const, uniform, used = at
     first = stack.place[a]
-    used -= (first & 3 == SLOT) + (second & 3 == SLOT)
+    used -= (kind_of(first) == SLOT) + (kind_of(second) == SLOT)
     # an operator that waited at operand a stays in its slot: operand b may have the next one
-    dst = first if second < 0 and first & 3 == SLOT else used << 2 | SLOT
+    dst = first if second < 0 and kind_of(first) == SLOT else operand_of(SLOT, used)
     stack.group[a], stack.place[a] = POINT_NODE, dst
     out.code[instr], out.a[instr], out.b[instr], out.dst[instr] = code, first, second, dst
     used += 1
@@ -353,7 +353,7 @@ def _write(code, a, second, at, stack, out):
 def _write_once(code, a, second, at, rules, stack, out):
     """Write an instruction of the prologue, apart if those of the points have begun; its result takes a's place."""
     instr, body, late, const, uniform, used = at
-    first, dst = stack.place[a], uniform << 2 | UNIFORM
+    first, dst = stack.place[a], operand_of(UNIFORM, uniform)
     stack.group[a], stack.place[a] = POINT_NODE, dst
     if instr == body:
         out.code[instr], out.a[instr], out.b[instr], out.dst[instr] = code, first, second, dst

@@ -218,9 +218,9 @@ def _lowered(
     pieces: list[list[np.ndarray]] = []
     while done < n_exprs or not pieces:
         if derivatives is not None:
-            graph = make_graph(tokens, positive, reverse=True, loose=True, room=graph_room)
+            graph = make_graph(tokens, positive, reverse=True, inexact=True, room=graph_room)
         elif shares:
-            graph = make_graph(tokens, positive, reverse=False, loose=False, room=graph_room)
+            graph = make_graph(tokens, positive, reverse=False, inexact=False, room=graph_room)
         else:
             graph = _tree(tokens, positive)
         most = len(graph.group)

@@ -33,9 +33,34 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from exprkit.operators import ops
+from exprkit.runtime.jit import inline
 
 SLOT, COLUMN, UNIFORM, OUT = range(4)
 _LETTER = "tcu"
+
+
+@inline
+def operand_of(kind, index):
+    """The operand of a kind with an index."""
+    return (index << 2) | kind
+
+
+@inline
+def kind_of(operand):
+    """The kind of an operand."""
+    return operand & 3
+
+
+@inline
+def index_of(operand):
+    """The index of an operand."""
+    return operand >> 2
+
+
+@inline
+def next_operand(operand):
+    """The operand of the same kind with the next index: the low part of a pair."""
+    return operand + 4
 
 
 @dataclass(frozen=True, eq=False)

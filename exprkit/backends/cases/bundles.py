@@ -86,7 +86,7 @@ def laid_out(task: str, itemsize: int, code: BundleCode) -> CodeShape:
 
 @functools.cache
 def questions(task: str) -> tuple[Question, ...]:
-    """What is asked of a layout, and how another one is made of it."""
+    """The questions of the discussion of layouts, each with the layout that its answer leads to."""
     results = task == VALUES
     rows: tuple[tuple[str, Callable[[BundleCode], bool], str, int, str, dict[str, bool]], ...] = (
         # name, of which codes, a symbol and the most that it may be, and else what becomes of the code
@@ -112,7 +112,7 @@ def questions(task: str) -> tuple[Question, ...]:
 def shape_of(
     task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, indirect: bool = False
 ) -> CodeShape:
-    """The usual shape for structures of at most ``SMALL`` instructions, or for others: the path through the tree.
+    """The launch shape of structures, by the path through the tree: small ones have at most ``SMALL`` instructions.
 
     That of sums depends on nothing but the first arguments, except for how many structures a bundle has, so that
     the sum of an expression's errors has the same bits in every population (in fast precision nearly: the

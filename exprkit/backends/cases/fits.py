@@ -90,7 +90,7 @@ class FitShape(NamedTuple):
 
 
 class FitVariants(NamedTuple):
-    """What is the same for all variants of a tree."""
+    """The properties that all variants of a tree share."""
 
     itemsize: int
     fast: bool
@@ -122,7 +122,7 @@ def registers_of(shape: FitShape, fast: bool, rare: bool) -> int:
 
 
 def fits_of(shape: FitShape, many: bool, little: bool, warps: int) -> int:
-    """How many fits a block of so many warps makes, whose steps lanes of one warp make together.
+    """The number of fits that a block of ``warps`` warps makes at a time, whose steps are taken by lanes of one warp.
 
     With four warps a fit that costs more than it saves.  ``little``: whether an arena is in little shared memory.
     """
@@ -151,7 +151,7 @@ def min_blocks(shape: FitShape, fast: bool, rare: bool, fits: int) -> int:
 
 @functools.lru_cache(maxsize=64)
 def fit_shapes(fixed: FitVariants, tangents: int) -> list[FitShape]:
-    """The variants of so many tangents, in the order of the discussion.
+    """The variants of a number of tangents, in the order of the discussion.
 
     With three tangents or more a second vector costs more in registers and code than it saves.
     """
@@ -162,13 +162,13 @@ def fit_shapes(fixed: FitVariants, tangents: int) -> list[FitShape]:
 
 
 def resident_warps(shape: FitShape, fast: bool, rare: bool) -> int:
-    """Warps of a multiprocessor for which there are registers, in blocks of one fit each; 0: one would spill much."""
+    """Warps of a multiprocessor that have registers, in blocks of one fit each; 0 where code would spill much."""
     resident = REGISTERS // (registers_of(shape, fast, rare) * WARP_THREADS * shape.warps) * shape.warps
     return shape.warps if spills(shape, fast, rare) else resident
 
 
 def spills(shape: FitShape, fast: bool, rare: bool) -> bool:
-    """Whether a block has so many warps that a thread has fewer registers than it needs, and gains by it all the same.
+    """Whether a block's warps leave a thread too few registers, so that it spills, and are faster all the same.
 
     With four tangents, in ieee and in float64 it would spill up to a thousand bytes.
     """
@@ -208,7 +208,7 @@ def fit_times(fixed: FitVariants, tangents: int, n_points: Any, rare: bool) -> n
 def shape_of(
     n_points: int, n_tangents: int, *, itemsize: int, lanes: int, fast: bool, rare: bool, few: bool = False
 ) -> FitShape:
-    """The variant for so many points: the tree as a plain decision; ``rare``: of uncommon operators."""
+    """The variant for a number of points, by the tree as a plain function; ``rare``: of uncommon operators."""
     fixed = FitVariants(itemsize, fast, lanes, few)
     return fit_shapes(fixed, n_tangents)[int(fit_times(fixed, n_tangents, n_points, rare)[:, 0].argmin())]
 

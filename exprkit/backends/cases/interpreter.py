@@ -69,7 +69,7 @@ _VARYING = "vectors", "block", "columns_shared"
 
 
 class VariantSet(NamedTuple):
-    """What is the same for all variants of a tree."""
+    """The properties that all variants of a tree share."""
 
     itemsize: int
     fast: bool  # whether operators are short
@@ -207,7 +207,7 @@ class Decision:
 
 @functools.lru_cache(maxsize=64)
 def decision(limits: DeviceLimits, fixed: VariantSet) -> Decision:
-    """The decision for a device, made once."""
+    """The decision for a device; computed at the first call."""
     return Decision(limits, fixed)
 
 

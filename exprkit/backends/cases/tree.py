@@ -49,7 +49,7 @@ MACHINE = ("Z_B", "Z_M", "S", "R_M")
 
 @dataclass(frozen=True, eq=False)
 class KernelText:
-    """A variant as text: CUDA C, and the macros that are chosen; the others are the usual ones."""
+    """A variant as CUDA C with the macros that differ from their defaults."""
 
     text: str
     settings: Precision
@@ -57,7 +57,7 @@ class KernelText:
 
     @property
     def macros(self) -> dict[str, str]:
-        """All that the compiler is told."""
+        """All macros that are defined for the compiler."""
         return nvrtc.macros(self.settings, self.chosen)
 
     @property
@@ -118,7 +118,7 @@ class Case:
 
     @property
     def macros(self) -> dict[str, str]:
-        """What the compiler is told of this variant."""
+        """The macros that are defined for this variant."""
         return self._kernel().macros
 
     def ptx(self, architecture: str) -> str:

@@ -33,7 +33,7 @@ LEAST_RUNS, MOST_RUNS = 3, 25
 
 
 class Tuned(NamedTuple):
-    """What timing the variants found.
+    """The times of variants, and the fastest.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Tuned(NamedTuple):
 def timed(
     device: Any, decide: Decision, sizes: Sizes, using: Callable[[Any], None], run: Callable[[], None], seconds: float
 ) -> Tuned:
-    """Time variants in turn, the likeliest first, for about so many seconds besides compiling.
+    """Time variants in turn, the likeliest first, for about ``seconds`` seconds besides compiling.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def _median(device: Any, run: Callable[[], None], seconds: float) -> float:
 
 
 def kept(device: Any, settings: Precision, fixed: VariantSet, sizes: Sizes) -> LaunchShape | None:
-    """The variant that was found to be the fastest for such work on this device, if any was."""
+    """The variant that was measured to be the fastest for this work on this device, or None."""
     everything = _all_kept(_name(device, settings))
     found = everything.get(_work(fixed, sizes)) if everything else None
     return None if found is None else LaunchShape(*found)
@@ -135,14 +135,14 @@ def keep(device: Any, settings: Precision, fixed: VariantSet, sizes: Sizes, shap
 
 @functools.cache
 def _all_kept(name: str) -> dict[str, list[Any]]:
-    """What was found under a name, by work."""
+    """The fastest variants in the file of a name, by work."""
     data = disk_cache.read(name, KEPT)
     return json.loads(data) if data else {}
 
 
 @functools.cache
 def _name(device: Any, settings: Precision) -> str:
-    """Of what is kept: it holds for a card, a driver and the kernel's text."""
+    """The name of the file: it holds for a card, a driver and the kernel's text."""
     card = getattr(device, "name", type(device).__name__), getattr(device, "driver", "")
     compiler = (nvrtc.compiler_version(),) if device.lanes > 1 else ()
     return disk_cache.key(*map(str, card), opcodes.source(settings.operators), repr(settings), *compiler)

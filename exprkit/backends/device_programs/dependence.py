@@ -60,7 +60,7 @@ class Foreknown:
 
 
 class DependenceAnalysis:
-    """What finds this of one population after another: the kernel's arguments, and memory that grows as needed."""
+    """The kernel that computes linearity, for one population after another, with memory that grows as needed."""
 
     def __init__(self, device: Any) -> None:
         self.device, self._threads = device, 1 if device.lanes == 1 else THREADS

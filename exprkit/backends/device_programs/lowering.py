@@ -82,16 +82,16 @@ class DeviceTokens(NamedTuple):
 
 
 class Behind(Protocol):
-    """What else is to be found out of programs, on the device as soon as they are there."""
+    """Work on programs that begins on the device as soon as they are there."""
 
     def begun(self, tokens: DeviceTokens, addresses: dict[str, int], summary: Any, most_words: int) -> Sequence | None:
-        """What starts it, of programs at these addresses, if they have no more words; None: not of such ones."""
+        """The calls that start it for programs of at most ``most_words`` words; None where it can't be."""
 
     def meanwhile(self) -> None:
         """What the host does before it waits for them."""
 
     def ended(self) -> None:
-        """The programs are there, and it has been found out."""
+        """Take its results: programs and results are there."""
 
 
 class MadeWith(NamedTuple):
@@ -273,7 +273,7 @@ class Lowering:
         return programs, self._columns(n_columns)
 
     def _take_supposed(self, words: int, n_exprs: int) -> Allocation | None:
-        """Memory for so many words; None where that may be too much."""
+        """Memory for an estimated number of words; None where that may be too much."""
         if words > MOST_SUPPOSED:
             return None
         try:
@@ -282,7 +282,7 @@ class Lowering:
             return None
 
     def _take(self, words: int, n_exprs: int, counts: tuple[int, int, int] | None = None) -> Allocation:
-        """Memory for programs of so many words: instructions, steps and constants, or of their own counts."""
+        """Memory for programs of ``words`` words: instructions, steps and constants, or of their own counts."""
         n_instructions, n_steps, n_constants = counts or (words, words, words)
         lengths = n_instructions, n_exprs, n_instructions, n_steps, n_exprs + 1, n_constants + 1, n_exprs + 1
         block = Allocation(self.device, parts_of(self.dtype), lengths)
@@ -290,7 +290,7 @@ class Lowering:
         return block
 
     def _calls(self, blocks: int, last: str, more: Sequence | None) -> tuple[Sequence, Sequence]:
-        """What counts and numbers the words of so many blocks, the ``last`` kernel, and what waits for the numbers.
+        """The calls that count and number words, then the ``last`` kernel, and those that wait for the numbers.
 
         With ``more`` behind that, it waits for all of it.
         """
@@ -324,7 +324,7 @@ class Lowering:
             blocks //= 2
 
     def _room(self, name: str, n: int, dtype: Any) -> Any:
-        """Memory for so many numbers, that of the last time if it is enough."""
+        """Memory for ``n`` numbers, that of the last call if it is enough."""
         if name not in self._memory or self._memory[name].size < n:
             self._memory.pop(name, None)
             self._memory[name] = self.device.xp.empty(max(n, 1), dtype)

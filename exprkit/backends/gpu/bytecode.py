@@ -50,7 +50,7 @@ from exprkit.backends.gpu.opcodes import UNKNOWN_CODE, CodeTraits, operator_trai
 from exprkit.errors import BackendError
 from exprkit.operators import ops
 from exprkit.operators.defined import table_of_rows
-from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
+from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program, index_of, kind_of
 from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled, inline
@@ -251,7 +251,7 @@ def _accumulate_some(lowered, rows, result, begin, end, starts, shared):
         for k in range(point, stop):
             write_instruction(k, k == point, e, i, first_result, lowered, rows, result)
             if shared and k > point and _is_needed(lowered, k, stop):
-                result.instructions[i, ACTION] |= SPILL | (_held(lowered, k - 1) >> 2) << SPILL_SHIFT
+                result.instructions[i, ACTION] |= SPILL | index_of(_held(lowered, k - 1)) << SPILL_SHIFT
             cost += rows.cost[lowered.code[k]] + (result.instructions[i, ACTION] & (LOAD | SPILL | FROM_SLOT) != 0)
             traits |= rows.traits[lowered.code[k]]
             i += 1
@@ -328,30 +328,30 @@ def write_instruction(k, is_first, e, i, first_result, lowered, rows, result):
         operand, swapped = a, True
     elif a != before or is_first:  # nothing of this instruction is in the accumulator
         if not is_first:
-            action |= SPILL | (before >> 2) << SPILL_SHIFT
-        swapped = rows.arity[code] == 2 and (rows.pair[code] == 1 or a & 3 == UNIFORM)
+            action |= SPILL | index_of(before) << SPILL_SHIFT
+        swapped = rows.arity[code] == 2 and (rows.pair[code] == 1 or kind_of(a) == UNIFORM)
         loaded = b if swapped else a
         operand = a if swapped else b
-        if loaded & 3 == COLUMN:
+        if kind_of(loaded) == COLUMN:
             action |= LOAD
-            places |= (loaded >> 2) << LOAD_SHIFT
+            places |= index_of(loaded) << LOAD_SHIFT
         elif rows.pair[code] == 1:
             result.sources[out] = source(b, e, lowered, first_result)
-            action |= FROM_SLOT if a & 3 == SLOT else 0
+            action |= FROM_SLOT if kind_of(a) == SLOT else 0
             result.instructions[out, ACTION] = action | rows.opcode[code, BOTH] << OPCODE_SHIFT
-            result.instructions[out, PLACES] = a >> 2
+            result.instructions[out, PLACES] = index_of(a)
             return
         else:  # a number that is copied
             operand = loaded
     mode = ALONE
     if operand >= 0:
-        if operand & 3 == UNIFORM:
+        if kind_of(operand) == UNIFORM:
             mode = IMMEDIATE
             result.sources[out] = source(operand, e, lowered, first_result)
         else:
             mode = MEMORY
-            places |= operand >> 2
-            if operand & 3 == SLOT:
+            places |= index_of(operand)
+            if kind_of(operand) == SLOT:
                 action |= FROM_SLOT
         if swapped and rows.commutative[code] == 0:
             mode |= FIRST
@@ -364,7 +364,7 @@ def source(operand, e, lowered, first_result):
     """Where the uniform of an operand comes from."""
     if operand < 0:
         return 0
-    index = operand >> 2
+    index = index_of(operand)
     n_params = lowered.n_params[e]
     if index < n_params:
         return index << 2 | PARAMETER

@@ -295,7 +295,7 @@ class CudaDevice:
         return _sequence(*calls)
 
     def side_stream(self, k: int) -> Any:
-        """A stream beside the current one, by its address."""
+        """The address of a stream that runs at the same time as the current one."""
         return _side_stream(self, k).ptr
 
     def side_by_side(self, rows: list[list[DriverCall]], behind: Iterable[DriverCall] = ()) -> Sequence:
@@ -359,7 +359,7 @@ def _device(index: int, stream_number: int) -> CudaDevice:
 
 @functools.cache
 def _side_stream(device: CudaDevice, k: int) -> Any:
-    """Stream k beside the one that everything else of a device is on."""
+    """Stream k of those that run at the same time as a device's own."""
     return device.stream()
 
 

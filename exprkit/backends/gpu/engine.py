@@ -152,7 +152,7 @@ class DeviceEngine(contract.Engine):
             size = less
 
     def _shrink_rows(self, run: Callable[[int], None], at_once: int, bytes_of_one: int) -> None:
-        """``run`` with so many items at a time, with fewer if memory runs out."""
+        """Call ``run`` with ``at_once`` items at a time, with fewer if memory runs out."""
 
         def needs(n: int) -> tuple[str, int]:
             return f"one expression on {self.n_points} points needs", bytes_of_one

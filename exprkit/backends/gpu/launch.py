@@ -301,7 +301,7 @@ class Launcher:
         )
 
     def rounding(self, n: int, fraction: int) -> Launch:
-        """The launch that rounds so many results to 16 bits, so many of them behind the point."""
+        """The launch that rounds ``n`` results to 16 bits, ``fraction`` of them behind the point."""
         blocks = -(-n // (THREADS if self.device.lanes > 1 else 1))
         return self.launch(self.support("round_results", FRACTION=fraction), (blocks, 1), THREADS, n_items=n)
 
@@ -410,7 +410,7 @@ class Immediates:
         self._sets_made, self._generation = 0 if shape[-1] else shape[0], self.launcher.generation
 
     def take_memory(self, n_sets: int) -> bool:
-        """Make sure that the arrays hold so many sets; True if they are others now."""
+        """Make sure that the arrays hold ``n_sets`` sets; True if they have been replaced."""
         xp, dtype = self.device.xp, self.launcher.dtype
         needed = 2 * (n_sets * self.launcher.n_instructions + 2 * self.device.lanes)  # a warp fetches ahead
         n_results = n_sets * (self.launcher.programs.n_results + 1) + 1

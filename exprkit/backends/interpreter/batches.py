@@ -98,7 +98,7 @@ class FitBatch:
     sizes: dict[str, int]  # the most of an expression, by the case discussion's symbols
 
     def fits(self, limit: int, shares: float, fast: bool) -> int:
-        """How many a block makes at a time, which has so many bytes of memory.
+        """The number of fits that a block with ``limit`` bytes of shared memory makes at a time.
 
         Of few numbers, for each is a kernel.  ``shares``: of all fits that are launched side by side, a
         multiprocessor's; where there are few, those of a block would wait for the longest of it.
@@ -256,7 +256,7 @@ class Batcher:
         )
 
     def of(self, n_exprs: int, known: Foreknown, programs: dict[str, int], **given: int) -> Sequence:
-        """What starts it, of programs at these addresses; ``given``: how many instructions, or by whom told."""
+        """The calls that start it for programs at these addresses; ``given``: their number of instructions."""
         xp, is_small = self._device.xp, n_exprs <= MOST_COUNTED
         self._key = xp.empty(n_exprs, np.uint32)
         self._order = xp.empty(n_exprs, np.int32) if is_small else None
@@ -321,7 +321,7 @@ class Preparation:
         return self
 
     def begun(self, tokens: DeviceTokens, addresses: dict[str, int], summary: Any, most_words: int) -> Sequence | None:
-        """Start with programs at these addresses, if they have no more words; None: not of so many expressions."""
+        """The calls that start it for programs of at most ``most_words`` words; None for too many expressions."""
         if not 0 < tokens.n_exprs <= MOST_COUNTED:
             return None
         device = self._launcher.device
@@ -431,7 +431,7 @@ def _rare(device: Any) -> tuple[Any, Any]:
 
 
 def macros_of(shape: FitShape, settings: Precision, fits: int = 1, **chosen: Any) -> dict[str, Any]:
-    """What the kernels' text expects to be defined: the shape's with so many fits a block, the chosen, the usual."""
+    """The macros of the kernels' text: those of the shape with ``fits`` fits a block, the chosen and the usual ones."""
     points = shape.vectors * VECTOR_BYTES // shape.itemsize
     return {
         "TASK": "NORMAL",

@@ -287,7 +287,7 @@ class Derivatives:
         self.device.side_by_side(calls, behind)()
 
     def _calls(self, plan: FitLaunch, k: int, common: Any, taken: int, is_alone: bool) -> list[DriverCall]:
-        """The launches of a batch, on stream ``k`` beside the current one unless it ``is_alone``."""
+        """The launches of a batch, on side stream ``k`` unless it ``is_alone``."""
         batch, in_global, wanted = plan
         kernel, fits, arena_bytes = _fit_kernel(self.device, wanted), wanted.fits, batch.arena["arena_bytes"]
         threads, shared = fits * batch.shape.warps * batch.shape.lanes, 0 if in_global else fits * arena_bytes
@@ -311,7 +311,7 @@ class Derivatives:
         return calls
 
     def _plans(self, task: str, terms: dict[str, Any], rows: bool, kind: int, n_sets: int) -> list[FitLaunch]:
-        """How every batch is launched on so many sets."""
+        """How every batch is launched on ``n_sets`` sets."""
         weighted, *bounds = (int(terms.get(name) is not None) for name in ("weights", "lower", "upper"))
         batches = self._batches_for(rows)
         shares = n_sets * sum(len(batch.order) for batch in batches) / self.device.multiprocessors
@@ -325,7 +325,7 @@ class Derivatives:
         return plans
 
     def _choosing(self, n_sets: int, nothing: float, results: dict[str, int]) -> list[DriverCall]:
-        """What puts the best of so many sets into the first."""
+        """The launch that puts the best of ``n_sets`` sets into the first."""
         if n_sets == 1:
             return []
         kernel = self.device.kernel("choose", CHOICE, dual_opcodes.choice(), LANES=self.device.lanes)
@@ -426,7 +426,7 @@ class FitResults:
 
 @functools.lru_cache(maxsize=64)  # fits of one size and the next get the same memory again
 def _copying(device: Any, copies: tuple[tuple[int, int, int], ...]) -> Sequence:
-    """What copies from address to address so many bytes each, to the host, and waits for that."""
+    """The calls that copy bytes from addresses of the device to those of the host, and wait for that."""
     calls = [device.copying(*copy) for copy in copies if copy[-1]]
     return device.sequence([*calls, *device.waiting().calls])
 

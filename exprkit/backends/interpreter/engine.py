@@ -366,7 +366,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return 0 if is_whole else (items.stop - items.start) * self._n_segments
 
     def _room_for(self, n: int) -> Any:
-        """Memory for so many partial sums; it stays, unless it is large."""
+        """Memory for ``n`` partial sums, which is kept unless it is large."""
         if n * self.dtype.itemsize > MOST_KEPT:
             return self.device.xp.empty(n, self.dtype)
         if self._partials.size < n:
@@ -511,7 +511,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return ScheduledLaunch(cut, run)
 
     def _shape_of(self, n_items: int, wide: bool, macros: dict[str, Any]) -> tuple[LaunchShape, int]:
-        """The variant that does a task for so many items, and the shared memory of its blocks."""
+        """The variant for a task and a number of items, and the shared memory of its blocks."""
         n_targets = macros.get("TARGETS", 0 if macros["TASK"] == "VALUES" else 1 + macros.get("WEIGHTED", 0))
         sizes = self._launcher.n_columns, self.programs.n_slots, n_targets
         shape = self._shape(n_items, wide)
@@ -527,7 +527,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return (VALUES_CHUNKING if values else LOSSES_CHUNKING)[is_fast]
 
     def _shape(self, n_items: int, wide: bool = False) -> LaunchShape:
-        """The best variant for so many items."""
+        """The best variant for a number of items."""
         return self._shape_for(self.programs, n_items, self._launcher.n_columns, wide)
 
     def _shape_for(self, programs: Programs, n_items: int, n_columns: int, wide: bool) -> LaunchShape:

@@ -131,7 +131,7 @@ def _by_bundle(combine: np.ufunc, values: np.ndarray, first: np.ndarray) -> np.n
 
 
 def _pairs(n_columns: np.ndarray, indirect: bool) -> np.ndarray:
-    """How many pairs an instance with so many columns takes: one, or as many as vectors of two hold them all."""
+    """The pairs of an instance with ``n_columns`` columns: one, or as many as vectors of two hold them all."""
     return 2 * -(-(2 + n_columns) // 4) if indirect else np.ones_like(n_columns)
 
 
@@ -172,7 +172,7 @@ def _packed(structures: Structures, at: np.ndarray) -> np.ndarray:
 
 
 def modules(n_structures: np.ndarray, most: int) -> list[range]:
-    """Consecutive bundles, of so many structures each, to modules of about ``most`` structures."""
+    """Divide consecutive bundles of structures into modules of about ``most`` structures."""
     ends = np.cumsum(n_structures)
     if not len(ends):
         return []

@@ -399,7 +399,7 @@ class Engine(DeviceEngine, contract.Compiling):
         return min(max(1, WORK_BYTES // of_a_set), most or n_sets)
 
     def _pass(self, part: Transpiled, instances: Any, how: How, n_sets: int, start: int, stop: int) -> Pass:
-        """The launches of a part for some sets and points; of its arguments, what is to be written is left to set."""
+        """The launches of a part for a range of sets and points; the addresses of results are set afterwards."""
         key = id(part), how, n_sets, start, stop
         graph: Pass = self._prepared(key, lambda: self._new_pass(part, instances, how, n_sets, start, stop))
         graph.arguments.set(numbers=self._immediates.arrays["immediates"])

@@ -37,7 +37,7 @@ from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.bytecode import Bytecode, arrays_of, source, write_prologue
 from exprkit.backends.gpu.layout import CONSTANT
 from exprkit.operators import ops
-from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program
+from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program, index_of, kind_of, operand_of
 from exprkit.runtime.jit import compiled
 
 MANY = 1_000  # structures from which compiling takes long enough to share code (data/results/h200_ptx.md, "Compiling")
@@ -241,9 +241,9 @@ def _write(e, at, first_result, programs, rows, out, scratch):
         code = programs.code[k]
         a = _operand(programs.a[k], rows.takes_pair[code], e, first_result, programs, out, scratch)
         b = _operand(programs.b[k], False, e, first_result, programs, out, scratch)
-        if programs.dst[k] & 3 == SLOT:
-            scratch.made_by[programs.dst[k] >> 2] = k - start
-        if rows.commutative[code] and a & 3 > b & 3:
+        if kind_of(programs.dst[k]) == SLOT:
+            scratch.made_by[index_of(programs.dst[k])] = k - start
+        if rows.commutative[code] and kind_of(a) > kind_of(b):
             a, b = b, a
         out.code[at], out.a[at], out.b[at] = code, a, b
         at += 1
@@ -253,22 +253,22 @@ def _write(e, at, first_result, programs, rows, out, scratch):
 @compiled
 def _operand(operand, is_pair, e, first_result, programs, out, scratch):
     """An operand of a program as one of its structure; -1, for none, is of no kind that is looked at here."""
-    index, kind = operand >> 2, operand & 3
+    index, kind = index_of(operand), kind_of(operand)
     if kind == SLOT:
-        return scratch.made_by[index] << 2 | SLOT
+        return operand_of(SLOT, scratch.made_by[index])
     if kind == UNIFORM:
         if scratch.number_of[index] < out.first_number[e]:  # not used by this expression so far
             n = out.first_number[e + 1]
             scratch.number_of[index] = n
             out.sources[n] = source(operand, e, programs, first_result)
             out.first_number[e + 1] = n + 1
-        return (scratch.number_of[index] - out.first_number[e]) << 2 | UNIFORM
+        return operand_of(UNIFORM, scratch.number_of[index] - out.first_number[e])
     if kind == COLUMN and scratch.indirect:
         q = out.first_column[e + 1]
         for low in range(2 if is_pair else 1):
             out.columns[q + low] = index + low
         out.first_column[e + 1] += 2 if is_pair else 1
-        return (q - out.first_column[e]) << 2 | COLUMN
+        return operand_of(COLUMN, q - out.first_column[e])
     return operand
 
 
