@@ -47,11 +47,11 @@ def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult 
     ['x1 + 1']
     """
     with population_file.opened(path, "file of exprkit's") as arrays:
-        if "model.format" in arrays:
+        if "model.settings" in arrays:
             from exprkit.regression.estimator.regressor import SymbolicRegressor
 
             return SymbolicRegressor.restored(arrays)
         for part, Result in (("fit", FitResult), ("found", SearchResult)):
-            if f"{part}.format" in arrays:
+            if f"{part}.params" in arrays:
                 return Result.restored(arrays)
         return Population.from_arrays(arrays)

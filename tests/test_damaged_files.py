@@ -7,6 +7,7 @@ import pytest
 
 import exprkit as ek
 from exprkit.errors import FileError
+from exprkit.runtime import files
 
 pytest.importorskip("sklearn", reason="the search needs scikit-learn: pip install '.[search]'")
 
@@ -81,6 +82,16 @@ def test_a_changed_array_is_told(tmp_path, kind):
             np.savez(damaged, **others)
             with pytest.raises(FileError, match=r"damaged\.npz' (is not|is the|cannot)"):
                 read(damaged)
+
+
+def test_a_file_of_another_format_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FORMAT", files.FORMAT - 1)
+    for kind in ("population", "fit", "state"):
+        written(kind, tmp_path / f"{kind}.npz")
+    monkeypatch.undo()
+    for kind in ("population", "fit", "state"):
+        with pytest.raises(FileError, match=f"it has format {files.FORMAT - 1}; this exprkit reads {files.FORMAT}"):
+            READ[kind](tmp_path / f"{kind}.npz")
 
 
 def test_a_part_of_a_file_and_what_has_come_into_it(tmp_path):

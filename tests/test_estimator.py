@@ -197,7 +197,7 @@ def test_settings_that_are_no_plain_values_are_saved_as_well_as_can_be(tmp_path)
 
 @pytest.mark.parametrize(
     ("name", "array"),
-    [("model.format", np.int64(9)), ("model.loss", np.ones(99)), ("model.settings", np.array("{")),
+    [("model.floor", np.ones(2)), ("model.loss", np.ones(99)), ("model.settings", np.array("{")),
      ("model.exact", np.array(["a"])), ("model.n_features_in_", np.int64(0)), ("model.numbers", None)],
 )  # fmt: skip
 def test_a_model_that_is_none_is_told(model, tmp_path, name, array):

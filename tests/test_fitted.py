@@ -384,10 +384,17 @@ def test_a_saved_fit_comes_back(found, tmp_path):
     assert ek.load(tmp_path / "pop.npz") == found.pop
 
 
+def test_a_saved_fit_says_how_it_was_made(tmp_path):
+    """By L-BFGS, for which the loss is smooth, not by Levenberg-Marquardt."""
+    found = ek.fit("p1 * x1", X, Y, loss="logcosh(f - y)", dtype="float64")
+    found.save(tmp_path / "fit.npz")
+    assert ek.load(tmp_path / "fit.npz").method == found.method == "lbfgs"
+
+
 @pytest.mark.parametrize(
     ("name", "array"),
-    [("fit.params", np.ones((6, 9))), ("fit.status", np.full(6, 250, np.uint8)), ("goal.X", np.ones((60, 1))),
-     ("fit.format", np.int64(9)), ("goal.y", np.ones(59)), ("fit.loss", np.array(["a"] * 6))],
+    [("fit.params", np.ones((6, 9))), ("fit.ended", np.full(6, 250, np.uint8)), ("goal.X", np.ones((60, 1))),
+     ("fit.seconds", np.ones(2)), ("goal.y", np.ones(59)), ("fit.loss", np.array(["a"] * 6))],
 )  # fmt: skip
 def test_a_fit_that_is_none_is_told(found, tmp_path, name, array):
     found.save(tmp_path / "fit.npz")

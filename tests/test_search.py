@@ -192,7 +192,7 @@ def test_a_killed_search_goes_on_where_it_was(found, tmp_path):
         time.sleep(0.01)
     process.kill()
     process.wait()
-    assert 0 < len(np.load(path)["functions"]) < found.n_functions
+    assert 0 < len(np.load(path)["state.functions"]) < found.n_functions
     assert same(search(file=path), found)
 
 
@@ -435,12 +435,12 @@ def test_results_are_kept_in_files(found, tmp_path):
     found.to_csv(tmp_path / "found.csv")
     assert pd.read_csv(tmp_path / "found.csv")["text"].tolist() == found.texts()
     arrays = dict(np.load(tmp_path / "found.npz"))
-    for name in ("found.params", "columns.loss", "found.counts"):
+    for name in ("found.params", "found.columns.loss", "found.counts"):
         np.savez(tmp_path / "bad.npz", **arrays | {name: np.ones(3)})
         with pytest.raises(PopulationError, match=r"bad\.npz.* where"):
             ek.load(tmp_path / "bad.npz")
     np.savez(tmp_path / "bad.npz", a=1)
-    with pytest.raises(FileError, match=r"is not a file of exprkit's, or it is damaged: it has no 'format'"):
+    with pytest.raises(FileError, match=r"is not a file of exprkit's, or it is damaged: it has no checksums"):
         ek.load(tmp_path / "bad.npz")
     (tmp_path / "bad.npz").write_bytes(b"PK")
     with pytest.raises(FileError, match="is not a result of a search"):

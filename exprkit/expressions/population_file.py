@@ -9,7 +9,6 @@
 ===============  =======  ======================================================
 array            dtype    what it holds
 ===============  =======  ======================================================
-``format``       int64    FORMAT
 ``kinds``        uint8    as in ``population``, likewise the next two
 ``values``       uint64
 ``offsets``      int64
@@ -17,9 +16,8 @@ array            dtype    what it holds
 ``parameters``   str      names; missing where they are p1, p2, …
 ``operators``    str      (n, 4), of every operator of the user's own: its code in ``values``,
                           text, LaTeX and domain; missing where there are none
-``PART.format``  int64    format of a further part: "fit", "found", "model", "search"
-``PART.NAME``             its arrays; ``Population.load`` does without
-``checksums``    str      of every array, as JSON; without it nothing is read
+``PART.NAME``             of a further part, "fit", "found", "model", "search"; ``Population.load`` does without
+``checksums``    str      the format of files and a checksum of every array, as JSON; without it nothing is read
 ===============  =======  ======================================================
 """
 
@@ -36,11 +34,10 @@ from exprkit.operators import defined, ops
 from exprkit.runtime import files
 from exprkit.text.tokens import TokenArrays
 
-FORMAT = 1
 ARRAYS = ("kinds", "values", "offsets")
 NAMES = ("variables", "parameters")
 OPERATORS = "operators"
-OF_POPULATION = ("format", *ARRAYS, *NAMES, OPERATORS, files.CHECKSUMS)
+OF_POPULATION = (*ARRAYS, *NAMES, OPERATORS, files.CHECKSUMS)
 
 
 class _Saved(TokenArrays, Protocol):
@@ -51,7 +48,7 @@ class _Saved(TokenArrays, Protocol):
 
 def arrays_of(pop: _Saved) -> dict[str, np.ndarray]:
     """A population as the arrays of a file."""
-    arrays: dict[str, Any] = {"format": np.int64(FORMAT)} | {name: getattr(pop, name) for name in ARRAYS}
+    arrays: dict[str, Any] = {name: getattr(pop, name) for name in ARRAYS}
     for name in NAMES:
         if getattr(pop, name) is not None:
             arrays[name] = np.array(getattr(pop, name), dtype=np.str_)
@@ -62,8 +59,6 @@ def arrays_of(pop: _Saved) -> dict[str, np.ndarray]:
 
 def fields_of(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """What a ``Population`` is made of, among the arrays of a file; the user's operators are defined."""
-    if (version := int(arrays["format"])) != FORMAT:
-        raise ValueError(f"it has format {version}; this exprkit reads {FORMAT}")
     found: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
     found |= {name: tuple(map(str, arrays[name])) for name in NAMES if name in arrays}
     if OPERATORS in arrays:
@@ -82,22 +77,6 @@ def opened(path: str | os.PathLike[str], what: str, whole: bool = True) -> Itera
     with files.damage_errors(path, what):
         yield arrays
         files.check(arrays, wanted)
-
-
-def part(arrays: dict[str, np.ndarray], name: str, version: int) -> dict[str, np.ndarray]:
-    """The arrays of a part, by the rest of their names; it has to be of this format."""
-    found = of_part(arrays, name)
-    if (given := int(found.pop("format"))) != version:
-        raise ValueError(f"its {name} has format {given}; this exprkit reads {version}")
-    return found
-
-
-def shaped(array: np.ndarray, kinds: str, *shape: int | None) -> np.ndarray:
-    """The array, if it is of one of these kinds of dtypes and of this shape; None stands for any length."""
-    fits = array.ndim == len(shape) and all(m in (None, n) for n, m in zip(array.shape, shape, strict=False))
-    if not fits or array.dtype.kind not in kinds:
-        raise ValueError(f"an array of {array.dtype} and shape {array.shape} where {shape} must be")
-    return array
 
 
 def of_part(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:

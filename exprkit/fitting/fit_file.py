@@ -6,74 +6,40 @@
     >>> ek.load(path).predict([[5.0]]).round(3), ek.Population.load(path).texts()
     (array([[10.]]), ['p1 * x1'])
 
-===================  =====================================================================================
-array                what it holds
-===================  =====================================================================================
-``fit.format``       FORMAT
-``fit.NAME``         an attribute of ``FitResult``
-``goal.NAME``        a field of ``FitGoal``, the data among them; missing where it is None
-``columns.NAME``     a further column
-===================  =====================================================================================
+``fit.NAME`` is an attribute of ``FitResult``, ``goal.NAME`` a field of ``FitGoal``, the data among them
+(``runtime.codec``).
 """
 
 from __future__ import annotations
 
-import functools
-import operator
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
-from exprkit.expressions.population_file import shaped
 from exprkit.fitting.finishing.stationarity import REASONS
 from exprkit.fitting.likelihood import FitGoal
-from exprkit.runtime import files
-
-FORMAT = 1
-ARRAYS = ("params", "loss", "iterations", "status", "r2", "at_bound", "index")
-NUMBERS = ("n_evaluations", "seconds")
+from exprkit.runtime import codec, files
 
 
 def save(result: Any, path: str | os.PathLike[str]) -> None:
-    """Write a ``FitResult``."""
-    fields = {"format": FORMAT} | {name: getattr(result, name) for name in (*ARRAYS, *NUMBERS)}
-    parts = {"fit": fields, "goal": result.goal._asdict(), "columns": result.columns}
-    arrays = [population_file.in_part(name, part) for name, part in parts.items()]
-    files.write_arrays(path, functools.reduce(operator.or_, arrays, population_file.arrays_of(result.pop)))
+    """Write a ``FitResult``, with the status that it was found to have."""
+    known = replace(result, ended=result.status, is_screened=False)
+    fit = codec.to_arrays("fit", known) | codec.to_arrays("goal", result.goal)
+    files.write_arrays(path, population_file.arrays_of(result.pop) | fit)
 
 
-def fields(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def fields(arrays: dict[str, np.ndarray], Result: type) -> dict[str, Any]:
     """The attributes of a ``FitResult``, each of the type and shape that it has to be."""
     pop = Population.from_arrays(arrays)
-    n, width = len(pop), pop.max_params
-    part = population_file.part(arrays, "fit", FORMAT)
-    found: dict[str, Any] = {name: shaped(part[name], "fiu", n) for name in ARRAYS[1:5]}
-    found["ended"] = found.pop("status")
-    if n and int(found["ended"].max()) >= len(REASONS):
+    sizes = {"n": len(pop), "width": pop.max_params}
+    found = codec.from_arrays("fit", Result, arrays, **sizes)
+    if len(pop) and int(found["ended"].max()) >= len(REASONS):
         raise ValueError("unknown status")
-    found["index"] = shaped(part["index"], "iu", n)
-    found["params"] = shaped(part["params"], "f", n, width)
-    found["at_bound"] = shaped(part["at_bound"], "b", n, width)
-    columns = population_file.of_part(arrays, "columns")
-    return found | {
-        "pop": pop,
-        "n_evaluations": int(part["n_evaluations"]),
-        "seconds": float(part["seconds"]),
-        "columns": {name: shaped(column, "fiub", n) for name, column in columns.items()},
-        "goal": _goal(pop, population_file.of_part(arrays, "goal")),
-    }
-
-
-def _goal(pop: Population, held: dict[str, np.ndarray]) -> FitGoal:
-    n_points = len(held["y"])
-    X = shaped(held["X"], "f", n_points, None)
-    if X.shape[1] < pop.n_vars:
+    goal = FitGoal(**codec.from_arrays("goal", FitGoal, arrays, **sizes))
+    if goal.X.shape[1] < pop.n_vars:
         raise ValueError("too few columns of data")
-    wide = len(pop), pop.max_params
-    bounds = {name: shaped(held[name], "f", *wide) for name in ("lower", "upper") if name in held}
-    w = shaped(held["w"], "f", n_points) if "w" in held else None
-    y, target = shaped(held["y"], "f", n_points), str(held.get("target", "y"))
-    return FitGoal(str(held["loss"]), float(held["delta"]), X, y, w, **bounds, target=target)
+    return found | {"pop": pop, "goal": goal}

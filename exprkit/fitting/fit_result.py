@@ -9,7 +9,7 @@ import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import numpy as np
 
@@ -99,20 +99,20 @@ class FitResult:
     """
 
     pop: Population
-    params: np.ndarray
-    loss: np.ndarray
-    iterations: np.ndarray
-    ended: np.ndarray = field(repr=False)  # uint8 (n_exprs,): ``status`` as the backend left it
-    r2: np.ndarray
+    params: Annotated[np.ndarray, "float[n, width]"]
+    loss: Annotated[np.ndarray, "float[n]"]
+    iterations: Annotated[np.ndarray, "int[n]"]
+    ended: Annotated[np.ndarray, "int[n]"] = field(repr=False)  # uint8 (n_exprs,): ``status`` as the backend left it
+    r2: Annotated[np.ndarray, "float[n]"]
     n_evaluations: int
     seconds: float
-    at_bound: np.ndarray
+    at_bound: Annotated[np.ndarray, "bool[n, width]"]
     goal: FitGoal = field(repr=False)
     _evaluator: Evaluator | None = field(repr=False)
     method: str = "lm"
     _composed: FitResult | None = field(default=None, repr=False)  # of what a loss of the user's own was fitted as
-    index: Any = None
-    columns: dict[str, np.ndarray] = field(default_factory=dict)
+    index: Annotated[np.ndarray, "int[n]"] = None  # type: ignore[assignment]
+    columns: Annotated[dict[str, np.ndarray], "number[n]"] = field(default_factory=dict)
     is_screened: bool = False  # nobody has looked whether the parameters are at a minimum
 
     def __post_init__(self) -> None:
@@ -397,7 +397,7 @@ class FitResult:
     @classmethod
     def restored(cls, arrays: dict[str, np.ndarray]) -> FitResult:
         """From the arrays of a file."""
-        return cls(**fit_file.fields(arrays), _evaluator=None)
+        return cls(**fit_file.fields(arrays, cls), _evaluator=None)
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickle: the evaluator stays in its process."""

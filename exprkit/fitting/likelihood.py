@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -60,11 +60,11 @@ class FitGoal(NamedTuple):
 
     loss: str
     delta: float = 1.0
-    X: Any = None  # (n_points, n_vars) of the fit's dtype, as ``y`` and ``w``
-    y: Any = None
-    w: np.ndarray | None = None
-    lower: np.ndarray | None = None  # float64 (n_exprs, max_params)
-    upper: np.ndarray | None = None
+    X: Annotated[np.ndarray, "float[points, vars]"] = np.empty((0, 0))  # of the fit's dtype, as ``y`` and ``w``
+    y: Annotated[np.ndarray, "float[points]"] = np.empty(0)
+    w: Annotated[np.ndarray, "float[points]"] | None = None
+    lower: Annotated[np.ndarray, "float[n, width]"] | None = None  # (n_exprs, max_params)
+    upper: Annotated[np.ndarray, "float[n, width]"] | None = None
     target: str = "y"  # what y is called
 
 

@@ -13,7 +13,7 @@ In: functions and files.  Out: machine code that is kept between processes.
 ``hashes``      words that look random
 ``progress``    what long work shows of itself
 ``disk_cache``  machine code on disk, checked before it is used
-``files``       files that are whole or not there
+``files``       files that are whole or not there; ``codec``: dataclasses as their arrays
 ``machine``     what this machine is and has
 ==============  ==================================================================
 """

@@ -28,8 +28,9 @@ import numpy as np
 from exprkit.errors import ArgumentError, DamagedFileError, FileError, NoSuchFileError, brief
 
 REMEDY = {"written": "; nothing half-written is left: make room there, or name another folder"}
-CHECKSUMS = "checksums"  # the array that holds those of all others, as JSON
+CHECKSUMS = "checksums"  # the array that holds FORMAT and the checksums of all others, as JSON
 IN_USE = 2.0 if os.name == "nt" else 0.0  # seconds in which Windows may let go of a file that somebody reads
+FORMAT = 10  # of all files; raised, too, where functions or stages of a search get other numbers than before
 MOST = 100  # times its size that a file may hold; others compress populations to a twentieth
 
 
@@ -109,7 +110,7 @@ def checked_path(path: Any, rule: str = "a file's path must be a text or a pathl
 def write_arrays(path: Any, arrays: Mapping[str, Any]) -> None:
     """Write arrays, or what makes some, to a file that is whole or absent, with their checksums."""
     by_name = {name: np.asarray(array) for name, array in arrays.items()}
-    sums = json.dumps({name: _checksum(array) for name, array in by_name.items()})
+    sums = json.dumps([FORMAT, {name: _checksum(array) for name, array in by_name.items()}])
 
     def fill(beside: Path) -> None:
         with open(beside, "wb") as file:
@@ -145,14 +146,13 @@ def read_arrays(
         if unpacked > MOST * size:
             raise ValueError(f"a file of {size:,} bytes that holds {unpacked:,}, more than {MOST} times as much")
         arrays = {name: _array(archive, entry) for name, entry in entries.items()}
+        _sums(arrays)
         return arrays if unchecked else check(arrays, wanted)
 
 
 def check(arrays: dict[str, np.ndarray], wanted: Container[str] | None = None) -> dict[str, np.ndarray]:
     """The arrays without their checksums; ValueError for those that are not as they were written, or have none."""
-    if CHECKSUMS not in arrays:
-        raise ValueError("it has no checksums")
-    sums = json.loads(str(arrays[CHECKSUMS]))
+    sums = _sums(arrays)
     arrays = {name: array for name, array in arrays.items() if name != CHECKSUMS}
     for name in sorted({name for name in sums if wanted is None or name in wanted} ^ set(arrays)):
         raise ValueError(f"it has {'an' if name in arrays else 'no'} array {name!r}")
@@ -160,6 +160,16 @@ def check(arrays: dict[str, np.ndarray], wanted: Container[str] | None = None) -
         if _checksum(array) != sums[name]:
             raise ValueError(f"its array {name!r} is not as it was written")
     return arrays
+
+
+def _sums(arrays: dict[str, np.ndarray]) -> dict[str, str]:
+    """The checksums that a file has, if it is of this format."""
+    if CHECKSUMS not in arrays:
+        raise ValueError("it has no checksums")
+    version, sums = json.loads(str(arrays[CHECKSUMS]))
+    if version != FORMAT:
+        raise ValueError(f"it has format {version}; this exprkit reads {FORMAT}")
+    return dict(sums)
 
 
 def _checksum(array: np.ndarray) -> str:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import front, function_length, length_of
 from exprkit.fitting.fit import FitProblem, fit
 from exprkit.fitting.fit_result import FitResult
-from exprkit.runtime import files
+from exprkit.runtime import codec, files
 from exprkit.runtime.budget import Budget
 from exprkit.runtime.progress import look
 from exprkit.search.best_fits import BestFits, best_fits, finished_fits, start_sizes
@@ -100,14 +100,14 @@ class SearchState:
     ``total`` is of the functions ``best``: rows of the other arrays, the shortest description first.
     """
 
-    functions: np.ndarray  # their numbers
-    forms: np.ndarray  # the form that was fitted
-    loss: np.ndarray
-    times: np.ndarray  # how many groups of starts ended at the best loss
-    params: np.ndarray  # (n, n_params)
-    best: np.ndarray
-    total: np.ndarray
-    evaluations: np.ndarray  # (1,)
+    functions: Annotated[np.ndarray, "int[n]"]  # their numbers
+    forms: Annotated[np.ndarray, "int[n]"]  # the form that was fitted
+    loss: Annotated[np.ndarray, "float[n]"]
+    times: Annotated[np.ndarray, "int[n]"]  # how many groups of starts ended at the best loss
+    params: Annotated[np.ndarray, "float[n, n_params]"]
+    best: Annotated[np.ndarray, "int[m]"]
+    total: Annotated[np.ndarray, "float[m]"]
+    evaluations: Annotated[np.ndarray, "int[1]"]
 
     @classmethod
     def empty(cls, width: int) -> SearchState:
@@ -190,7 +190,7 @@ class SearchRun:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The state, as its file holds it."""
-        return {field.name: getattr(self.state, field.name) for field in dataclasses.fields(SearchState)}
+        return codec.to_arrays("state", self.state)
 
     @property
     def n_bytes(self) -> int:
@@ -206,7 +206,7 @@ class SearchRun:
         file.begin([np.empty(0) if array is None else array for array in arrays], self.plan.settings())
         if file.arrays is not None:
             with files.damage_errors(file.path, WHAT):
-                self.state = SearchState(**{name: file.arrays[name] for name in self.arrays()})
+                self.state = SearchState(**codec.from_arrays("state", SearchState, file.arrays))
             self._n_resumed = len(self.state.functions)
 
     def prepare(self) -> None:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -16,23 +16,18 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.loss_text import under_link
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
-from exprkit.expressions.population_file import shaped
 from exprkit.fitting.fitted_expression import FittedExpression, numbered
 from exprkit.fitting.plot import beside_data
 from exprkit.fitting.starts.given import parameter_names
-from exprkit.runtime import files
+from exprkit.runtime import codec, files
 from exprkit.search.goal import LENGTH
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-FORMAT = 1
 SHOWN = 60  # characters of an expression in a title
 COLUMNS = ("size", "loss", "parameters", "function", "total", "forms", "times")
-ARRAYS = ("params", "errors", "on_front", "X", "y", "counts")
-WORDS = ("link", "stopped", "loss_name", "rank")
-NUMBERS = ("seconds", "n_functions", "n_evaluations")
 
 
 @checks_methods
@@ -75,14 +70,14 @@ class SearchResult:
     """
 
     pop: Population
-    columns: dict[str, np.ndarray]
-    params: np.ndarray
-    errors: np.ndarray
-    on_front: np.ndarray
-    counts: np.ndarray
+    columns: Annotated[dict[str, np.ndarray], "number[n]"]
+    params: Annotated[np.ndarray, "float[n, width]"]
+    errors: Annotated[np.ndarray, "float[n, width]"]
+    on_front: Annotated[np.ndarray, "bool[n]"]
+    counts: Annotated[np.ndarray, "int[sizes, 4]"]
     link: str
-    X: np.ndarray
-    y: np.ndarray
+    X: Annotated[np.ndarray, "float[points, vars]"]
+    y: Annotated[np.ndarray, "float[points]"]
     seconds: float
     stopped: str
     loss_name: str
@@ -221,9 +216,7 @@ class SearchResult:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to ``path`` as npz, without pickle; the file is complete or absent."""
-        fields = {"format": FORMAT} | {name: getattr(self, name) for name in (*ARRAYS, *WORDS, *NUMBERS)}
-        parts = population_file.in_part("found", fields) | population_file.in_part("columns", self.columns)
-        files.write_arrays(path, population_file.arrays_of(self.pop) | parts)
+        files.write_arrays(path, population_file.arrays_of(self.pop) | codec.to_arrays("found", self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SearchResult:
@@ -234,19 +227,10 @@ class SearchResult:
     @classmethod
     def restored(cls, arrays: dict[str, np.ndarray]) -> SearchResult:
         """From the arrays of a file."""
-        pop, values = Population.from_arrays(arrays), population_file.part(arrays, "found", FORMAT)
-        columns, n = population_file.of_part(arrays, "columns"), len(pop)
-        shapes = {
-            "params": (n, None),
-            "errors": (n, None),
-            "on_front": (n,),
-            "X": (None, None),
-            "y": (None,),
-            "counts": (None, 4),
-        }
-        fields: dict[str, Any] = {name: shaped(values[name], "fib", *shape) for name, shape in shapes.items()}
-        fields |= {name: values[name].item() for name in (*WORDS, *NUMBERS)}
-        return cls(pop=pop, columns={name: shaped(columns[name], "fi", n) for name in COLUMNS}, **fields)
+        pop = Population.from_arrays(arrays)
+        fields = codec.from_arrays("found", cls, arrays, n=len(pop))
+        fields["columns"] = {name: fields["columns"][name] for name in COLUMNS}
+        return cls(pop=pop, **fields)
 
     def __repr__(self) -> str:
         best = f", best {shortened(self.texts()[0], SHOWN)!r}" if len(self) else ""

@@ -19,7 +19,6 @@ search of the same data and settings.
 =====================  ==========================================================================
 array                  what it holds, beside the search's own
 =====================  ==========================================================================
-``search.format``      FORMAT
 ``search.data``        SHA-256 of the data
 ``search.settings``    JSON of all that decides the result, by name (``as_texts``)
 =====================  ==========================================================================
@@ -40,7 +39,6 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
 
-FORMAT = 9  # also where functions or stages get other numbers than before
 EVERY = 1.0  # seconds between two writings, at least; chosen, not measured
 SHARE = 0.05  # of the time that is spent on writing, at most; chosen, not measured
 LONGEST = 80  # characters of a setting beyond which its SHA-256 is written instead; chosen, not measured
@@ -78,7 +76,7 @@ class StateFile:
             If what is there is of other data or settings.
         """
         digested, texts = digest(data), as_texts(settings)
-        self._depends = {"search.format": FORMAT, "search.data": digested, "search.settings": json.dumps(texts)}
+        self._depends = {"search.data": digested, "search.settings": json.dumps(texts)}
         if self.arrays is None:
             return
         given = json.loads(str(self.arrays["search.settings"]))
@@ -108,8 +106,6 @@ def _read(path: Any) -> dict[str, np.ndarray] | None:
     except NoSuchFileError:
         return None
     with files.damage_errors(path, WHAT):
-        if (version := int(arrays["search.format"])) != FORMAT:
-            raise ValueError(f"it has format {version}; this exprkit reads {FORMAT}")
         if not isinstance(json.loads(str(arrays["search.settings"])), dict):
             raise ValueError("invalid settings")
     return arrays

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -82,13 +82,13 @@ class DescribedFront:
 
     entries: list[Entry]
     names: tuple[str, ...] | None
-    lengths: np.ndarray
-    expected: np.ndarray
-    exact: np.ndarray
-    numbers: np.ndarray
-    covariances: np.ndarray
+    lengths: Annotated[np.ndarray, "float[n]"]
+    expected: Annotated[np.ndarray, "float[n]"]
+    exact: Annotated[np.ndarray, "bool[n]"]
+    numbers: Annotated[np.ndarray, "float[n, most]"]
+    covariances: Annotated[np.ndarray, "float[n, most, most]"]
     floor: float
-    poles: np.ndarray | None = None
+    poles: Annotated[np.ndarray, "bool[n]"] | None = None
 
     @property
     def errors(self) -> np.ndarray:

@@ -15,8 +15,7 @@ In: a fitted ``SymbolicRegressor``.  Out: a file; the attributes of one that pre
 array                 what it holds
 ====================  ====================================================================================
 ``model.settings``    JSON of ``get_params``; a function, or a source of random numbers, is null
-``model.format``      FORMAT
-``model.loss``        of every formula, and ``model.COLUMN`` what a ``DescribedFront`` has
+``model.loss``        of every formula, and ``model.FIELD`` what a ``DescribedFront`` has
 ``model.ATTRIBUTE``   what ``fit`` says of the search
 ``model.features``    names of the table's columns; missing where there were none
 ====================  ====================================================================================
@@ -33,20 +32,10 @@ import numpy as np
 from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.expressions.population_file import shaped
 from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.formulas.front import Entry
-from exprkit.runtime import files
+from exprkit.runtime import codec, files
 
-FORMAT = 5
-COLUMNS = {  # of the front: kinds, and dimensions beside that of the formulas
-    "lengths": ("f", 0),
-    "expected": ("f", 0),
-    "exact": ("b", 0),
-    "poles": ("b", 0),
-    "numbers": ("f", 1),
-    "covariances": ("f", 2),
-}
 FITTED = {
     "n_evals_": int,
     "seconds_": float,
@@ -65,20 +54,18 @@ def save(model: Any, front: DescribedFront, path: Any) -> None:
     named = Population(pop.kinds, pop.values, pop.offsets, variables=front.names)
     features = getattr(model, "feature_names_in_", None)
     arrays = {
-        "format": FORMAT,
         "settings": json.dumps({name: _plain(value) for name, value in model.get_params().items()}),
         "features": None if features is None else np.array(features, np.str_),
-        "as_good_as_0": front.floor,
         "loss": [entry.loss for entry in front.entries],
-        **{name: getattr(front, name) for name in COLUMNS},
         **{name: getattr(model, name) for name in FITTED},
     }
-    files.write_arrays(path, population_file.arrays_of(named) | population_file.in_part("model", arrays))
+    known = population_file.in_part("model", arrays) | codec.to_arrays("model", front)
+    files.write_arrays(path, population_file.arrays_of(named) | known)
 
 
 def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedFront]:
     """A ``Model`` with what ``fit`` has left in it, and its front, from the arrays of a file."""
-    pop, held = Population.from_arrays(arrays), population_file.part(arrays, "model", FORMAT)
+    pop, held = Population.from_arrays(arrays), population_file.of_part(arrays, "model")
     settings, defaults = json.loads(str(held["settings"])), Model().get_params()
     model = Model(**{name: value for name, value in settings.items() if name in defaults})
     for name, kind in FITTED.items():
@@ -89,10 +76,12 @@ def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedF
         raise ValueError("no formulas of its columns")
     if not (np.diff(pop.n_tokens) > 0).all():
         raise ValueError("formulas that are no front")
-    columns = {name: shaped(held[name], kind, len(pop), *[None] * n) for name, (kind, n) in COLUMNS.items()}
-    formulas, loss = (Expression(formula.kinds, formula.values) for formula in pop), shaped(held["loss"], "f", len(pop))
+    columns = codec.from_arrays("model", DescribedFront, arrays, n=len(pop))
+    formulas, loss = (Expression(formula.kinds, formula.values) for formula in pop), held["loss"].astype(float)
+    if loss.shape != (len(pop),):
+        raise ValueError("losses that are not those of its formulas")
     entries = list(map(Entry, formulas, loss.tolist(), pop.n_tokens.tolist()))
-    return model, DescribedFront(entries, pop.variables, **columns, floor=float(held["as_good_as_0"]))
+    return model, DescribedFront(entries, pop.variables, **columns)
 
 
 def _plain(value: Any) -> Any:
