@@ -602,3 +602,11 @@ def test_a_parameter_that_no_longer_changes_anything_ends_a_fit(backend):
     options = {"backend": backend, "dtype": "float64", "init": [[1.0, 1.0, -0.5, -np.inf]]}
     found = ek.fit("p1 + p2 * exp(p3 * exp(p4 * x1))", x, np.zeros(20), **options)
     assert found.loss[0] < 1e-20
+
+
+def test_a_start_of_huge_values_is_left(fits):
+    """Squares of what J'J holds there are beyond float64."""
+    data, text = ek.data.rough_pipe(), "p1 / (exp(sin(p2) * (logabs(x1) - exp(x2))) * p3)"
+    options = {"dtype": "float64", "init": "ones", "accuracy": "screen", "max_iter": 20}
+    result = ek.fit(text, data.X, data.y, backend=fits, **options)
+    assert result.loss[0] < 1e3

@@ -212,8 +212,9 @@ def solve_once(fit, terms, damping, mask, onward):
             for k in range(j):
                 left = fma(-fit.factor[i, k], fit.factor[j, k] * fit.factor[k, k], left)
             fit.factor[i, j] = left
-            pivot = fma(-left * left, fit.factor[j, j], pivot)
-            rest = fma(-left * fit.factor[j, j], fit.step[j], rest)
+            multiple = left * fit.factor[j, j]  # its square may overflow where this does not
+            pivot = fma(-left, multiple, pivot)
+            rest = fma(-multiple, fit.step[j], rest)
         fit.step[i] = rest
         fit.factor[i, i] = inverse(pivot) if takes_part else 0.0
         if takes_part and not (pivot > 0.0 and is_finite(fit.factor[i, i])):

@@ -74,7 +74,7 @@ class Compiled:
         self._changed: Callable[[CodeShape], CodeShape] | None = None
 
     def assemble(self, changed: Callable[[CodeShape], CodeShape], compiler: Callable[..., Any]) -> None:
-        """Make PTX, in shapes as ``changed``, and machine code of the whole population."""
+        """Make PTX, in shapes as ``changed``, and by ``compiler`` machine code of the whole population."""
         self._changed = changed
         texts = (part.modules(part.kind(self.task), self.settings) for part in self._parts)
         self.modules = [module.text.decode() for some in texts for module in some]
