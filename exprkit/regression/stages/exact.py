@@ -45,7 +45,7 @@ def join(problem: SearchProblem) -> Iterator[Step]:
     on what y and f require of h: N lookups in place of N^2 pairs (``pairs/join``).  The pool holds the simplest
     functions; the search ends after the first pool that has a pair.
     Costs: pools of 1,000 and 30,000 functions, 0.3 us a function and link.
-    Pays: data/results/laws_lists.csv, whose mean of 1.6 s for the 60 laws is that of a search that ends here or soon
+    Pays: data/results/laws_lists.csv, whose mean of 2.8 s for the 60 laws is that of a search that ends here or soon
     after; the stage was not left out alone in any run.
     """
     for n in sorted({min(n, problem.largest_pool) for n in problem.smaller_pools} - {0}):
@@ -56,7 +56,7 @@ def join_more(problem: SearchProblem) -> Iterator[Step]:
     """The pairs of ``join`` in the largest pool, unless only noise is left of y.
 
     Costs: as ``join``, with 300,000 functions; on a GPU with 100 million.
-    Pays: data/results/laws_h200.csv (pools of a GPU, 280 of 311 runs of 10 s); on a CPU laws_lists.csv, 55 of 60.
+    Pays: data/results/laws_h200.csv (pools of a GPU, 280 of 311 runs of 10 s); on a CPU laws_lists.csv, 54 of 60.
     """
     if problem.largest_pool > problem.smaller_pools[-1] and not problem.is_noise_left:
         yield from _join(problem, problem.largest_pool)
