@@ -334,20 +334,20 @@ def test_damaged_files(tmp_path, pop):
 
 
 def test_other_files_are_refused(tmp_path, pop):
-    path = tmp_path / "other.npz"
+    path, one = tmp_path / "other.npz", {"kinds": [OPERATOR], "values": [ADD], "offsets": [0, 1]}
     np.savez(path, a=1)
-    with pytest.raises(PopulationError, match="is not a saved population, or it is damaged: it has no 'format'"):
+    with pytest.raises(PopulationError, match="is not a saved population, or it is damaged: it has no checksums"):
         Population.load(path)
-    np.savez(path, format=2)
-    with pytest.raises(PopulationError, match="it has format 2; this exprkit reads 1"):
+    np.savez(path, checksums=np.array(f"[{files.FORMAT + 1}, {{}}]"))
+    with pytest.raises(PopulationError, match=f"it has format {files.FORMAT + 1}; this exprkit reads {files.FORMAT}"):
         Population.load(path)
-    np.savez(path, format=1, kinds=np.array([None]), values=[0], offsets=[0, 1])
+    np.savez(path, **{**one, "kinds": np.array([None])})
     with pytest.raises(PopulationError, match="allow_pickle=False"):
         Population.load(path)
-    np.savez(path, format=1, kinds=[1], values=[0], offsets=[0, 1], variables=np.array("abc"))
+    files.write_arrays(path, {**one, "variables": "abc"})
     with pytest.raises(PopulationError, match="is not a saved population"):
         Population.load(path)
-    np.savez(path, format=1, kinds=[OPERATOR], values=[ADD], offsets=[0, 1])
+    files.write_arrays(path, one)
     with pytest.raises(PopulationError, match="an operator lacks operands"):
         Population.load(path)
     path.write_text("x1 + 1")
@@ -365,7 +365,7 @@ def test_a_text_file_is_refused_without_bad_advice(tmp_path):
 
 def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(tmp_path, monkeypatch):
     path, n = tmp_path / "bomb.npz", 1 << 24
-    np.savez_compressed(path, format=1, kinds=np.ones(n, np.uint8), values=np.zeros(n, np.uint64), offsets=np.arange(2))
+    np.savez_compressed(path, kinds=np.ones(n, np.uint8), values=np.zeros(n, np.uint64), offsets=np.arange(2))
     size, read = path.stat().st_size, []
     monkeypatch.setattr(np.lib.format, "read_array", lambda *_, **options: read.append(1))
     message = rf"a file of {size:,} bytes that holds 15\d,\d+,\d+, more than 100 times as much"
@@ -377,7 +377,7 @@ def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(tmp_
 def test_arrays_that_are_not_needed_are_not_read(tmp_path, pop, monkeypatch):
     path = tmp_path / "more.npz"
     arrays = {name: getattr(pop, name) for name in ("kinds", "values", "offsets")}
-    files.write_arrays(path, {"format": 1, **arrays, "unused": np.zeros(1 << 16)})
+    files.write_arrays(path, {**arrays, "unused": np.zeros(1 << 16)})
     read, read_array = [], np.lib.format.read_array
 
     def counted(file, **options):
@@ -386,7 +386,7 @@ def test_arrays_that_are_not_needed_are_not_read(tmp_path, pop, monkeypatch):
 
     monkeypatch.setattr(np.lib.format, "read_array", counted)
     assert Population.load(path) == pop
-    assert read == ["format.npy", "kinds.npy", "values.npy", "offsets.npy", "checksums.npy"]
+    assert read == ["kinds.npy", "values.npy", "offsets.npy", "checksums.npy"]
 
 
 def test_a_file_that_is_in_use_is_replaced_as_soon_as_it_is_free(tmp_path, pop, monkeypatch):

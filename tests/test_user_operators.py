@@ -20,6 +20,7 @@ from exprkit.errors import ArgumentError, ParseError, PopulationError
 from exprkit.evaluate import evaluator as evaluator_module
 from exprkit.expressions.expression import applied, constant
 from exprkit.operators import defined, ops
+from exprkit.runtime import files
 
 FORMULAS = {
     "swish": "swish(a) = a / (1 + exp(-a))",
@@ -418,7 +419,7 @@ ek.parse("swish(x1)").save("pop.npz")
 
 def test_a_damaged_file_is_refused(tmp_path):
     arrays = {"kinds": np.zeros(1, np.uint8), "values": np.zeros(1, np.uint64), "offsets": np.array([0, 1])}
-    np.savez(tmp_path / "pop.npz", format=np.int64(1), **arrays, operators=np.array([["7", "f(a) = a", "", "0 1"]]))
+    files.write_arrays(tmp_path / "pop.npz", {**arrays, "operators": np.array([["7", "f(a) = a", "", "0 1"]])})
     with pytest.raises(PopulationError, match="no code of an operator"):
         ek.Population.load(tmp_path / "pop.npz")
 

@@ -4,10 +4,9 @@ In: functions and files.  Out: machine code that is kept between processes.
 
 ==============  ==================================================================
 ``jit``         the decorator of every loop that Numba compiles, and how loops are written
-``bags``        named tuples of arrays; ``borrowed``: how loops see them
+``bags``        named tuples of arrays; ``borrowed``: how loops see them; ``recycled``: memory used again
 ``intrinsics``  what such loops need beyond Numba: calls by address, atomics
 ``calls``       calls of the driver made one after the other in machine code
-``device_memory``  several arrays in one allocation of a device
 ``slices``      expressions cut into slices that threads share
 ``budget``      what a search may take: time, evaluations, memory
 ``hashes``      words that look random

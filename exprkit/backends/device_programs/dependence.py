@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import decisions
+from exprkit.backends.device_memory import Allocation, ArraySpec
 from exprkit.backends.device_programs.lowering import (
     KEPT_BYTES,
     MOST_SIZES,
@@ -35,7 +36,6 @@ from exprkit.operators.defined import table_of_rows
 from exprkit.programs.linearity import dependence as dependence_of
 from exprkit.programs.linearity import uses_of_operators, walk
 from exprkit.runtime.calls import Sequence
-from exprkit.runtime.device_memory import Allocation, ArraySpec
 
 WORDS_BESIDE = 64  # of a thread's scratch memory, beside one for each token: dependence.cu
 FOUND = {"linear": ArraySpec(np.uint64), "verdicts": ArraySpec(np.uint8)}

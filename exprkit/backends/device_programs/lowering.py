@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from exprkit.backends.device_memory import Allocation
 from exprkit.backends.device_programs.population import PARTS, DevicePopulation, on_host
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import layout
@@ -51,7 +52,6 @@ from exprkit.operators.defined import table_of_rows
 from exprkit.programs.emit import emit_tree, place
 from exprkit.programs.lower import lower, mark, read_tree
 from exprkit.runtime.calls import Sequence
-from exprkit.runtime.device_memory import Allocation
 
 THREADS = 128  # of a block
 MOST_TOKENS = 2048  # of an expression that is lowered here: threads have scratch memory for the longest one

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends.device_memory import Allocation, ArraySpec
 from exprkit.errors import BackendError, PopulationError
 from exprkit.expressions.expression import checked_names
 from exprkit.expressions.population import Population, known_arity, names_of
 from exprkit.operators import defined
 from exprkit.operators.defined import table_of_rows
-from exprkit.runtime.device_memory import Allocation, ArraySpec
 from exprkit.text.tokens import MAX_INDEX, MAX_TOKENS, OPERATOR
 
 PARTS = {

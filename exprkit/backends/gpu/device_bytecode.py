@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends.device_memory import Allocation, ArraySpec
 from exprkit.backends.gpu.bytecode import Bytecode
 from exprkit.backends.gpu.device import fetched_together
 from exprkit.backends.gpu.opcodes import CodeTraits
-from exprkit.runtime.device_memory import Allocation, ArraySpec
 
 NAMES = "instructions", "first_instruction", "sources", "steps", "first_step", "constants", "cost"
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import contract
+from exprkit.backends.device_memory import LockedRoom
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, too_large
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.errors import ArgumentError, brief, whole_number
-from exprkit.runtime.device_memory import LockedRoom
 
 FRACTIONS = {"float16": 10, "bfloat16": 7}  # bits behind the point
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
+from exprkit.backends.device_memory import Allocation, ArraySpec, LockedRoom
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import layout, nvrtc
@@ -33,7 +34,6 @@ from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.operators.defined import table_of_rows
 from exprkit.runtime.calls import STREAM, DriverCall, Sequence
-from exprkit.runtime.device_memory import Allocation, ArraySpec, LockedRoom
 
 WORK_BYTES = 1 << 30  # of starts and results, and of arenas in global memory, at a time
 KINDS = {"square": objective.SQUARES, "absolute": objective.ABSOLUTE, "sum": objective.SUM}

@@ -27,6 +27,7 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.cases import tuning
 from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
+from exprkit.backends.device_memory import LockedRoom
 from exprkit.backends.device_programs import dependence, lowering
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation
@@ -46,7 +47,6 @@ from exprkit.errors import number_of
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.operators.defined import table_of_rows
-from exprkit.runtime.device_memory import LockedRoom
 
 OPTIONS = ("block_size", "points_per_thread")
 TASKS = {"square": "SQUARE", "absolute": "ABSOLUTE", "sum": "SUM"}

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.device_memory import LockedRoom
 from exprkit.backends.gpu import loss_code, opcodes
 from exprkit.backends.gpu.launch import Immediates, Launch, ScheduledLaunch, addressed, field_address, put
 from exprkit.backends.precision import Precision
 from exprkit.runtime.calls import Sequence
-from exprkit.runtime.device_memory import LockedRoom
 
 MOST_WRITTEN = 1 << 18  # bytes of sums that a kernel takes to the host: a copy takes longer to begin
 

@@ -3,7 +3,7 @@
 In: what arrays are called, their types and lengths.  Out: where they are; an array itself is made when it is asked for,
 since one of CuPy takes longer to make than a launch to start.
 
-    >>> from exprkit.runtime.device_memory import Allocation, ArraySpec
+    >>> from exprkit.backends.device_memory import Allocation, ArraySpec
     >>> parts = {"kinds": ArraySpec("uint8"), "pairs": ArraySpec("int32", 2)}
     >>> parts["pairs"].n_bytes(3)
     24
