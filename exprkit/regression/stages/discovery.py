@@ -125,6 +125,7 @@ class Discovery:
         self._evolution: Evolution | None = None
         self._resumed: CheckpointState | None = None
         self._n_done = 0  # stages
+        self._is_cut = False  # by a limit, of which something may be left that was kept back
         self.failures: list[str] = []
 
     @property
@@ -154,7 +155,8 @@ class Discovery:
     def left_out(self) -> list[str]:
         """The names of stages that a limit has ended early, or left out."""
         after = [*(turn.stage.__name__ for turn in self.turns), "evolve"][self._n_done :]
-        return list(dict.fromkeys([*self.search.cut, *(after if self.search.problem.budget.is_spent else [])]))
+        is_cut = self._is_cut or self.search.problem.budget.is_spent
+        return list(dict.fromkeys([*self.search.cut, *(after if is_cut else [])]))
 
     def run(self) -> str:
         """Search; returns why the search ended.  After an interrupt the front has what was found by then."""
@@ -176,7 +178,7 @@ class Discovery:
             self.search.check_end()
             reason = f"{settings.niterations:,} iterations are done"
         except Ended as ended:
-            reason, is_over = str(ended), budget.is_over
+            reason, is_over, self._is_cut = str(ended), budget.is_over, budget.is_spent
             budget.keep_back(0.0)
             if is_over:
                 self._attempt(lambda: self.search.run_stage(simplification.finish))
