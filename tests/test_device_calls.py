@@ -18,10 +18,10 @@ from exprkit.backends.device_programs import lowering
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.interpreter import derivatives, loss_step
 from exprkit.backends.objective import Options
+from exprkit.evaluate.inputs import CheckedData
 from exprkit.expressions import generate
 from exprkit.runtime import calls as calls_of_a_driver
 from exprkit.runtime.calls import DriverCall, DriverError, Sequence, arrival
-from exprkit.search import exhaustive_search
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
 from exprkit.search.run import SearchPlan, SearchRun
@@ -103,7 +103,7 @@ def test_all_kernels_that_a_search_s_fits_ask_for_are_compiled_at_its_start(
     ahead, asked = set(), set()
     monkeypatch.setattr(derivatives, "_make_ready", lambda device, wanted, beside: ahead.update(wanted))
     X, basis = np.linspace(0.5, 3, n_points)[:, None], grammar(max_nodes, operators, 1, n_params)
-    data = exhaustive_search._data(X, 2 / (X[:, 0] + 0.7), None, None)
+    data = CheckedData.of(X, 2 / (X[:, 0] + 0.7))
     goal = SearchGoal.of(data.X, data.y, max_iter=9, backend="cuda", precision="ieee", dtype=dtype, threads=2)
     search = SearchRun(SearchPlan(data, basis, goal, restarts=63, keep=100, seed=0, chunk=1 << 13, shared=None))
     for at_the_end in (False, True):
