@@ -237,7 +237,8 @@ def test_losses_count_nan_and_inf(device, weighted):
     w = np.array([0, 1, 0, 1, 1], F4) if weighted else None
     counts = np.empty((2, 3, 2), np.int64)
     engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device)
-    engine.loss_sums(np.zeros((2, 3, 0), F4), y, w, "square", counts)
+    params = np.zeros((2, 3, 0), F4)
+    engine.sums(params, engine.prepare(y, w, "square"), counts)
     assert counts[1].tolist() == ([[1, 1], [1, 1], [1, 0]] if weighted else [[2, 2], [1, 2], [1, 0]])
 
 
