@@ -267,6 +267,7 @@ def test_what_is_asked_wrongly_is_told():
 # ── the backends choose by it ──
 
 
+@pytest.mark.slow
 def test_all_leaves_give_the_same_bits(emulated):
     pop = ek.parse(["x1 * p1 + sqrt(x2)", "(x1 + x2) * (x1 - p1) / (x2 * x1 + 1)"])
     X = np.random.default_rng(0).uniform(0.5, 2, (37, 2)).astype(F4)

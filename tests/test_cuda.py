@@ -106,6 +106,7 @@ def _resources(architecture, operators, macros):
     return {"architecture": str(architecture), "operators": operators, **chosen, **found}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_kernels_compile_for_every_architecture_within_their_registers(root, architecture):
     pytest.importorskip("cuda.core", reason="cuda-core is not installed: pip install '.[test]'")

@@ -110,6 +110,7 @@ def test_uncommon_operators_are_seen(device, text, rare):
     assert found == {0: False, 1: rare}, "an expression's own operators count, not its company's"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [["p1 * exp(p2 * x1)", "p1 + p2 * x1"], ["0.1 * p1 * exp(p2 * x1)", "p1 + 0.3 * x1"]])
 def test_what_float32_spoils_is_fitted_anew_beside_it(device, texts):
     pop, X = ek.parse([*texts, "p1 * x1", "exp(exp(p1 * x1 + 5))", "x1"] * 3), np.linspace(1, 2, 50)[:, None]

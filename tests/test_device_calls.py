@@ -267,6 +267,7 @@ def test_a_prepared_loss_of_one_s_own_waits_for_nothing(there, kind):
         np.testing.assert_array_equal(gpu.fetched(out), wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["((f - y) / s)^2 / 2", "logcosh((f - y) / s)", "huber(f - y, 0.5) * w"])
 def test_losses_of_one_s_own_on_the_device_are_those_of_the_host(there, kind):
     columns, weights = {"s": W + 1} if "s)" in kind else None, W if "w" in kind else None
@@ -367,6 +368,7 @@ def test_programs_of_float64_are_there_before_the_device_fits(there, monkeypatch
         assert [dtype for name, dtype in made if name == "_launch_all"] == ["float32", "float64"]
 
 
+@pytest.mark.slow
 def test_what_fits_ask_of_tokens_is_known_before_anybody_waits_for_programs(there, monkeypatch):
     problem, pop, known = ek.FitProblem(X, Y, **SCREENED), ek.parse(["p1 + 0.1 * x1", "p1 * p2"]), []
     problem.fit(FITTED[0])
@@ -381,6 +383,7 @@ def test_what_fits_ask_of_tokens_is_known_before_anybody_waits_for_programs(ther
     assert known[0] >= {"all_valid", "max_params", "has_wide_constants"}
 
 
+@pytest.mark.slow
 def test_fits_that_float32_spoils_begin_anew_from_all_starts_however_many_go_at_once(there, monkeypatch):
     pop = ek.parse(["p1 + 1e30 * exp(p2) * x1 * 1e20", "p1 * x1 + p2", "(p1 * 1e25)^2 + p2 * x1"])
     starts = np.random.default_rng(5).uniform(-1, 1, (4, len(pop), 2))

@@ -105,6 +105,7 @@ POPULATIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["host", "device"])
 def test_one_engine_takes_one_population_after_the_other(device, kind):
     X = np.random.default_rng(0).uniform(0.5, 2, (40, 2))

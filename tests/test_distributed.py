@@ -419,6 +419,7 @@ def test_what_float32_spoils_is_fitted_anew_before_it_comes_back(many, monkeypat
     assert objective.NOT_FINITE in ek.FitProblem(X, y, backend="cpu").fitted(pop, starts).status
 
 
+@pytest.mark.slow
 def test_gpus_work_side_by_side(monkeypatch, many):
     """Emulated ones, a thread each: every slice's arrays are its own device's."""
     if compiler() is None:

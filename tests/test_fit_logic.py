@@ -50,6 +50,7 @@ def little_device(device):
 # ── derivatives ──────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "weighted", "n_points"), [(F8, True, 61), (F4, False, 5)], ids=str)
 def test_jacobian_normal_equations_and_gradient(engine_of, dtype, weighted, n_points):
     texts = [text for text in COMMON if "p2" in text and ("p3" not in text or "p5" in text)]
@@ -313,6 +314,7 @@ def test_a_first_fit_compiles_the_kernels_of_both_types_together(monkeypatch):
     assert seen == [["float", "double"]]
 
 
+@pytest.mark.slow
 def test_registers_and_spills_of_the_kernels(root):
     pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
 

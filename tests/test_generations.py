@@ -119,6 +119,7 @@ def test_losses_are_those_of_the_formulas(there, backend, loss):
     assert made.tried == 120 and min(least.values()) < 0.6
 
 
+@pytest.mark.slow
 def test_float32_and_many_trees_on_the_device(there):
     one = evolution("cuda", dtype=None, population_size=700, islands=None, numbers=1)
     assert one._dtype == "float32" and one._limits.islands == 1

@@ -192,6 +192,7 @@ def test_an_enumeration_holds_every_function_once():
         assert found.stands_for(np.arange(len(found))).sum() == sum(trees)
 
 
+@pytest.mark.slow
 def test_enumerated_forms_hold_their_parameters():
     found = Enumeration(grammar(7, ["fork", "+"], n_vars=1, n_params=3))
     for size in range(1, 8):
