@@ -49,7 +49,7 @@ class SharedObject:
 
     def keep(self, *data: Any) -> None:
         """Other data, unless these are had already."""
-        if any(one is not other for one, other in zip(data, self._kept, strict=True)):
+        if any(new is not old for new, old in zip(data, self._kept, strict=True)):
             self._kept, self._data = data, KeptArrays(self.workers, "data").take(data)
 
     @property
@@ -93,10 +93,10 @@ class SharedObject:
             name, data = self._data.name, self._data.at(place)
             return _call, self._make, self._on_gpu, name, data, function, sent if self.in_process else _as_tokens(sent)
 
-        found = collect(
+        results = collect(
             self.workers, (name or function.__name__).strip("_"), cuts, task, lambda n: check(), self._on_gpu
         )
-        return [(cut, _received(result)) for cut, result in found]
+        return [(cut, _received(result)) for cut, result in results]
 
 
 # The objects that no call uses now, (name of the data, object) by worker

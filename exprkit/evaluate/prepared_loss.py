@@ -73,9 +73,9 @@ class PreparedLoss:
         """
         ev = self._evaluator.for_sums()
         counted = count_nonfinite is not False and check_flag("count_nonfinite", count_nonfinite)
-        found, counts = self._loss(ev, params, counted, out)
-        found = ev.as_given(found) if out is None else out
-        return (found, counts) if counted else found
+        loss, counts = self._loss(ev, params, counted, out)
+        loss = ev.as_given(loss) if out is None else out
+        return (loss, counts) if counted else loss
 
     def with_gradient(self, params: Any) -> tuple[Any, Any]:
         """The losses of all expressions and their gradients by the parameters.
@@ -132,8 +132,8 @@ class _NamedLoss:
             counts = counts.reshape(*shape, 2)
         if stored:
             return out, counts
-        found = losses.finished(self._kind, sums, self._total).reshape(shape)
-        return (found if place is None else inputs.written(out, place, found)), counts
+        loss = losses.finished(self._kind, sums, self._total).reshape(shape)
+        return (loss if place is None else inputs.written(out, place, loss)), counts
 
     def with_gradient(self, ev: Any, params: Any) -> tuple[Any, Any]:
         """Losses and gradients in the shape of the parameters."""
@@ -176,8 +176,8 @@ class _NamedLoss:
         Random expressions are nan somewhere, so what can't be missing is not looked for.  To ask a device is to wait
         for it, so there it is asked once for a population.
         """
-        some_gaps = bool(ev.gaps.columns)
-        if (self._is_complete and not some_gaps) or self._looked_at is ev.pop:
+        has_gaps = bool(ev.gaps.columns)
+        if (self._is_complete and not has_gaps) or self._looked_at is ev.pop:
             return
         if not isinstance(sums, np.ndarray):
             self._looked_at = ev.pop
@@ -191,33 +191,33 @@ class _OwnLoss:
 
     def __init__(self, ev: Any, kind: Any, link: Any, y: Any, weights: Any, columns: Any) -> None:
         named = columns.items() if isinstance(columns, Mapping) else ()
-        tables.check_order(ev.labels, y=y, weights=weights, **{f"column {name}": one for name, one in named})
+        tables.check_order(ev.labels, y=y, weights=weights, **{f"column {name}": column for name, column in named})
         points = inputs.loss_points(y, weights, columns, ev.n_points, ev.adopt)
         through, fused, fast = loss_text.parse_link(link), None, ev.precision == "fast"
         if loss_text.is_loss_text(kind, losses.LOSSES):
             loss = loss_text.linked(loss_text.parse_loss(kind, points.columns), through)
-            made = loss_text.compose(loss, points, ev.X.shape[1])
-            kind = losses.OWN_KINDS[made.summed]
-            if made.formula is not None:
-                is_sum = made.summed == "sum"
-                fused = loss_text.fused(loss, points, fast) if is_sum else loss_text.fused_known(made, fast)
+            composition = loss_text.compose(loss, points, ev.X.shape[1])
+            kind = losses.OWN_KINDS[composition.summed]
+            if composition.formula is not None:
+                is_sum = composition.summed == "sum"
+                fused = loss_text.fused(loss, points, fast) if is_sum else loss_text.fused_known(composition, fast)
         else:
             losses.summed(kind)
             if points.columns:
                 raise DataError(f"kind={kind!r} takes no columns; a loss of your own does, an expression over f and y")
-            made = loss_text.unchanged(points, through, ev.X.shape[1])
-        w = None if np.all(made.weights == 1) else inputs.beside_data(made.weights, ev.X)
-        target, w = ev.target(inputs.beside_data(made.target, ev.X), w)
-        self._made, self._around = made, _NamedLoss(ev, kind, target, w)
+            composition = loss_text.unchanged(points, through, ev.X.shape[1])
+        w = None if np.all(composition.weights == 1) else inputs.beside_data(composition.weights, ev.X)
+        target, w = ev.target(inputs.beside_data(composition.target, ev.X), w)
+        self._made, self._around = composition, _NamedLoss(ev, kind, target, w)
         self._as_it_stands = None if fused is None else _NamedLoss(ev, kind, target, w, fused)
         self._inner: Any = None  # the evaluator of the other expressions, and the population that they are made of
         self._pop: Any = None
 
     def __call__(self, ev: Any, params: Any, counted: bool, out: Any) -> tuple[Any, Any]:
         if self._as_it_stands is not None and not counted:
-            found = self._as_it_stands(ev, params, counted, out)
-            if found[0] is not None:
-                return found
+            result = self._as_it_stands(ev, params, counted, out)
+            if result[0] is not None:
+                return result
         return self._around(self._evaluator(ev), params, counted, out)
 
     def with_gradient(self, ev: Any, params: Any) -> tuple[Any, Any]:

@@ -211,11 +211,11 @@ def fit(
             accuracy=one_of("accuracy", accuracy, ACCURACIES) == "final",
         )
         workers = workers_of(devices, client) or workers_of(1, None)
-        compute = Compute.of(backend_of_fits(backend, workers), precision, dtype, threads, devices, client, **options)
+        compute = Compute(backend_of_fits(backend, workers), precision, dtype, threads, workers, options)
         ends = Options(
             max_iter=MAX_ITER[method] if max_iter is None else int(max_iter), tol=float(tol), gtol=float(tol)
         )
-        return fit_rows(pop, X, y, weights, init, bounds, seed, ends, replace(compute, workers=workers), progress)
+        return fit_rows(pop, X, y, weights, init, bounds, seed, ends, compute, progress)
     target_name = tables.name_of_target(X, y)
     X, y = tables.target_of(X, y)
     weights = tables.vector_of(X, weights)

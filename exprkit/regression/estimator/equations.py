@@ -49,7 +49,7 @@ NATS_OF_A_NUMBER = 0.5  # times log n: of a parameter whose precision could not 
 UNTOLD, ALIKE = 1e7, 10.0  # times the floor may be what rounding of y leaves; there so many times a loss are as good
 # nats of a description more than that of another formula, beyond which none is selected as best: odds of 150 to 1,
 # very strong evidence by R. E. Kass and A. E. Raftery, JASA 90 (1995).  Of 50 simulated tables (saturation, growth,
-# decay; steps and noise) 6 have another formula than with 3 nats, each nearer to the curve (2026-11)
+# decay; steps and noise), by which it was chosen, 6 have another formula than with 3 nats, each nearer to the curve
 VETO = 5.0
 SHOWN = 4  # digits of a number without a standard error
 MARK = ">>>>"
