@@ -21,6 +21,7 @@ from exprkit.backends import NAMES, status
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler, operator_ptx
+from exprkit.distributed import sharing, workers
 from exprkit.errors import BackendError
 from exprkit.operators import defined, ops
 
@@ -111,6 +112,14 @@ def same_random_numbers(generators):
     """What a test draws from a generator of its module does not depend on which tests ran before it."""
     for generator, state in generators:
         generator.bit_generator.state = state
+
+
+@pytest.fixture(autouse=True)
+def devices_are_shares_of_the_cores(request, monkeypatch):
+    """On a host with GPUs as on one without, for tests that need none."""
+    if not request.node.get_closest_marker("gpu"):
+        for module in (workers, sharing):
+            monkeypatch.setattr(module, "count_of_gpus", lambda: 0)
 
 
 @pytest.fixture(autouse=True)
