@@ -114,7 +114,7 @@ def sample_of(n_points=1000):
 
 def evolution_of(n, **settings):
     blocks = generate.random(400, n_tokens=(1, 7), operators="search", n_vars=3, n_params=0, seed=2)
-    settings = {"population_size": n, "width": 30, "seed": 1, "steps": 10, "backend": "cuda"} | settings
+    settings = {"population_size": n, "width": 30, "seed": 1, "backend": "cuda"} | settings
     return Evolution(sample_of(), operators_of("search"), blocks, **settings)
 
 

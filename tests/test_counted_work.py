@@ -18,7 +18,7 @@ from exprkit.regression.shapes import templates
 from exprkit.regression.shapes.factored import factored
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.regression.sums.formulas import Transform
 from exprkit.regression.sums.regress import regressed
 from exprkit.regression.sums.selection import selected

@@ -18,7 +18,7 @@ from exprkit.regression.shapes import templates
 from exprkit.regression.shapes.curves import SHAPES, Family, Role, Shape, curves
 from exprkit.regression.stages import fewer_variables, nested
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.settings import SearchSettings, default_operators
+from exprkit.regression.stages.search_problem import SearchSettings, default_operators
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import OPERATOR
 

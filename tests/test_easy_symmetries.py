@@ -11,8 +11,7 @@ from exprkit.regression.rules.products import inner_products
 from exprkit.regression.stages import exact, fewer_variables
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.search_problem import Signal
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchSettings, Signal
 from exprkit.runtime.budget import Budget, Ended
 
 

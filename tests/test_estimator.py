@@ -31,7 +31,7 @@ from exprkit.regression.formulas.front import Entry
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages import discovery
 from exprkit.regression.stages.discovery import Discovery
-from exprkit.regression.stages.settings import SearchSettings, default_operators
+from exprkit.regression.stages.search_problem import SearchSettings, default_operators
 from exprkit.runtime.budget import Budget
 from exprkit.search import state_file
 
@@ -279,8 +279,8 @@ def test_names_that_are_no_words_are_kept_and_taken_ones_marked():
 
 
 def front_of(entries, lengths, expected, exact):
-    nothing = np.empty((len(entries), 0))
-    return DescribedFront(entries, None, *map(np.array, (lengths, expected, exact)), nothing, nothing, 1e-26)
+    nothing, poles = np.empty((len(entries), 0)), np.zeros(len(entries), bool)
+    return DescribedFront(entries, None, *map(np.array, (lengths, expected, exact)), nothing, nothing, 1e-26, poles)
 
 
 def test_an_exact_formula_is_selected_only_where_its_numbers_are_fewer_than_the_rows():
@@ -547,10 +547,10 @@ def test_a_function_as_text_runs_where_exprkit_is_not(model, tmp_path):
 
 def test_numbers_are_rounded_as_asked_and_are_none_where_they_are_1():
     formula = ek.parse("0.9977 * x1 / x2 + 0.00312")[0]
-    assert equations.latex(formula, 2) == r"\frac{x_{1}}{x_{2}} + 0.0031"
+    assert equations.rounded(formula, 2).latex() == r"\frac{x_{1}}{x_{2}} + 0.0031"
     for wrong in (0, "x", 2.5):
         with pytest.raises(ArgumentError, match="precision must be a whole number"):
-            equations.latex(formula, wrong)
+            equations.rounded(formula, wrong)
 
 
 @pytest.mark.parametrize("method", ["sympy", "latex", "latex_table", "to_numpy", "jax", "torch", "get_best"])

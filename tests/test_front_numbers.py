@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,18 +11,19 @@ import pytest
 
 import exprkit as ek
 from exprkit.errors import ArgumentError
-from exprkit.regression.estimator import numbers, regressor
+from exprkit.regression.estimator import numbers
 from exprkit.regression.estimator.equations import DescribedFront, described, selected
 from exprkit.regression.formulas.front import Entry
 from exprkit.regression.formulas.parameters import as_parameters
 from exprkit.regression.formulas.simplify import simplified, with_signs_inside
+from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import rows_for
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.poles import have_poles
 from exprkit.regression.shapes.spread import proportional_weights
 from exprkit.regression.shapes.turns import turn_too_fast
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.runtime.budget import Budget
 
 QUICK = {"niterations": 0, "pool_size": 100, "maxsize": 7, "random_state": 0, "max_evals": 20_000}
@@ -151,6 +153,7 @@ def a_front(lengths, expected, poles=None):
     entries = [Entry(ek.parse("x1 + " * k + "x1")[0], 1.0 / (k + 1), 2 * k + 1) for k in range(len(lengths))]
     exact, nothing = np.zeros(len(lengths), bool), np.empty((len(lengths), 0))
     columns = map(np.array, (lengths, expected))
+    poles = np.zeros(len(lengths), bool) if poles is None else poles
     return DescribedFront(entries, None, *columns, exact, nothing, nothing, 1e-26, poles)
 
 
@@ -305,7 +308,7 @@ def test_what_turns_too_fast_is_taken_only_where_it_is_exact():
 
 @pytest.mark.slow
 def test_very_many_rows_are_searched_in_part_and_fitted_whole(monkeypatch):
-    monkeypatch.setattr(regressor, "MOST_SEARCHED", 50)
+    monkeypatch.setattr(effort, "ROWS", replace(effort.ROWS, search=50))
     X, y = table(400)
     model = ek.SymbolicRegressor(**QUICK).fit(X, y)
     assert model.n_rows_searched_ == 50 and "50 of 400 rows" in str(model)

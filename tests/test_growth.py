@@ -9,9 +9,9 @@ from exprkit.regression.formulas.parameters import as_parameters
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.growth import Functions, Growing, dissimilar, grown, leave_one_out_errors
 from exprkit.regression.stages import growth
-from exprkit.regression.stages.begin import begin
+from exprkit.regression.stages.discovery import begin
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import CONSTANT, VARIABLE
 

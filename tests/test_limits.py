@@ -23,7 +23,7 @@ from exprkit.regression.pairs import confirm, join, pool, triples
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes import templates
-from exprkit.regression.stages import exact, pairs, search, search_problem, sums
+from exprkit.regression.stages import exact, search, search_problem, sums
 from exprkit.runtime import budget, slices
 from exprkit.runtime.budget import Budget, Ended
 
@@ -31,7 +31,7 @@ SOON = 1.0  # seconds: those of the promise
 QUICK = {"random_state": 0, "niterations": 3, "population_size": 60, "pool_size": 60, "maxsize": 12}
 STAGES = [
     (join, "Partners", "of"), (triples, "", "formulas"), (sums, "", "singles"), (sums, "", "sums"),
-    (templates, "", "nested"), (pairs, "", "best_pairs"), (pool, "Pool", "multiply"),
+    (templates, "", "nested"), (sums, "", "best_pairs"), (pool, "Pool", "multiply"),
     (evolution, "Evolution", "immigrate"), (evolution, "Evolution", "generation"),
     (search_problem, "SearchProblem", "fitted"), (search, "FormulaSearch", "tidy"),
 ]  # fmt: skip
@@ -100,7 +100,7 @@ def test_a_timeout_holds_in_every_stage_of_a_gpu(device, stuck, busy, monkeypatc
     settings = QUICK | {"backend": "cuda", "niterations": 1, "pool_size": 1200}
     for owner, name in (
         (DevicePool, "grow"), (DevicePartners, "__init__"), (DevicePartners, "of"), (device_triples, "triples"),
-        (pairs, "regressed"), (evolution.Evolution, "generation"),
+        (sums, "regressed"), (evolution.Evolution, "generation"),
     ):  # fmt: skip
         begun.clear()
         hold(owner, name)

@@ -14,7 +14,7 @@ from exprkit.regression.problem.noise import is_noise
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages import exact, growth
 from exprkit.regression.stages.discovery import Discovery
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.runtime.budget import Budget
 
 

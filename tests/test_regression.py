@@ -40,7 +40,7 @@ from exprkit.regression.stages import exact, simplification
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.fewer_variables import factor, is_contradicted
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.regression.sums import selection
 from exprkit.runtime import slices
 from exprkit.runtime.budget import Budget, Ended

@@ -25,8 +25,7 @@ from exprkit.regression.rules.groups import unit_systems
 from exprkit.regression.rules.units import BASE, exponents
 from exprkit.regression.stages.fewer_variables import factor, group
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.search_problem import SearchProblem
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchProblem, SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 

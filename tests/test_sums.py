@@ -18,9 +18,9 @@ from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.factored import factored
 from exprkit.regression.stages import growth
-from exprkit.regression.stages.begin import begin
+from exprkit.regression.stages.discovery import begin
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.regression.sums.dependent import dependent
 from exprkit.regression.sums.exact import exact_sums
 from exprkit.regression.sums.formulas import Transform, sums, transforms

@@ -3,23 +3,6 @@
 In: a ``Discovery`` at every step.  Out: a file, written whole or not at all; a ``CheckpointState`` and its seed,
 read again by a search of the same data and settings.
 
-    >>> import pathlib, tempfile
-    >>> import numpy as np
-    >>> from exprkit.runtime.budget import Budget
-    >>> from exprkit.regression.stages.discovery import Discovery
-    >>> from exprkit.regression.stages.settings import SearchSettings
-    >>> from exprkit.regression.estimator.checkpoint import Checkpoint
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> rows, path = Rows(X, X[:, 0] / (3 + 5 * X[:, 1])), pathlib.Path(tempfile.mkdtemp()) / "search.npz"
-    >>> checkpoint = Checkpoint(path)
-    >>> discovery = Discovery(rows, SearchSettings(seed=5), Budget(), save=checkpoint.save)
-    >>> checkpoint.attach(discovery)
-    >>> discovery.run()
-    'a formula is exact'
-    >>> Checkpoint(path).seed
-    5
-
 The file is that of a population, the front's formulas (``ek.Population.load`` shows them), with the arrays of
 ``search.state_file`` and these beside it.  Random numbers depend on the seed and on counters alone, so there is no
 state of a generator.
@@ -27,9 +10,7 @@ state of a generator.
 =====================  ====================================
 array                  what it holds
 =====================  ====================================
-``search.numbers``     seed, stages, generation, n_evals, work, is_noisy
-``search.loss``        of the formulas
-``search.polished``    whether simpler numbers have been tried in them
+``search.FIELD``       of ``CheckpointState``, as the codec writes it
 ``evolution.NAME``     ``Evolution.state``
 =====================  ====================================
 """
@@ -42,9 +23,8 @@ import numpy as np
 
 from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
-from exprkit.regression.formulas.front import Entry
 from exprkit.regression.stages.discovery import CheckpointState, Discovery
-from exprkit.runtime import files
+from exprkit.runtime import codec, files
 from exprkit.search.state_file import WHAT, StateFile
 
 MUTABLE = {"niterations", "early_stop", "threads"}  # settings that may change when a search continues
@@ -62,11 +42,11 @@ class Checkpoint:
 
     def __init__(self, path: Any) -> None:
         self._file = StateFile(path, "checkpoint")
-        self._resumable = None
+        self._resumable: CheckpointState | None = None
         if self._file.arrays is not None:
             with files.damage_errors(self._file.path, WHAT):
                 self._resumable = _state_of(self._file.arrays)
-        self.seed = None if self._resumable is None else self._resumable[1]
+        self.seed = None if self._resumable is None else self._resumable.seed
 
     def attach(self, discovery: Discovery) -> None:
         """Resume a search from the file; where there is none, write the first, so that an unwritable path is told."""
@@ -76,7 +56,7 @@ class Checkpoint:
         if self._resumable is None:
             self.save(discovery)
         else:
-            discovery.resume(self._resumable[0])
+            discovery.resume(self._resumable)
 
     def save(self, discovery: Discovery) -> None:
         """Write the state of the search, if the last file is old."""
@@ -90,32 +70,12 @@ def settings_of_result(resolved: dict[str, Any]) -> dict[str, Any]:
 
 def _arrays(discovery: Discovery) -> dict[str, Any]:
     state = discovery.checkpoint()
-    return {
-        **population_file.arrays_of(Population.of([entry.expression for entry in state.front])),
-        "search.numbers": [
-            discovery.search.problem.settings.seed,
-            state.stages,
-            state.generation,
-            state.n_evals,
-            state.work,
-            state.is_noisy,
-        ],
-        "search.loss": np.array([entry.loss for entry in state.front], np.float64),
-        "search.polished": np.array([entry.is_polished for entry in state.front], bool),
-        "search.exact": np.array([entry.is_exact for entry in state.front], bool),
-        **population_file.in_part("evolution", state.evolution),
-    }
+    evolution = population_file.in_part("evolution", state.evolution)
+    return population_file.arrays_of(state.front) | codec.to_arrays("search", state) | evolution
 
 
-def _state_of(arrays: dict[str, np.ndarray]) -> tuple[CheckpointState, int]:
-    """The state of a search, and its seed, from the arrays of a file."""
-    pop, loss = Population.from_arrays(arrays), arrays["search.loss"]
-    polished, exact = arrays["search.polished"], arrays["search.exact"]
-    seed, stages, generation, n_evals, work, is_noisy = arrays["search.numbers"].tolist()
-    if loss.shape != (len(pop),) or loss.dtype != np.float64:
-        raise ValueError("losses that are not those of its formulas")
-    if not all(array.shape == loss.shape and array.dtype == bool for array in (polished, exact)):
-        raise ValueError("another number of formulas that were polished, or that are exact")
-    front = [Entry(pop[i], float(loss[i]), pop[i].n_tokens, bool(polished[i]), bool(exact[i])) for i in range(len(pop))]
-    evolution = population_file.of_part(arrays, "evolution")
-    return CheckpointState(stages, generation, n_evals, work, bool(is_noisy), front, evolution), seed
+def _state_of(arrays: dict[str, np.ndarray]) -> CheckpointState:
+    """The state of a search from the arrays of a file."""
+    front, evolution = Population.from_arrays(arrays), population_file.of_part(arrays, "evolution")
+    fields = codec.from_arrays("search", CheckpointState, arrays, n=len(front))
+    return CheckpointState(**fields, front=front, evolution=evolution)

@@ -20,7 +20,7 @@ from exprkit.errors import ArgumentError, brief, number_of, whole_number
 from exprkit.expressions import arguments
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import MOST_OPERANDS
-from exprkit.regression.stages.settings import default_operators
+from exprkit.regression.stages.search_problem import default_operators
 
 PARAMETERS = {2: "binary_operators", 1: "unary_operators"}
 
@@ -36,33 +36,33 @@ def chosen_operators(
     ArgumentError
         For a name that none has, or one of another number of operands, or where two parameters give the same.
     """
-    given = {2: binary, 1: unary}
-    more = _by_operands(by_operands)
-    for arity, name in PARAMETERS.items():
-        if arity in more and given[arity] is not None:
-            raise ArgumentError(f"operators[{arity}] and {name} are the same: give one of the two")
+    names = dict(_by_operands(by_operands))
+    parameters = {arity: f"operators[{arity}]" for arity in names}
+    for arity, value in ((2, binary), (1, unary)):
+        if value is not None and arity in names:
+            raise ArgumentError(f"operators[{arity}] and {PARAMETERS[arity]} are the same: give one of the two")
+        if value is not None:
+            names[arity], parameters[arity] = value, PARAMETERS[arity]
     chosen: list[defined.Written] = []
     for arity in range(MOST_OPERANDS, 0, -1):
-        what = f"operators[{arity}]" if arity in more else PARAMETERS.get(arity, "")
-        names = more.get(arity, given.get(arity))
-        if names is None:
+        if names.get(arity) is None:
             chosen += [row for row in default_operators() if row.arity == arity]
             continue
         try:
-            rows = arguments.operators_of(names)
+            rows = arguments.operators_of(names[arity])
         except ArgumentError as error:
-            raise ArgumentError(f"{what}: {error}") from None
-        if isinstance(names, str):  # a set's name, whose operators take one operand and two
+            raise ArgumentError(f"{parameters[arity]}: {error}") from None
+        if isinstance(names[arity], str):  # a set's name, whose operators take one operand and two
             rows = [row for row in rows if row.arity == arity]
         for row in rows:
             if row.arity != arity:
                 other = PARAMETERS.get(row.arity, "")
                 where = other and f", which go into {other}" if arity == MOST_OPERANDS else _hint(row)
-                raise ArgumentError(f"{what}: {row.name!r} takes {number_of(row.arity, 'operand')}{where}")
+                takes = f"{row.name!r} takes {number_of(row.arity, 'operand')}"
+                raise ArgumentError(f"{parameters[arity]}: {takes}{where}")
         chosen += rows
-    outermost = tuple(ops.BY_NAME[name] for name in ops.OUTERMOST if unary is None and 1 not in more)
-    is_chosen = {arity: arity in more or given[arity] is not None for arity in PARAMETERS}
-    beside = ((ops.POW,) if not is_chosen[2] else ()) if any(is_chosen.values()) else None
+    outermost = tuple(ops.BY_NAME[name] for name in ops.OUTERMOST if 1 not in names)
+    beside = None if not names.keys() & PARAMETERS.keys() else () if 2 in names else (ops.POW,)
     return tuple(chosen), outermost, beside
 
 
@@ -70,17 +70,17 @@ def _hint(row: defined.Written) -> str:
     return f"; give it as operators={{{row.arity}: [{row.name!r}]}}" if row.arity == MOST_OPERANDS else ""
 
 
-def _by_operands(given: Any) -> Mapping[int, Any]:
-    if given is None:
+def _by_operands(operators: Any) -> Mapping[int, Any]:
+    if operators is None:
         return {}
-    if not isinstance(given, Mapping):
+    if not isinstance(operators, Mapping):
         raise ArgumentError(
-            f"operators must be a dictionary by the number of operands, as {{3: ['fma']}}, not {brief(given)}"
+            f"operators must be a dictionary by the number of operands, as {{3: ['fma']}}, not {brief(operators)}"
         )
-    for arity in given:
+    for arity in operators:
         if whole_number(arity) is None or not 1 <= arity <= MOST_OPERANDS:
             raise ArgumentError(f"operators: operators have 1 to {MOST_OPERANDS} operands, not {brief(arity)}")
-    return given
+    return operators
 
 
 def refuse_elsewhere(operators: tuple[defined.Written, ...], loss: str) -> None:

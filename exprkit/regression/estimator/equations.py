@@ -3,21 +3,21 @@
 In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
 
     >>> import exprkit as ek
-    >>> from exprkit.regression.estimator.equations import latex
-    >>> latex(ek.parse("2.718281828 * sqrt(x1)")[0], precision=3)
-    '2.72 \\\\cdot \\\\sqrt{x_{1}}'
+    >>> from exprkit.regression.estimator.equations import rounded
+    >>> print(rounded(ek.parse("2.718281828 * sqrt(x1)")[0], precision=3))
+    2.72 * sqrt(x1)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import ArgumentError, brief, brought_by, whole
+from exprkit.errors import brought_by, whole
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
@@ -37,7 +37,7 @@ from exprkit.regression.shapes.poles import have_poles
 from exprkit.text import printer
 
 if TYPE_CHECKING:
-    import pandas as pd
+    pass
 
 MANY_ROWS = 100_000  # more tell no more about the precision of a number
 FEWER_ROWS = 2_000  # the same, of what single rows decide
@@ -52,15 +52,7 @@ UNTOLD, ALIKE = 1e7, 10.0  # times the floor may be what rounding of y leaves; t
 # decay; steps and noise), by which it was chosen, 6 have another formula than with 3 nats, each nearer to the curve
 VETO = 5.0
 SHOWN = 4  # digits of a number without a standard error
-MARK = ">>>>"
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
-
-
-class _Evidence(NamedTuple):
-    """What the data say of formulas and of their numbers, by formula."""
-
-    nats: np.ndarray  # (n,)
-    information: np.ndarray  # (n, max_params)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +68,7 @@ class DescribedFront:
     ``numbers``     float64 (n, most numbers) in the formulas; nan where there are fewer
     ``covariances`` of these, float64 (n, most numbers, most numbers)
     ``floor``       a loss that is as good as 0
-    ``poles``       bool (n,): infinite, or no number, between rows; None: none is
+    ``poles``       bool (n,): infinite, or no number, between rows
     ==============  =====================================================================
     """
 
@@ -88,7 +80,7 @@ class DescribedFront:
     numbers: Annotated[np.ndarray, "float[n, most]"]
     covariances: Annotated[np.ndarray, "float[n, most, most]"]
     floor: float
-    poles: Annotated[np.ndarray, "bool[n]"] | None = None
+    poles: Annotated[np.ndarray, "bool[n]"]
 
     @property
     def errors(self) -> np.ndarray:
@@ -111,7 +103,7 @@ class DescribedFront:
     def latex(self, i: int, precision: int | None = None, errors: bool = False) -> str:
         """Formula ``i``, its numbers with so many digits, or as many as their standard errors leave."""
         if precision is not None and not errors:
-            return latex(self.named(i), precision)
+            return rounded(self.named(i), precision).latex()
         form, _, of_numbers = self.parts(i)
         if self.exact[i]:  # an exact formula has no errors
             of_numbers = [np.nan] * len(of_numbers)
@@ -134,64 +126,12 @@ class DescribedFront:
             for number, error in zip(numbers, errors, strict=True)
         ]
 
-    def listing(self, chosen: int) -> str:
-        """A line for every formula, the one that is selected marked."""
-        rows = [("", "complexity", "loss", "description", "equation")]
-        rows += [
-            (MARK * (i == chosen), str(entry.size), f"{entry.loss:.4g}", f"{self.lengths[i]:.1f}", self.short(i))
-            for i, entry in enumerate(self.entries)
-        ]
-        widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
-        return "\n".join("  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in rows)
-
-    def table(self) -> pd.DataFrame:
-        """A row per formula."""
-        with brought_by("search"):
-            import pandas as pd
-
-        named, used = [self.named(i) for i in range(len(self.entries))], ~np.isnan(self.numbers)
-        return pd.DataFrame(
-            {
-                "complexity": [entry.size for entry in self.entries],
-                "loss": [entry.loss for entry in self.entries],
-                "score": scores(self.entries, 0.0),
-                "equation": [str(formula) for formula in named],
-                "description_length": self.lengths,
-                "sympy_format": [formula.sympy() for formula in named],
-                "latex": [self.latex(i) for i in range(len(self.entries))],
-                "parameters": [row[is_used].tolist() for row, is_used in zip(self.numbers, used, strict=True)],
-                "parameter_errors": [row[is_used].tolist() for row, is_used in zip(self.errors, used, strict=True)],
-            }
-        )
-
-    def latex_table(self, chosen: Iterable[int], precision: int | None) -> str:
-        """Some formulas as a table of booktabs."""
-        rows = [
-            (f"$y = {self.latex(i, precision)}$", f"${self.entries[i].size}$", f"${_scientific(self.entries[i].loss)}$")
-            for i in chosen
-        ]
-        return printer.booktabs("lcc", ["Equation", "Complexity", "Loss"], rows)
-
-    def plot(self, chosen: int, ax: Any = None) -> Any:
-        """Loss over size, the chosen formula marked."""
-        with brought_by("notebooks"):
-            import matplotlib.pyplot as plt
-
-        if not (ax is None or isinstance(ax, plt.Axes)):
-            raise ArgumentError(f"ax must be axes of Matplotlib, as plt.subplots() gives them, not {brief(ax)}")
-        if ax is None:
-            ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
-        draw_front(ax, [entry.size for entry in self.entries], [entry.loss for entry in self.entries])
-        entry = self.entries[chosen]
-        ax.plot(entry.size, max(entry.loss, LEAST_DRAWN), "o", ms=9, mfc="none", mec="C3")
-        return ax
-
 
 @np.errstate(all="ignore")
 def described(
     entries: list[Entry], goal: Goal, names: tuple[str, ...] | None, floor: float, simple: list[Entry] | None = None
 ) -> DescribedFront:
-    """What the data say of formulas.
+    """The formulas of a front with description lengths, covariances and poles.
 
     Of a description a number costs its size in steps of its precision, which the information about it alone says
     (Bartlett, Desmond and Ferreira); a simple one its digits.  Formulas are described by the numbers that they have or
@@ -216,13 +156,15 @@ def _lengths(entries: list[Entry], goal: Goal) -> tuple[np.ndarray, np.ndarray]:
     expressions = [entry.expression for entry in entries]
     pop, params = as_parameters(Population.of(expressions))
     of_squares = goal.plain and goal.kind == objective.SQUARES
-    with np.errstate(all="ignore"):
-        evidence = (_of_squares if of_squares else _of_loss)(
-            entries, pop, np.where(np.isnan(params), 0.0, params), goal
-        )
-        nats = np.log(np.abs(params)) + np.log(evidence.information) / 2 - np.log(3) / 2
-    of_numbers = np.where(np.isnan(params), 0.0, _number_lengths(params, nats, goal.total)).sum(axis=1)
-    return evidence.nats + function_length(pop) + of_numbers, _expected(expressions, evidence.nats, goal)
+    starts = np.where(np.isnan(params), 0.0, params)
+    nats, information = (_of_squares if of_squares else _of_loss)(entries, pop, starts, goal)
+    precision = np.log(np.abs(params)) + np.log(information) / 2 - np.log(3) / 2
+    unknown = NATS_OF_A_NUMBER * np.log(max(goal.total, 2))
+    precision = np.where(np.isfinite(precision), np.maximum(precision, np.log(2)), unknown)
+    has_digits = (params == np.round(2 * params) / 2) & (np.abs(params) <= 100) & (params != 0)  # as 3 and 1.5
+    lengths = np.where(has_digits, np.abs(np.log(np.abs(params))) + np.log(2), precision)
+    of_numbers = np.where(np.isnan(params), 0.0, lengths).sum(axis=1)
+    return nats + function_length(pop) + of_numbers, _expected(expressions, nats, goal)
 
 
 def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.ndarray:
@@ -238,15 +180,18 @@ def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.nd
     return nats + numbers + by_accident + goal.total / 2 * np.log1p(errors_between_rows(formulas, goal.rows))
 
 
-def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:
-    """Normal errors, whose variance is the formula's own mean square.
+def _of_squares(
+    entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal
+) -> tuple[np.ndarray, np.ndarray]:
+    """Nats of the data, (n,), and information about the numbers, (n, max_params).
 
+    Errors are normal with the formula's own mean square as variance.
     Few rows are fitted better than they are known: C. M. Hurvich and C.-L. Tsai (1989) say by how much.  So are single
     rows that decide a number by themselves: ``_of_rows_left_out``.
     """
     rounding = CoincidenceTest(goal.rows).least_error * float(np.cov(goal.rows.y, bias=True, aweights=goal.rows.w))
     variance = np.maximum([entry.loss for entry in entries], max(goal.floor, rounding, 1e-300))
-    few = goal if len(goal.rows) <= MANY_ROWS else Goal(goal.loss, goal.rows.subsample(MANY_ROWS, 0))
+    few = Goal(goal.loss, goal.rows.at_most(MANY_ROWS, 0))
     squares = _squares(pop, params, few, few.weights) * (goal.total / few.total)
     information = np.diagonal(squares, axis1=1, axis2=2) / variance[:, None]
     fitted, numbers = as_parameters(Population.of([entry.expression for entry in entries]), is_fraction)
@@ -254,7 +199,7 @@ def _of_squares(entries: Sequence[Entry], pop: Population, params: np.ndarray, g
     few_rows = k * (k + 1) / np.maximum(goal.total - k - 1, 1)
     left_out = _of_rows_left_out(fitted, np.where(np.isnan(numbers), 0.0, numbers), goal)
     nats = goal.total / 2 * np.log(variance * left_out) + few_rows
-    return _Evidence(nats, information)
+    return nats, information
 
 
 def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.ndarray:
@@ -264,7 +209,7 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
     (error / (1 - h))^2 (D. M. Allen, Technometrics 16, 1974), and for equal shares that of G. H. Golub, M. Heath and
     G. Wahba (Technometrics 21, 1979).
     """
-    rows = goal.rows if len(goal.rows) <= FEWER_ROWS else goal.rows.subsample(FEWER_ROWS, 0)
+    rows = goal.rows.at_most(FEWER_ROWS, 0)
     evaluator, n = Evaluator(pop, rows.X, "cpu", dtype="float64"), len(rows)
     errors, slopes = evaluator.evaluate(params) - rows.y, evaluator.jacobian(params)
     ratios, root = np.ones(len(pop)), np.sqrt(rows.w)
@@ -286,8 +231,10 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
     return ratios
 
 
-def _of_loss(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal) -> _Evidence:
-    """Any loss as a likelihood but for a factor, the dispersion, which is the most accurate formula's.
+def _of_loss(
+    entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same by any loss as a likelihood but for a factor, the dispersion, which is the most accurate formula's.
 
     R. W. M. Wedderburn, Biometrika 61 (1974), "Quasi-likelihood functions".  Rows that are far off count as in
     K. L. Lange, R. J. A. Little, J. M. G. Taylor, JASA 84 (1989), by the logarithm, so that no formula is chosen for
@@ -307,7 +254,7 @@ def _of_loss(entries: Sequence[Entry], pop: Population, params: np.ndarray, goal
     for i, k in enumerate(pop.n_params.tolist()):
         squares = _squares(pop[i : i + 1], params[i : i + 1, :k], goal, curves[i])[0]
         information[i, :k] = np.diagonal(squares) / dispersion
-    return _Evidence(nats, information)
+    return nats, information
 
 
 def _squares(pop: Population, params: np.ndarray, goal: Goal, weights: np.ndarray) -> np.ndarray:
@@ -318,18 +265,6 @@ def _squares(pop: Population, params: np.ndarray, goal: Goal, weights: np.ndarra
         params, goal.rows.y, weights
     )[0]
     return squares
-
-
-def _number_lengths(params: np.ndarray, nats: np.ndarray, n: float) -> np.ndarray:
-    of_precision = np.where(np.isfinite(nats), np.maximum(nats, np.log(2)), NATS_OF_A_NUMBER * np.log(max(n, 2)))
-    with np.errstate(all="ignore"):
-        return np.where(_is_simple(params), np.abs(np.log(np.abs(params))) + np.log(2), of_precision)
-
-
-def _is_simple(params: np.ndarray) -> np.ndarray:
-    """Which numbers are written as they are: small whole ones and halves."""
-    with np.errstate(invalid="ignore"):
-        return (params == np.round(2 * params) / 2) & (np.abs(params) <= 100) & (params != 0)
 
 
 def selected(front: DescribedFront, how: str, parsimony: float) -> int:
@@ -350,7 +285,7 @@ def selected(front: DescribedFront, how: str, parsimony: float) -> int:
     if how == "score":
         return int(np.argmax(scores(entries, front.floor) - parsimony))
     if how == "best":  # the description length and poles have a veto
-        good = ~front.poles if front.poles is not None and not front.poles.all() else np.ones(len(entries), bool)
+        good = ~front.poles | front.poles.all()
         good &= lengths <= lengths.min(initial=np.inf, where=good) + VETO
         lengths = np.where(good, expected, np.inf)
     return int(np.argmin(lengths))
@@ -363,11 +298,6 @@ def scores(entries: Sequence[Entry], floor: float) -> np.ndarray:
     falls = np.zeros(len(entries))
     falls[1:] = -np.diff(losses) / np.diff(sizes)
     return falls
-
-
-def latex(formula: Expression, precision: int) -> str:
-    """LaTeX with numbers of so many digits."""
-    return rounded(formula, precision).latex()
 
 
 def rounded(formula: Expression, precision: int) -> Expression:
@@ -385,11 +315,6 @@ def rounded(formula: Expression, precision: int) -> Expression:
     if (shorter := simplified(short)).n_tokens < short.n_tokens:
         short = shorter
     return Expression(short.kinds, short.values, formula.variables)
-
-
-def _scientific(number: float) -> str:
-    mantissa, _, exponent = f"{number:.3g}".partition("e")
-    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa
 
 
 def python_text(formula: Expression, library: str) -> str:

@@ -14,6 +14,7 @@ In: X and y, expressions.  Out: their fits, best first, and predictions of one o
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ with brought_by("search"):
 
 
 @checks_methods
+@dataclass(eq=False, repr=False)
 class ExpressionRegressor(RegressorMixin, BaseEstimator):
     """Given expressions, fitted to data; the best one predicts.
 
@@ -72,25 +74,14 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
     array([8.])
     """
 
-    @checks_keywords
-    def __init__(
-        self,
-        expressions: Any = None,
-        *,
-        select: str = "bic",
-        loss: str = "squares",
-        restarts: int = 0,
-        bounds: Any = None,
-        backend: str = "auto",
-        random_state: Any = None,
-    ) -> None:
-        self.expressions = expressions
-        self.select = select
-        self.loss = loss
-        self.restarts = restarts
-        self.bounds = bounds
-        self.backend = backend
-        self.random_state = random_state
+    expressions: Any = None
+    _: KW_ONLY
+    select: str = "bic"
+    loss: str = "squares"
+    restarts: int = 0
+    bounds: Any = None
+    backend: str = "auto"
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ExpressionRegressor:
         """Fit all expressions.
@@ -148,10 +139,10 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         if isinstance(self.expressions, Population):
             return self.expressions
         alone = isinstance(self.expressions, str | Expression) or is_object(self.expressions)
-        given = [self.expressions] if alone else listed(self.expressions)
-        if given is None:
+        expressions = [self.expressions] if alone else listed(self.expressions)
+        if expressions is None:
             raise ArgumentError(f"expressions must be a list of expressions, not {brief(self.expressions)}")
-        texts = [str(text) if isinstance(text, Expression) else text for text in given]
+        texts = [str(text) if isinstance(text, Expression) else text for text in expressions]
         return named_population(texts, names or (), variables=names)
 
     def get_best(self, index: int = 0) -> FittedExpression:
@@ -160,7 +151,7 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         return self.found_[index]
 
     def predict(self, X: Any, index: int = 0) -> np.ndarray:
-        """What the best expression gives, or the ``index``-th best.
+        """Predictions of the best expression, or of the ``index``-th best.
 
         Parameters
         ----------
@@ -178,3 +169,6 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         """R2 of what the best expression gives; X, y and sample_weight as for ``fit``."""
         table = DataTable(X, y, sample_weight)
         return float(super().score(table.X, table.y, table.weights))
+
+
+ExpressionRegressor.__init__ = checks_keywords(ExpressionRegressor.__init__)  # type: ignore[method-assign]

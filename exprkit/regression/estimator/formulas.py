@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brought_by, checks_methods, listed, whole
+from exprkit.errors import ArgumentError, brief, brought_by, checks_methods, listed, whole
 from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
 from exprkit.fitting.plot import beside_data
-from exprkit.regression.estimator import equations
-from exprkit.regression.estimator.equations import MARK, DescribedFront
+from exprkit.regression.estimator.equations import (
+    LEAST_DRAWN,
+    DescribedFront,
+    draw_front,
+    python_text,
+    scores,
+    selected,
+)
 from exprkit.regression.estimator.refusals import checked_rows
 from exprkit.regression.formulas.values import values_of
+from exprkit.text import printer
 
 with brought_by("search"):
     from sklearn.base import BaseEstimator
@@ -30,12 +37,14 @@ if TYPE_CHECKING:
 
 
 NOT_KEPT = ("_table", "_data")  # in a pickle
+MARK = ">>>>"  # of the formula that is selected
 
 
 @checks_methods
 class FormulaTable(BaseEstimator):
     """The formulas of a search, by their row of ``equations_``; without a number the one that is selected."""
 
+    n_features_in_: int
     _front: DescribedFront
     model_selection: str
     parsimony: float
@@ -50,7 +59,7 @@ class FormulaTable(BaseEstimator):
     def equations_(self) -> pd.DataFrame:
         chosen = self._index(None)  # which complains where nothing is fitted
         if "_table" not in self.__dict__:
-            self._table = self._front.table()
+            self._table = self._described_table()
         return self._table.assign(selected=[i == chosen for i in range(len(self._table))])
 
     def get_best(self, index: int | None = None) -> pd.Series:
@@ -78,8 +87,12 @@ class FormulaTable(BaseEstimator):
     def latex_table(self, indices: Sequence[int] | int | None = None, precision: int | None = None) -> str:
         """Rows ``indices`` (default: all) as a LaTeX table (package booktabs); ``precision`` as for ``latex``."""
         check_is_fitted(self, "_front")
-        every = range(len(self._front.entries)) if indices is None else listed(indices)
-        return self._front.latex_table(map(self._index, [indices] if every is None else every), precision)
+        front, every = self._front, range(len(self._front.entries)) if indices is None else listed(indices)
+        rows = []
+        for i in map(self._index, [indices] if every is None else every):
+            size, loss = front.entries[i].size, _scientific(front.entries[i].loss)
+            rows.append((f"$y = {front.latex(i, precision)}$", f"${size}$", f"${loss}$"))
+        return printer.booktabs("lcc", ["Equation", "Complexity", "Loss"], rows)
 
     def parameter_table(self, index: int | None = None) -> pd.DataFrame:
         """The numbers of row ``index`` (as for ``get_best``), p1, p2, … in the order in which they stand in its text.
@@ -105,11 +118,11 @@ class FormulaTable(BaseEstimator):
 
         X is an array of all columns; ``params`` are by default the numbers of the formula.
         """
-        return equations.python_text(self._named(index), "to_numpy")
+        return python_text(self._named(index), "to_numpy")
 
     def jax(self, index: int | None = None) -> str:
         """``to_numpy(index)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default."""
-        return equations.python_text(self._named(index), "jax")
+        return python_text(self._named(index), "jax")
 
     def torch(self, index: int | None = None) -> str:
         """``to_numpy(index)`` for PyTorch; ``params``, a ``torch.nn.Parameter`` for example, can be trained.
@@ -119,12 +132,22 @@ class FormulaTable(BaseEstimator):
         OperandError
             For a formula with ``gamma``, which PyTorch does not have.
         """
-        return equations.python_text(self._named(index), "torch")
+        return python_text(self._named(index), "torch")
 
     def plot_front(self, ax: Any = None) -> Any:
         """Plot loss over complexity into ``ax`` (default: new), with the selected formula marked; returns the axes."""
         chosen = self._index(None)  # which complains where nothing is fitted
-        return self._front.plot(chosen, ax)
+        with brought_by("notebooks"):
+            import matplotlib.pyplot as plt
+
+        if not (ax is None or isinstance(ax, plt.Axes)):
+            raise ArgumentError(f"ax must be axes of Matplotlib, as plt.subplots() gives them, not {brief(ax)}")
+        if ax is None:
+            ax = plt.subplots(figsize=(5, 3.2), layout="constrained")[1]
+        sizes, losses = zip(*((entry.size, entry.loss) for entry in self._front.entries), strict=True)
+        draw_front(ax, sizes, losses)
+        ax.plot(sizes[chosen], max(losses[chosen], LEAST_DRAWN), "o", ms=9, mfc="none", mec="C3")
+        return ax
 
     def plot(self, index: int | None = None, X: Any = None, y: Any = None) -> Figure:
         """Formula ``index`` (as for ``get_best``) beside the data, and what it leaves of y, as ``FitResult.plot``.
@@ -155,27 +178,56 @@ class FormulaTable(BaseEstimator):
         """The formulas, the selected one marked; before a fit the parameters."""
         if not hasattr(self, "_front"):
             return repr(self)
-        return "\n".join([self._front.listing(self._index(None)), *self._notes()])
+        front, chosen = self._front, self._index(None)
+        rows = [("", "complexity", "loss", "description", "equation")]
+        rows += [
+            (MARK * (i == chosen), str(entry.size), f"{entry.loss:.4g}", f"{front.lengths[i]:.1f}", front.short(i))
+            for i, entry in enumerate(front.entries)
+        ]
+        widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+        lines = ["  ".join([*map(str.rjust, row[:-1], widths), row[-1]]) for row in rows]
+        return "\n".join([*lines, *self._notes()])
 
     def _repr_html_(self) -> str:
         """In a notebook: the parameters, and after a fit the front."""
-        shown: str = self._repr_html_inner()
+        parameters: str = self._repr_html_inner()
         if not hasattr(self, "_front"):
-            return shown
+            return parameters
         columns = ["complexity", "loss", "score", "description_length", "equation"]
         table, chosen = self.equations_[columns], self._index(None)
         table = table.assign(equation=[self._front.short(i) for i in range(len(table))])
         table.index = [MARK if i == chosen else str(i) for i in range(len(table))]
         notes = [f"<p>{note}</p>" for note in self._notes()]
-        return "".join([shown, table.to_html(float_format="{:.4g}".format), *notes])
+        return "".join([parameters, table.to_html(float_format="{:.4g}".format), *notes])
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name not in NOT_KEPT}
 
     # ── inside ──
 
+    def _described_table(self) -> pd.DataFrame:
+        """``equations_`` but for the column "selected"."""
+        with brought_by("search"):
+            import pandas as pd
+
+        front, every, used = self._front, range(len(self._front.entries)), ~np.isnan(self._front.numbers)
+        formulas = [front.named(i) for i in every]
+        return pd.DataFrame(
+            {
+                "complexity": [entry.size for entry in front.entries],
+                "loss": [entry.loss for entry in front.entries],
+                "score": scores(front.entries, 0.0),
+                "equation": [str(formula) for formula in formulas],
+                "description_length": front.lengths,
+                "sympy_format": [formula.sympy() for formula in formulas],
+                "latex": [front.latex(i) for i in every],
+                "parameters": [front.numbers[i][used[i]].tolist() for i in every],
+                "parameter_errors": [front.errors[i][used[i]].tolist() for i in every],
+            }
+        )
+
     def _notes(self) -> list[str]:
-        """What is to be known of how the search was made."""
+        """Notes on the rows that were searched, and their weights."""
         notes = []
         if self.n_rows_searched_ < self._n_rows:
             notes.append(f"searched in {self.n_rows_searched_:,} of {self._n_rows:,} rows, fitted to all")
@@ -191,5 +243,10 @@ class FormulaTable(BaseEstimator):
         check_is_fitted(self, "_front")
         front, n = self._front, len(self._front.entries)
         if index is None:
-            return equations.selected(front, self.model_selection, float(self.parsimony))
+            return selected(front, self.model_selection, float(self.parsimony))
         return whole("index", index, -n, n - 1) % n
+
+
+def _scientific(number: float) -> str:
+    mantissa, _, exponent = f"{number:.3g}".partition("e")
+    return rf"{mantissa} \cdot 10^{{{int(exponent)}}}" if exponent else mantissa

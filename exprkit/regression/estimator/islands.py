@@ -7,13 +7,6 @@ In: a ``FormulaSearch`` after its stages, and ``Workers``.  Out: its front, with
         the common front takes the formulas of the islands' fronts (migration)
 
 The result depends on the seed and the number of islands, not on who works where or when.
-
-    >>> import numpy as np
-    >>> import exprkit as ek
-    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 1))
-    >>> model = ek.SymbolicRegressor(devices=2, niterations=2, pool_size=0, population_size=50, random_state=0)
-    >>> model.fit(X, np.sin(3 * X[:, 0]) + 0.1 * X[:, 0]).stopped_
-    '2 iterations are done on 2 islands'
 """
 
 from __future__ import annotations
@@ -32,7 +25,7 @@ from exprkit.operators import defined
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
 EPOCH = 20  # generations between two migrations

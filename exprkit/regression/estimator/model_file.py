@@ -2,15 +2,6 @@
 
 In: a fitted ``SymbolicRegressor``.  Out: a file; the attributes of one that predicts the same.
 
-    >>> import pathlib, tempfile
-    >>> import exprkit as ek
-    >>> X = [[1.0], [2.0], [3.0], [5.0], [7.0], [9.0], [12.0]]
-    >>> model = ek.SymbolicRegressor(pool_size=300, random_state=0).fit(X, [3 * x for x, in X])
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.npz"
-    >>> model.save(path)
-    >>> ek.load(path).predict([[20.0]]), ek.Population.load(path).texts()[-1]
-    (array([60.]), '3 * x1')
-
 ====================  ====================================================================================
 array                 what it holds
 ====================  ====================================================================================

@@ -3,20 +3,6 @@
 In: the front of a search, whose numbers may be rounded to simple ones.  Out: its formulas with the numbers of least
 loss, and the errors of these as ``ek.fit`` has them.
 
-    >>> import numpy as np
-    >>> import exprkit as ek
-    >>> from exprkit.regression.estimator.numbers import finished
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.stages.search import FormulaSearch
-    >>> from exprkit.regression.stages.settings import SearchSettings
-    >>> from exprkit.runtime.budget import Budget
-    >>> X = np.array([[1.0], [4.0], [9.0], [16.0], [25.0]])
-    >>> search = FormulaSearch(Rows(X, [2.1, 3.9, 6.2, 7.8, 10.1]), SearchSettings(), Budget())
-    >>> search.offer(ek.parse(["4 * (0.5 * sqrt(x1) + 0.1)"]))
-    >>> entries, simple = finished(search.problem)
-    >>> entries[0].size, simple[0].size, round(entries[0].loss, 4), round(simple[0].loss, 4)
-    (6, 8, 0.0214, 0.166)
-
 A search prefers simple numbers within the noise.  They are what it tells forms apart by, and a description may be
 written with them, but what is shown and predicts has the least loss of its form.  Simple numbers stay where they are
 as good: in exact formulas, and where the loss falls by no more than a share ``AS_GOOD``.
@@ -45,7 +31,6 @@ ALIKE = 1e-6  # share of a loss by which a longer formula has to be better, or b
 NO_WORSE = 1e-9  # share of a loss that taking a number out may cost
 SINGULAR = 3e-7  # singular value of scaled derivatives over the largest below which numbers are not told apart
 FEWER_ROWS = 2_000  # that tell which numbers are
-STEPS = 100
 ROUNDS = 3  # of taking numbers out
 INSTEAD = (0.0, 1.0, -1.0)  # of a number that says nothing
 
@@ -90,22 +75,9 @@ def _least(problem: SearchProblem, formulas: list[Expression]) -> list[Expressio
 
 
 def _fitted(problem: SearchProblem, formulas: list[Expression], held: Any) -> list[Expression]:
-    """Formulas fitted at all rows, begun at their numbers, but for those that are held."""
-    if not formulas:
-        return []
-    pop, starts = constants.as_parameters(Population.of(formulas), held)
-    if not pop.max_params:
-        return formulas
-    starts = np.where(np.isnan(starts), 0.0, starts)
-    params = _fit(problem.goal, pop, starts, problem.settings.threads, STEPS)
-    fitted = constants.as_constants(pop, np.where(np.isfinite(params), params, starts))
-    return [problem.spelled(simplified(formula)) for formula in fitted]
-
-
-def _fit(goal: Goal, pop: Population, starts: np.ndarray, threads: int | None, steps: int) -> np.ndarray:
-    settings: dict[str, Any] = {"tol": 1e-15, "backend": "cpu", "dtype": "float64", "threads": threads}
-    params: np.ndarray = goal.problem(**settings, max_iter=steps).fit(pop, init=starts).params
-    return params
+    """Formulas fitted at all rows, begun at their numbers, but for those that are held; by the chosen operators."""
+    fitted, spelling = problem.refitted(formulas, held, directly=True), problem.spelling
+    return fitted if spelling is None else [spelling.spell(formula) or formula for formula in fitted]
 
 
 # ── numbers that say nothing ──
@@ -118,8 +90,7 @@ def _needed(problem: SearchProblem, formula: Expression) -> Expression:
         pop, params = constants.as_parameters(Population.of([formula]))
         if not 0 < params.size < len(rows):
             return formula
-        few = rows if len(rows) <= FEWER_ROWS else rows.subsample(FEWER_ROWS, 0)
-        places = np.flatnonzero(undetermined(pop, params, few.X))
+        places = np.flatnonzero(undetermined(pop, params, rows.at_most(FEWER_ROWS, 0).X))
         variants = [
             constants.as_constants(pop, np.where(np.arange(params.size) == j, value, params))[0]
             for j in places
@@ -162,8 +133,8 @@ def undetermined(pop: Population, params: np.ndarray, X: np.ndarray) -> np.ndarr
 # ── covariances ──
 
 
-def covariances(goal: Goal, pop: Population, params: np.ndarray, threads: int | None = None) -> np.ndarray:
-    """Of every formula's numbers, (n, most, most), as ``ek.fit`` has them for the same rows and loss.
+def covariances(goal: Goal, pop: Population, params: np.ndarray) -> np.ndarray:
+    """Covariances of every formula's numbers, (n, most, most), as ``ek.fit`` has them for the same rows and loss.
 
     nan where there are as many numbers as rows, where a loss has none, and beyond the last number; 0 for a 1 that the
     others are in units of.
@@ -171,7 +142,7 @@ def covariances(goal: Goal, pop: Population, params: np.ndarray, threads: int | 
     if not pop.max_params:
         return np.empty((len(pop), 0, 0))
     every = Goal(goal.loss, goal.rows.unmerged())
-    problem = every.problem(backend="cpu", dtype="float64", threads=threads, max_iter=1)
+    problem = every.problem(backend="cpu", dtype="float64", max_iter=1)
     matrices = problem.fit(pop, init=params).covariance.copy()
     for i, n in enumerate(pop.n_params.tolist()):
         units = np.abs(params[i, :n]) == 1

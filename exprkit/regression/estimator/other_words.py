@@ -1,10 +1,6 @@
 """Words of other libraries: their names of losses and parameters, and what a user should write in their place.
 
 In: a name.  Out: the name here, or the end of an error message.
-
-    >>> from exprkit.regression.estimator import other_words
-    >>> other_words.PARAMETERS["max_depth"], other_words.ABSENT_PARAMETERS["turbo"]
-    ('maxsize', '; leave it out: a search sets this itself')
 """
 
 LOSSES = {  # of PySR, SymbolicRegression.jl and others: the name of the loss here

@@ -3,10 +3,6 @@
 In: the search, again and again.  Out: a bar of tqdm; in a notebook the front, as a table and a figure that grow; or
 calls of a function of the user's.
 
-    >>> from exprkit.regression.estimator.progress import ProgressDisplay
-    >>> with ProgressDisplay(False, None) as display:
-    ...     display.refresh()
-
 ================  =================================================================================
 ``progress=``     what is shown
 ================  =================================================================================
@@ -58,23 +54,20 @@ class SearchView(NamedTuple):
 
 
 class ProgressDisplay:
-    """The progress of a search: a bar, a page of a notebook, or calls of the user's function.
-
-    Parameters
-    ----------
-    progress : None, bool or callable
-        As of ``SymbolicRegressor``.
-    names : of the variables
-    """
+    """The progress of a search: a bar, a page of a notebook, or calls of the user's function."""
 
     def __init__(self, progress: Any, names: tuple[str, ...] | None) -> None:
+        if not (progress is None or isinstance(progress, bool) or callable(progress)):
+            what = "None, True, False or a function of a SearchView"
+            raise ArgumentError(f"progress must be {what}, not {brief(progress)}")
         self._names = names
         self._callback: Callable[[SearchView], Any] | None = progress if callable(progress) else None
         self._notebook = in_notebook()
         self._after = DELAY if progress is None else 0.0
-        is_visible = (self._notebook or _at_a_terminal()) if progress is None else bool(progress)
+        is_watched = self._notebook or (sys.stderr is not None and sys.stderr.isatty())
+        is_visible = is_watched if progress is None else bool(progress)
         self._is_shown = is_visible and self._callback is None
-        self._discovery: Discovery | None = None
+        self.discovery: Discovery | None = None  # what is shown
         self._entries: list[Entry] = []  # that ``_equations`` are of
         self._equations: tuple[list[str], list[str]] = [], []
         self._begin = self._last = self._last_figure = time.perf_counter()
@@ -92,10 +85,6 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.close()
 
-    def watch(self, discovery: Discovery) -> None:
-        """Show this search from now on."""
-        self._discovery = discovery
-
     def refresh(self) -> None:
         """Update the display, if the last update is old; an interrupt is seen here.
 
@@ -105,15 +94,23 @@ class ProgressDisplay:
             Where the user's function returns true.
         """
         now = time.perf_counter()
-        if now - self._last > EVERY:
-            self._last = now
-            self._look(now)
+        if now - self._last <= EVERY:
+            return
+        self._last = now
+        if self._callback is not None:
+            if self._callback(self.view()):
+                raise Ended(STOPPED)
+        elif self._is_shown and self.discovery is not None and now - self._begin >= self._after:
+            self._move_bar(self.discovery)
+            if self._notebook and now - self._last_figure > FIGURE_EVERY:
+                self._draw()
+                self._last_figure = time.perf_counter()
 
     def view(self) -> SearchView:
         """The search at this moment."""
-        if self._discovery is None:
+        if self.discovery is None:
             return SearchView("begin", 0, 0, 0.0, [], [], [], [])
-        search = self._discovery.search
+        search = self.discovery.search
         entries = search.front.entries()
         if entries != self._entries:
             named = [Expression(e.expression.kinds, e.expression.values, self._names) for e in entries]
@@ -122,7 +119,7 @@ class ProgressDisplay:
         budget = search.problem.budget
         return SearchView(
             search.stage,
-            self._discovery.generation,
+            self.discovery.generation,
             budget.n_evals,
             budget.seconds,
             [e.size for e in entries],
@@ -130,19 +127,8 @@ class ProgressDisplay:
             *map(list, self._equations),
         )
 
-    def _look(self, now: float) -> None:
-        if self._callback is not None:
-            if self._callback(self.view()):
-                raise Ended(STOPPED)
-        elif self._is_shown and self._discovery is not None and now - self._begin >= self._after:
-            self._move_bar()
-            if self._notebook and now - self._last_figure > FIGURE_EVERY:
-                self._draw()
-                self._last_figure = time.perf_counter()
-
-    def _move_bar(self) -> None:
-        assert self._discovery is not None
-        done, total, unit = self._discovery.spent
+    def _move_bar(self, discovery: Discovery) -> None:
+        done, total, unit = discovery.spent
         if self._bar is None:
             with brought_by("search"):
                 from tqdm.auto import tqdm
@@ -164,23 +150,6 @@ class ProgressDisplay:
             self._display.update(page)
 
 
-def _at_a_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
-
-
-def checked(progress: Any) -> Any:
-    """``progress``, if it is valid.
-
-    Raises
-    ------
-    ArgumentError
-        For anything else.
-    """
-    if progress is None or isinstance(progress, bool) or callable(progress):
-        return progress
-    raise ArgumentError(f"progress must be None, True, False or a function of a SearchView, not {brief(progress)}")
-
-
 # ── the page of a notebook ──
 
 
@@ -199,12 +168,10 @@ def front_page(view: SearchView) -> str:
 def _figure(view: SearchView) -> str:
     """The front as a picture, drawn by Matplotlib; nothing where that is not installed."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         return ""
     figure = Figure((4.2, 2.8), layout="constrained")
-    FigureCanvasAgg(figure)
     draw_front(figure.add_subplot(), view.complexity, view.loss)
     file = io.BytesIO()
     figure.savefig(file, format="png")

@@ -19,7 +19,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ from exprkit.regression.estimator.refusals import checked_data, checked_rows
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import NAMED, Goal, rows_for
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules import constraints, units
@@ -63,7 +64,7 @@ from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.shapes.spread import proportional_weights
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.regression.sums.linear import linear_formulas
 from exprkit.runtime.budget import Budget, Ended
 
@@ -73,13 +74,13 @@ with brought_by("search"):
     from sklearn.utils.validation import check_is_fitted
 
 ON_HOST = ("auto", "cpu", "numpy")
-MOST_SEARCHED = 10_000  # rows: more make a search slower, but tell no more of a formula than of its numbers
 NOISES = ("auto", "constant", "proportional")
 SELECTIONS = ("best", "accuracy", "score", "mdl")
 ALIASES = {"gaussian": "squares"}  # losses that are least where others are
 
 
 @checks_methods
+@dataclass(eq=False, repr=False)
 class SymbolicRegressor(RegressorMixin, FormulaTable):
     """Finds formulas for data: functions joined in pairs, curves, then evolution, numbers fitted throughout.
 
@@ -197,8 +198,34 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     ('3*x1', array([60.]))
     """
 
-    n_features_in_: int
-    _front: DescribedFront
+    niterations: int = 100
+    population_size: int = 1000
+    maxsize: int = 30
+    binary_operators: Sequence[str] | None = None
+    unary_operators: Sequence[str] | None = None
+    operators: Mapping[int, Sequence[str]] | None = None
+    constraints: Mapping[str, Any] | None = None
+    nested_constraints: Mapping[str, Mapping[str, int]] | None = None
+    dimensionless_constants_only: bool = True
+    elementwise_loss: str = "squares"
+    model_selection: str = "best"
+    parsimony: float = 0.0
+    pool_size: int | None = None
+    timeout_in_seconds: float | None = None
+    deterministic: bool = False
+    max_evals: int | None = None
+    early_stop_condition: float | Callable[[float, int], bool] | None = None
+    guesses: Sequence[Any] | None = None
+    warm_start: bool = False
+    checkpoint: Any = None
+    random_state: Any = None
+    n_jobs: int | None = None
+    backend: str = "cpu"
+    progress: Any = None
+    verbosity: int = 0
+    devices: Any = None
+    client: Any = None
+    noise: str = "auto"
 
     def __new__(cls, *_: Any, **settings: Any) -> SymbolicRegressor:
         """Say what was meant by a parameter that is none: scikit-learn allows ``__init__`` no others."""
@@ -209,66 +236,6 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
                 hint = hint or did_you_mean(name, known, other_words.PARAMETERS) or f"; it has {', '.join(known)}"
                 raise ArgumentError(f"SymbolicRegressor has no parameter {name!r}{hint}")
         return super().__new__(cls)
-
-    def __init__(
-        self,
-        niterations: int = 100,
-        population_size: int = 1000,
-        maxsize: int = 30,
-        binary_operators: Sequence[str] | None = None,
-        unary_operators: Sequence[str] | None = None,
-        operators: Mapping[int, Sequence[str]] | None = None,
-        constraints: Mapping[str, Any] | None = None,
-        nested_constraints: Mapping[str, Mapping[str, int]] | None = None,
-        dimensionless_constants_only: bool = True,
-        elementwise_loss: str = "squares",
-        model_selection: str = "best",
-        parsimony: float = 0.0,
-        pool_size: int | None = None,
-        timeout_in_seconds: float | None = None,
-        deterministic: bool = False,
-        max_evals: int | None = None,
-        early_stop_condition: float | Callable[[float, int], bool] | None = None,
-        guesses: Sequence[Any] | None = None,
-        warm_start: bool = False,
-        checkpoint: Any = None,
-        random_state: Any = None,
-        n_jobs: int | None = None,
-        backend: str = "cpu",
-        progress: Any = None,
-        verbosity: int = 0,
-        devices: Any = None,
-        client: Any = None,
-        noise: str = "auto",
-    ) -> None:
-        self.niterations = niterations
-        self.population_size = population_size
-        self.maxsize = maxsize
-        self.binary_operators = binary_operators
-        self.unary_operators = unary_operators
-        self.operators = operators
-        self.constraints = constraints
-        self.nested_constraints = nested_constraints
-        self.dimensionless_constants_only = dimensionless_constants_only
-        self.elementwise_loss = elementwise_loss
-        self.model_selection = model_selection
-        self.parsimony = parsimony
-        self.pool_size = pool_size
-        self.timeout_in_seconds = timeout_in_seconds
-        self.deterministic = deterministic
-        self.max_evals = max_evals
-        self.early_stop_condition = early_stop_condition
-        self.guesses = guesses
-        self.warm_start = warm_start
-        self.checkpoint = checkpoint
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.backend = backend
-        self.progress = progress
-        self.verbosity = verbosity
-        self.devices = devices
-        self.client = client
-        self.noise = noise
 
     def fit(
         self,
@@ -331,7 +298,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         seed = seed_of(self.random_state if is_new else checkpoint.seed)
         settings = replace(checked, guesses=self._guessed(), seed=seed, rules=self._rules(X_units, y_units))
         weighted = self._weighted(rows) if sample_weight is None else rows
-        few = weighted if len(rows) <= MOST_SEARCHED else weighted.subsample(MOST_SEARCHED, seed)
+        few = weighted.at_most(effort.ROWS.search, seed)
         self.n_rows_searched_, self.noise_ = len(few), "constant" if weighted is rows else "proportional"
         discovery = self._searched(begin, few, settings, checkpoint, [entry.expression for entry in previous], workers)
         search = discovery.search
@@ -349,29 +316,28 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
 
     def _weighted(self, rows: Rows) -> Rows:
         """The rows, weighted if noise is in proportion to y."""
-        asked = one_of("noise", self.noise, NOISES) == "proportional"
+        is_proportional = one_of("noise", self.noise, NOISES) == "proportional"
         if self._loss != "squares" or self.noise == "constant":
-            if asked:
+            if is_proportional:
                 raise ArgumentError("noise='proportional' weights squares: it needs elementwise_loss='squares'")
             return rows
-        weights = proportional_weights(rows, asked)
-        if asked and weights is None:
+        weights = proportional_weights(rows, is_proportional)
+        if is_proportional and weights is None:
             raise ArgumentError("noise='proportional' needs a y of one sign, without 0: noise of 0 has no share of it")
         if weights is None:
             return rows
         return rows.with_weights(rows.w * weights / (rows.w @ weights) * rows.total)
 
     def _described(self, search: FormulaSearch, rows: Rows, weighted: Rows) -> DescribedFront:
-        """What was found, at all rows; without weights of noise where there is none."""
+        """The formulas of a search fitted and described at all rows, without weights of noise where one is exact."""
         entries = search.front.entries()
         if any(entry.is_exact for entry in entries):
             weighted, self.noise_ = rows, "constant"
         if weighted is not search.problem.rows:
             search = FormulaSearch(weighted, search.problem.settings, Budget())
             search.offer([entry.expression for entry in entries])
-        self._n_rows = len(weighted)
-        shown = weighted if self._n_rows <= MOST_SEARCHED else weighted.subsample(MOST_SEARCHED, 0)
-        self._data = shown.X, shown.y
+        self._n_rows, plotted = len(weighted), weighted.at_most(effort.ROWS.search, 0)
+        self._data = plotted.X, plotted.y
         self.__dict__.pop("_table", None)
         entries, simple = numbers.finished(search.problem)
         return equations.described(entries, search.problem.goal, self._names, search.front.floor, simple)
@@ -385,15 +351,15 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         previous: Sequence[Expression],
         workers: Workers | None,
     ) -> Discovery:
-        """The search when it has ended, or was made to."""
+        """A search, run to its end."""
         with progress.ProgressDisplay(self.progress, self._names) as display:
             budget = Budget(
                 self.timeout_in_seconds, self.max_evals, display.refresh, begin=begin, by_work=self.deterministic
             )
-            here = replace(settings, niterations=0) if workers else settings
-            discovery = Discovery(rows, here, budget, display.refresh, checkpoint.save)
+            without_islands = replace(settings, niterations=0) if workers else settings
+            discovery = Discovery(rows, without_islands, budget, display.refresh, checkpoint.save)
             search = discovery.search
-            display.watch(discovery)
+            display.discovery = discovery
             checkpoint.attach(discovery)
             self.interrupted_ = False
             try:
@@ -412,7 +378,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         return discovery
 
     def predict(self, X: Any, index: int | None = None) -> np.ndarray:
-        """What a formula gives.
+        """Predictions of a formula.
 
         Parameters
         ----------
@@ -478,7 +444,6 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         """The settings of a search from the parameters, which are checked; without guesses, seed and rules."""
         self._check_loss()
         one_of("model_selection", self.model_selection, SELECTIONS)
-        progress.checked(self.progress)
         least = {"niterations": 0, "population_size": 10, "maxsize": 1, "pool_size": 0, "verbosity": 0}
         if self.pool_size is None:
             del least["pool_size"]
@@ -529,32 +494,33 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         one_of("elementwise_loss", loss, (*NAMED, *ALIASES), other_words=other_words.LOSSES, besides=besides)
 
     def _rules(self, X_units: Sequence[Any] | Mapping[str, Any] | None, y_units: Any) -> FormulaRules | None:
-        """What a formula may be, if anything is said of it."""
+        """The rules of units and constraints; None where there are none."""
         limits = constraints.limits(self.constraints, self.nested_constraints, self._words())
         if X_units is None:
             if y_units is not None:
                 raise ArgumentError("y_units needs X_units: the unit of every column of X")
             return FormulaRules(self.n_features_in_, limits=limits) if limits else None
-        given = units.by_column(X_units, self._columns()) if isinstance(X_units, Mapping) else listed(X_units)
-        if given is None or len(given) != self.n_features_in_:
+        columns = list(getattr(self, "feature_names_in_", self._words()))
+        of_X = units.by_column(X_units, columns) if isinstance(X_units, Mapping) else listed(X_units)
+        if of_X is None or len(of_X) != self.n_features_in_:
             raise ArgumentError(f"X_units must be a list of {number_of(self.n_features_in_, 'unit')}, one for a column")
         names = [*self._words(), "y"]
-        found = units.all_exponents([*given, given[0] if y_units is None else y_units], names)
+        exponents = units.all_exponents([*of_X, of_X[0] if y_units is None else y_units], names)
         free = not self.dimensionless_constants_only
-        known = units.constants() if units.are_coherent([*given, y_units]) else []
-        of_y = None if y_units is None else found[-1]
+        nature = units.constants() if units.are_coherent([*of_X, y_units]) else []
+        of_y = None if y_units is None else exponents[-1]
         if of_y is not None and not free:
-            units.check_reachable(found[:-1], of_y, y_units)
-        return FormulaRules(self.n_features_in_, found[:-1], of_y, free, limits, known)
+            units.check_reachable(exponents[:-1], of_y, y_units)
+        return FormulaRules(self.n_features_in_, exponents[:-1], of_y, free, limits, nature)
 
     def _guessed(self) -> tuple[Expression, ...]:
         if self.guesses is None:
             return ()
-        given = [self.guesses] if isinstance(self.guesses, str | Expression) else listed(self.guesses)
-        if given is None:
+        guesses = [self.guesses] if isinstance(self.guesses, str | Expression) else listed(self.guesses)
+        if guesses is None:
             raise ArgumentError(f"guesses must be a list of formulas, not {brief(self.guesses)}")
         try:
-            pop = parse(given, variables=self._words())
+            pop = parse(guesses, variables=self._words())
         except ParseError as error:
             raise ParseError(f"guesses: {error}") from None
         if pop.max_params:
@@ -564,21 +530,14 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
                 raise ArgumentError(f"guesses: {brief(str(guess))} has {n} tokens, maxsize={self.maxsize} allows fewer")
         return tuple(expression_of(tree_of(guess)) for guess in pop)
 
-    def _columns(self) -> list[str]:
-        """What the table's columns are called."""
-        return list(getattr(self, "feature_names_in_", self._words()))
-
     def _words(self) -> tuple[str, ...]:
         return self._names or tuple(f"x{k + 1}" for k in range(self.n_features_in_))
 
 
-def _signature() -> inspect.Signature:
-    """Of the class, that of ``__init__``."""
-    own = inspect.signature(SymbolicRegressor.__init__)
-    return own.replace(parameters=list(own.parameters.values())[1:], return_annotation=SymbolicRegressor)
-
-
-SymbolicRegressor.__signature__ = _signature()
+_INIT = inspect.signature(SymbolicRegressor.__init__)
+SymbolicRegressor.__signature__ = _INIT.replace(
+    parameters=list(_INIT.parameters.values())[1:], return_annotation=SymbolicRegressor
+)
 
 
 def seed_of(random_state: Any) -> int:
@@ -588,8 +547,9 @@ def seed_of(random_state: Any) -> int:
     try:
         return int(check_random_state(random_state).randint(1 << 31))
     except ValueError:
-        wanted = "None, a whole number >= 0 or a RandomState of NumPy"
-        raise ArgumentError(f"random_state must be {wanted}, not {brief(random_state)}") from None
+        raise ArgumentError(
+            f"random_state must be None, a whole number >= 0 or a RandomState of NumPy, not {brief(random_state)}"
+        ) from None
 
 
 def _is_number(value: Any) -> bool:
@@ -603,15 +563,14 @@ def _threads(n_jobs: Any) -> int | None:
 
 
 def _stop(condition: Any) -> Callable[[float, int], bool]:
-    if condition is None:
-        return lambda loss, size: False
     if callable(condition):
         return lambda loss, size: bool(condition(loss, size))
-    if not _is_number(condition) or np.isnan(condition):
+    limit = -np.inf if condition is None else condition
+    if not _is_number(limit) or np.isnan(limit):
         raise ArgumentError(
             f"early_stop_condition must be a number or a function of (loss, complexity), not {brief(condition)}"
         )
-    return lambda loss, size: bool(loss < condition)
+    return lambda loss, size: bool(loss < limit)
 
 
 def names_of(model: Any) -> tuple[str, ...] | None:

@@ -15,12 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
-
-import numpy as np
+from typing import NamedTuple
 
 from exprkit.expressions.expression import Expression
-from exprkit.text.tokens import CONSTANT
+from exprkit.regression.formulas.numbers import numbers_of
 
 # Chosen, not measured.
 MIN_GAIN = 1e-13  # share of a loss by which a longer formula must be better: more than rounding
@@ -37,49 +35,52 @@ class Entry(NamedTuple):
     is_exact: bool = False  # whether its values equal y up to rounding at every row
 
 
-class FrontView(Protocol):
-    """A front to be read, not written."""
+class FrontView:
+    """A front as stages read it: the best formula of each size up to ``maxsize`` tokens.
+
+    ``floor`` is the loss of rounding errors, ``rows`` the number of observations.
+    """
+
+    def __init__(self, maxsize: int, floor: float = 0.0, rows: float = 1.0) -> None:
+        self.maxsize, self.floor, self.rows = maxsize, floor, rows
+        self._best: dict[int, Entry] = {}
+
+    def entries(self) -> list[Entry]:
+        """The entries, smallest first."""
+        return sorted(self._best.values(), key=lambda entry: entry.size)
+
+    def by_nats(self) -> list[Entry]:
+        """The entries by description length, the shortest first; of equal ones the smallest."""
+        return sorted(self.entries(), key=self.nats)
 
     @property
-    def maxsize(self) -> int: ...
+    def min_loss(self) -> float:
+        """The least loss of all entries, inf without any."""
+        return min((entry.loss for entry in self._best.values()), default=float("inf"))
 
-    @property
-    def floor(self) -> float: ...
+    def counted_loss(self, entry: Entry) -> float:
+        """The loss that an entry is compared by, at least the floor."""
+        return max(entry.loss, self.floor if entry.is_exact else INEXACT * self.floor)
 
-    @property
-    def rows(self) -> float: ...
+    def nats(self, entry: Entry) -> float:
+        """Description length in nats (J. Rissanen, Automatica 14, 1978), but for the tokens.
 
-    @property
-    def min_loss(self) -> float: ...
-
-    def entries(self) -> list[Entry]: ...
-
-    def by_nats(self) -> list[Entry]: ...
-
-    def counted_loss(self, entry: Entry) -> float: ...
-
-    def nats(self, entry: Entry) -> float: ...
+        ``rows / 2`` times the logarithm of the loss, and the lengths of the numbers: digits, at most as many as the
+        rows determine.
+        """
+        loss = self.counted_loss(entry)
+        if not loss > 0:
+            return -math.inf
+        most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # nats, of a number as exact as the rows determine it
+        return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in numbers_of(entry.expression))
 
 
-class Front:
-    """The best formula of each size up to ``maxsize`` tokens.
+class Front(FrontView):
+    """A front that takes formulas.
 
     Of two formulas of one size the one of shorter description length stays (``nats``).  Losses below ``floor``
     are equal, but an exact formula is better than an inexact one: large values may be right where small ones are wrong.
-
-    Parameters
-    ----------
-    maxsize : int
-        Tokens of a formula at most.
-    floor : float
-        Loss of rounding errors.
-    rows : float
-        Number of observations; 0: description lengths are logarithms of losses alone.
     """
-
-    def __init__(self, maxsize: int, floor: float = 0.0, rows: float = 0.0) -> None:
-        self.maxsize, self.floor, self.rows = maxsize, floor, rows
-        self._best: dict[int, Entry] = {}
 
     def offer(self, expression: Expression, loss: float, is_exact: bool = False) -> bool:
         """Add a formula if none of its size or less is as good; returns whether it was added."""
@@ -97,10 +98,6 @@ class Front:
         new = _entry(expression, loss, is_exact)
         return new.size <= self.maxsize and new.loss < float("inf") and self._is_better(new)
 
-    def counted_loss(self, entry: Entry) -> float:
-        """The loss that an entry is compared by, at least the floor."""
-        return max(entry.loss, self.floor if entry.is_exact else INEXACT * self.floor)
-
     def _is_better(self, new: Entry) -> bool:
         """Whether its loss is below those of shorter entries, and its description shorter than that of its size."""
         smaller = [self.counted_loss(entry) for entry in self._best.values() if entry.size < new.size]
@@ -112,47 +109,14 @@ class Front:
         nats, current_nats = self.nats(new), self.nats(current)
         return nats < current_nats or (nats == current_nats and _digits(new.expression) < _digits(current.expression))
 
-    def nats(self, entry: Entry) -> float:
-        """Description length in nats (J. Rissanen, Automatica 14, 1978), but for the tokens.
-
-        ``rows / 2`` times the logarithm of the loss, and the lengths of the numbers: digits, at most as many as the
-        rows determine.
-        """
-        loss = self.counted_loss(entry)
-        if not loss > 0:
-            return -math.inf
-        if not self.rows:
-            return math.log(loss)
-        most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # nats, of a number as exact as the rows determine it
-        return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in _numbers(entry.expression))
-
     def mark_polished(self, entry: Entry) -> None:
         """Note of an entry of the front that simpler numbers were tried in it."""
         if self._best.get(entry.size) == entry:
             self._best[entry.size] = entry._replace(is_polished=True)
 
-    def entries(self) -> list[Entry]:
-        """The entries, smallest first."""
-        return sorted(self._best.values(), key=lambda entry: entry.size)
-
-    def copy(self) -> Front:
-        """An independent copy."""
-        front = Front(self.maxsize, self.floor, self.rows)
-        front.restore(self.entries())
-        return front
-
     def restore(self, entries: Iterable[Entry]) -> None:
         """Replace all entries by those of ``entries()``."""
         self._best = {entry.size: entry for entry in entries}
-
-    def by_nats(self) -> list[Entry]:
-        """The entries by description length, the shortest first; of equal ones the smallest."""
-        return sorted(self.entries(), key=self.nats)
-
-    @property
-    def min_loss(self) -> float:
-        """The least loss of all entries, inf without any."""
-        return min((entry.loss for entry in self._best.values()), default=float("inf"))
 
 
 def _entry(expression: Expression, loss: float, is_exact: bool) -> Entry:
@@ -161,12 +125,7 @@ def _entry(expression: Expression, loss: float, is_exact: bool) -> Entry:
 
 def _digits(expression: Expression) -> int:
     """Characters of its numbers."""
-    return sum(len(repr(number)) for number in _numbers(expression))
-
-
-def _numbers(expression: Expression) -> list[float]:
-    numbers: list[float] = expression.values[expression.kinds == CONSTANT].view(np.float64).tolist()
-    return numbers
+    return sum(len(repr(number)) for number in numbers_of(expression))
 
 
 def _cost(number: float) -> float:

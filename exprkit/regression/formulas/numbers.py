@@ -51,10 +51,14 @@ def simple_fraction(number: float, close: float = CLOSE) -> float | None:
     return None
 
 
+def numbers_of(expression: Expression) -> list[float]:
+    """The constants of a formula, in order."""
+    numbers: list[float] = expression.values[expression.kinds == CONSTANT].view(np.float64).tolist()
+    return numbers
+
+
 def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:
     """The formula with its constants replaced by simple numbers within ``close`` of them."""
-    values = expression.values.copy()
-    constants = expression.kinds == CONSTANT
-    numbers = [simple_number(number, close) for number in values[constants].view(np.float64).tolist()]
-    values[constants] = np.array(numbers).view(np.uint64)
+    values, numbers = expression.values.copy(), [simple_number(number, close) for number in numbers_of(expression)]
+    values[expression.kinds == CONSTANT] = np.array(numbers).view(np.uint64)
     return Expression(expression.kinds, values, expression.variables)

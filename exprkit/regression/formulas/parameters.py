@@ -20,9 +20,8 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.regression.formulas.numbers import simple_fraction, simple_number
+from exprkit.regression.formulas.numbers import numbers_of, simple_fraction, simple_number
 from exprkit.regression.formulas.simplify import simplified
-from exprkit.regression.formulas.trees import same
 from exprkit.text.tokens import CONSTANT, PARAMETER
 
 
@@ -60,12 +59,15 @@ def as_constants(pop: Population, params: np.ndarray) -> Population:
 def simpler_numbers(formula: Expression) -> list[Expression]:
     """All formulas with one number changed to 0, 1, -1 or a simple number nearby, and with all numbers simple."""
     places = np.flatnonzero(formula.kinds == CONSTANT).tolist()
-    numbers = {place: float(formula.values[place : place + 1].view(np.float64)[0]) for place in places}
-    changes = [{place: new} for place in places for new in _nearby(numbers[place]) if new != numbers[place]]
+    numbers = dict(zip(places, numbers_of(formula), strict=True))
+    changes: list[dict[int, float]] = []
+    for place, number in numbers.items():
+        nearby = [0.0, 1.0, -1.0, *(simple_number(number, close) for close in (1e-8, 1e-4, 1e-2, 5e-2))]
+        changes += [{place: new} for new in dict.fromkeys(nearby) if new != number]
     for close in (1e-8, 1e-4, 1e-2):
         changes.append({place: simple_number(numbers[place], close) for place in places})
     formulas = [simplified(_with_numbers(formula, change)) for change in changes if change]
-    return [other for other in dict.fromkeys(formulas) if not same(other, formula)]
+    return [other for other in dict.fromkeys(formulas) if other != formula]
 
 
 def with_number_removed(formula: Expression) -> list[Expression]:
@@ -87,21 +89,12 @@ def is_fraction(number: float) -> bool:
 
 def n_inexact(formula: Expression) -> int:
     """The number of its constants that are no fractions, which data must determine."""
-    return sum(not is_fraction(number) for number in _numbers(formula))
+    return sum(not is_fraction(number) for number in numbers_of(formula))
 
 
 def fixed_numbers(formula: Expression, held: Callable[[float], bool] | None = None) -> tuple[bool, ...]:
     """Whether each constant stays as it is in a fit (``held``), in order."""
-    return tuple(held is not None and held(number) for number in _numbers(formula))
-
-
-def _numbers(formula: Expression) -> list[float]:
-    numbers: list[float] = formula.values[formula.kinds == CONSTANT].view(np.float64).tolist()
-    return numbers
-
-
-def _nearby(number: float) -> list[float]:
-    return list(dict.fromkeys([0.0, 1.0, -1.0, *(simple_number(number, close) for close in (1e-8, 1e-4, 1e-2, 5e-2))]))
+    return tuple(held is not None and held(number) for number in numbers_of(formula))
 
 
 def _with_numbers(formula: Expression, change: dict[int, float]) -> Expression:

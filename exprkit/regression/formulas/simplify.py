@@ -224,27 +224,17 @@ class _Factors(NamedTuple):
         return _Factors(self.number, tuple(power for key, group in raised.items() for power in _merged(key, group)))
 
     def tree(self) -> Tree:
-        return self.together()._written()
-
-    def _written(self) -> Tree:
-        powers = [_above(base, exponent) for base, exponent in self.powers]
+        powers = [_above(base, exponent) for base, exponent in self.together().powers]
         above = [_power(base, exponent) for base, exponent in powers if exponent > 0]
         below = [_power(base, -exponent) for base, exponent in powers if exponent < 0]
         number = self.number
         if number == 0 or not (above or below):
             return CONSTANT, number
-        negative = number == -1 or (number < 0 and not above)
-        lead: list[Tree] = [] if abs(number) == 1 and above else [(CONSTANT, abs(number) if negative else number)]
-        tree = functools.reduce(_times, lead + above)
+        leading: list[Tree] = [] if abs(number) == 1 and above else [(CONSTANT, 1.0 if number == -1 else number)]
+        tree = functools.reduce(_times, leading + above)
         if below:
             tree = (OPERATOR, ops.DIV, tree, functools.reduce(_times, below))
-        if negative and abs(number) != 1:  # a number can be negative itself
-            return self._led_by(number)
-        return (OPERATOR, ops.NEG, tree) if negative else tree
-
-    def _led_by(self, number: float) -> Tree:
-        below = functools.reduce(_times, [_power(base, -exponent) for base, exponent in self.powers])
-        return OPERATOR, ops.DIV, (CONSTANT, number), below
+        return (OPERATOR, ops.NEG, tree) if number == -1 else tree
 
 
 def _merged(key: float, powers: list[tuple[Tree, float]]) -> list[tuple[Tree, float]]:

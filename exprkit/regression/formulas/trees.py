@@ -49,11 +49,6 @@ def _write(tree: Tree, kinds: list[int], values: list[np.uint64]) -> None:
     kinds.append(tree[0])
 
 
-def same(a: Expression, b: Expression) -> bool:
-    """Whether two expressions have the same tokens."""
-    return np.array_equal(a.kinds, b.kinds) and np.array_equal(a.values, b.values)
-
-
 def nodes(tree: Tree) -> int:
     """The number of nodes of a tree."""
     if tree[0] != OPERATOR:

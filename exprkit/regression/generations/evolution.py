@@ -49,6 +49,8 @@ MAX_ISLANDS = 8
 MIN_ISLAND_SIZE = 500  # trees
 IGNORED_BITS = {"float64": 22, "float32": 34}  # of the 52 of a loss's fraction: trees that differ in them are equal
 TOL = 1e-2  # relative change of the loss that ends a fit: descendants and the front's formulas are fitted again
+PAIRS = 0.4  # share of children that have two parents; chosen, not measured
+STEPS = 8  # Levenberg-Marquardt steps of a child at most
 PATIENCE = 2  # steps of a fit that stays worse than all survivors of the tree's size
 MAX_FITTED_NUMBERS = 2  # of a tree in a generation: with a and b as many as the fastest kernels take
 MAX_ATTEMPTS = 12  # times that children are bred until the rules allow them
@@ -66,23 +68,9 @@ class Generation(NamedTuple):
 class Evolution:
     """A population of trees on islands, generation after generation.
 
-    Parameters
-    ----------
-    rows : Rows
-        The rows of the fits; some hundred are enough.
-    operators : list of rows
-    blocks : Population
-        Small trees: the first generation, and the subtrees of mutations.
-    steps : int
-        Levenberg-Marquardt steps at most; a fit that is worse than all survivors of its size ends after PATIENCE.
-    numbers : int
-        Numbers of a tree that are fitted in a generation, in turn.
-    islands : int, optional
-        By default one for each MIN_ISLAND_SIZE trees, MAX_ISLANDS at most.
-    dtype : {"float64", "float32"}, optional
-        By default float32 on a GPU, where data allow it, and float64 elsewhere.
-    rules : FormulaRules, optional
-        What trees may be.  Rules are checked on the host, where children are bred and fitted then.
+    ``blocks`` are small trees: the first generation, and the subtrees of mutations.  With ``rules`` children are bred,
+    checked and fitted on the host.  ``numbers`` of a tree are fitted in a generation, in turn.  By default there is an
+    island for each MIN_ISLAND_SIZE trees, and a GPU computes in float32 where the data allow it.
     """
 
     def __init__(
@@ -94,9 +82,6 @@ class Evolution:
         population_size: int,
         width: int,
         seed: int,
-        crossover: float = 0.4,
-        tournament: int = 10,
-        steps: int = 8,
         loss: str = "squares",
         backend: str = "cpu",
         threads: int | None = None,
@@ -117,22 +102,16 @@ class Evolution:
         on_device = self._loops.device is not None
         self._dtype = dtype or ("float32" if on_device and _is_moderate(rows) else "float64")
         try:
-            self._problem = self._problem_of(steps, backend, threads)
+            self._problem = self._problem_of(backend, threads)
         except DataError:  # float32 spoils the data
             self._dtype = "float64"
-            self._problem = self._problem_of(steps, backend, threads)
+            self._problem = self._problem_of(backend, threads)
         self._to_loss = self._goal.to_loss(self._scale) if self._goal.plain else 1.0
         capacity = max(2 * self._n // (self._width * islands), 4)
         self._limits = SurvivalLimits(self._n, capacity, islands, self._width, IGNORED_BITS[self._dtype])
         self._breeding = self._loops.bag(
             variation.breeding_settings(
-                operators,
-                rows.X.shape[1],
-                crossover,
-                width=self._width,
-                tournament=tournament,
-                islands=islands,
-                n=self._n,
+                operators, rows.X.shape[1], PAIRS, width=self._width, islands=islands, n=self._n
             )
         )
         self._blocks = self._loops.bag(variation.rows_of(blocks, self._width))
@@ -142,13 +121,13 @@ class Evolution:
             for _ in range(2)
         )
         self._state = xp.empty(self._n, np.uint64)
-        self._buffer = xp.empty(_hall_of_fame_bytes(self._width), np.uint8)
-        self._hall_of_fame = _hall_of_fame(self._buffer, self._width)
+        best_trees = variation.empty_trees(xp, self._width + 1, self._width)
+        self._hall_of_fame = HallOfFame(*best_trees, xp.empty((self._width + 1, 2)), xp.empty(self._width + 1))
         self.number = 0  # of generations so far
 
-    def _problem_of(self, steps: int, backend: str, threads: int | None) -> FitProblem | None:
+    def _problem_of(self, backend: str, threads: int | None) -> FitProblem | None:
         self._settings: dict[str, Any] = {
-            "max_iter": steps,
+            "max_iter": STEPS,
             "tol": TOL,
             "backend": backend,
             "dtype": self._dtype,
@@ -276,29 +255,10 @@ class Evolution:
         self.number = int(state["number"])
 
     def _best_children(self, n_fits: int) -> Generation:
-        best = _hall_of_fame(self._loops.fetched(self._buffer)[0], self._width)
+        best = HallOfFame(*self._loops.fetched(*self._hall_of_fame))
         occupied = best.length > 0
         trees = variation.population_of(TreeRows(best.kinds[occupied], best.values[occupied], best.length[occupied]))
         return Generation(_scaled(trees, best.scaling[occupied]), best.loss[occupied], n_fits)
-
-
-def _hall_of_fame_bytes(width: int) -> int:
-    tree = width * (np.dtype(np.uint64).itemsize + np.dtype(np.uint8).itemsize)
-    return (width + 1) * (tree + np.dtype(np.int64).itemsize + 3 * np.dtype(np.float64).itemsize)
-
-
-def _hall_of_fame(buffer: Any, width: int) -> HallOfFame:
-    """Arrays, a row for every size, that lie in one buffer, which comes to the host in one piece."""
-    n, end = width + 1, 0
-
-    def array(dtype: Any, *shape: int) -> Any:
-        nonlocal end
-        begin, end = end, end + n * int(np.prod(shape)) * np.dtype(dtype).itemsize
-        return buffer[begin:end].view(dtype).reshape(n, *shape)
-
-    values, length, scaling = array(np.uint64, width), array(np.int64), array(np.float64, 2)
-    loss, kinds = array(np.float64), array(np.uint8, width)
-    return HallOfFame(kinds, values, length, scaling, loss)
 
 
 def _is_moderate(rows: Rows) -> bool:

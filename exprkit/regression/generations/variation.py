@@ -131,20 +131,9 @@ def breeding_settings(
         np.array([row.code for row in operators if row.arity == arity], np.int64) for arity in (1, 2, 3)
     )
     numbers, factors = _tables()
-    return BreedingSettings(
-        unary,
-        binary,
-        ternary,
-        defined.arity(),
-        np.cumsum(probability) / probability.sum(),
-        numbers.view(np.uint64),
-        factors,
-        n_vars,
-        width,
-        tournament,
-        islands,
-        n,
-    )
+    shares = np.cumsum(probability) / probability.sum()
+    tables = defined.arity(), shares, numbers.view(np.uint64), factors
+    return BreedingSettings(unary, binary, ternary, *tables, n_vars, width, tournament, islands, n)
 
 
 @functools.cache
@@ -317,13 +306,7 @@ def _insert_operator(trees, row, first, last, settings, random, children, i):
     at = _copy_tokens(children, i, at, trees, row, first, last + 1)
     for _ in range(before + 1, arity):
         at = _put_leaf(children, i, at, settings, random)
-    children.kinds[i, at] = OPERATOR
-    if arity == 1:
-        children.values[i, at] = np.uint64(settings.unary[_integer(random, i, len(settings.unary))])
-    elif arity == 2:
-        children.values[i, at] = np.uint64(settings.binary[_integer(random, i, len(settings.binary))])
-    else:
-        children.values[i, at] = np.uint64(settings.ternary[_integer(random, i, len(settings.ternary))])
+    _put_operator(children, i, at, arity, settings, random)
     _copy_tokens(children, i, at + 1, trees, row, last + 1, trees.length[row])
     children.length[i] = n
     return True
@@ -356,6 +339,21 @@ def _put_leaf(children, i, at, settings, random):
 
 
 @compiled
+def _put_operator(children, i, at, arity, settings, random):
+    """Write an operator of so many operands to a place of child i; whether there is any."""
+    codes = settings.unary
+    if arity == 2:
+        codes = settings.binary
+    elif arity == 3:
+        codes = settings.ternary
+    if len(codes) == 0:
+        return False
+    children.kinds[i, at] = OPERATOR
+    children.values[i, at] = np.uint64(codes[_integer(random, i, len(codes))])
+    return True
+
+
+@compiled
 def _mutate_token(children, i, place, kind, settings, random):
     """Change a token of child i: a number by a factor, an operator or leaf into another; whether there is any."""
     at = place
@@ -371,18 +369,4 @@ def _mutate_token(children, i, place, kind, settings, random):
     if children.kinds[i, at] != OPERATOR:
         _put_leaf(children, i, at, settings, random)
         return True
-    arity = settings.arity[np.int64(children.values[i, at])]
-    if arity == 2:
-        if len(settings.binary) == 0:
-            return False
-        children.values[i, at] = np.uint64(settings.binary[_integer(random, i, len(settings.binary))])
-        return True
-    if arity == 3:
-        if len(settings.ternary) == 0:
-            return False
-        children.values[i, at] = np.uint64(settings.ternary[_integer(random, i, len(settings.ternary))])
-        return True
-    if len(settings.unary) == 0:
-        return False
-    children.values[i, at] = np.uint64(settings.unary[_integer(random, i, len(settings.unary))])
-    return True
+    return _put_operator(children, i, at, settings.arity[np.int64(children.values[i, at])], settings, random)

@@ -4,11 +4,6 @@ In: a ``DevicePool``, y at its points, ``Link``s.  Out: ``Pairs``, on the host.
 
 Where several GPUs take part (``sharing.gpus``), each has the values, which are copied while the first one sorts, and
 what is looked up in, and looks a part of the functions f up: who does what changes no pair.
-
-    >>> import numpy as np
-    >>> from exprkit.regression.on_device.join import in_order
-    >>> in_order(np, np.array([2.0, -1.0, 0.5, -1.0])).tolist()
-    [1, 3, 2, 0]
 """
 
 from __future__ import annotations
@@ -49,8 +44,7 @@ from exprkit.runtime import slices
 def _with_inverses(operators: Sequence[Written]) -> list[Operator]:
     """The operator inside a link, and its inverse."""
     pairs = [(row, links.inverse(row)) for row in operators if row.arity == 1]
-    found = [row for pair in pairs if pair[1] is not None for row in pair]
-    return [row for row in found if isinstance(row, Operator)]
+    return [row for pair in pairs if pair[1] is not None for row in pair if isinstance(row, Operator)]
 
 
 FIELDS = (
@@ -82,7 +76,7 @@ HALF, LOW, SIGN = np.uint64(32), np.uint64((1 << 32) - 1), np.uint64(1 << 63)
 
 
 class DeviceLookup(NamedTuple):
-    """What functions are looked up in, on a device."""
+    """The sorted table in which functions are looked up, on a device."""
 
     kernels: OperatorKernels
     values: Any
@@ -90,8 +84,8 @@ class DeviceLookup(NamedTuple):
     s: Any
     sizes: Any
 
-    def there(self, device: Any, values: Any) -> DeviceLookup:
-        """The same on another one, which has the values."""
+    def copied_to(self, device: Any, values: Any) -> DeviceLookup:
+        """The table on another device, which has the values."""
         order, s, sizes = (device.copied(array) for array in (self.order, self.s, self.sizes))
         return DeviceLookup(self.kernels._replace(device=device), values, order, s, sizes)
 
@@ -123,19 +117,9 @@ class DeviceLookup(NamedTuple):
 
 
 class DevicePartners:
-    """The functions of a pool in the order of what a lookup asks for.
+    """The functions of a pool in the order of their signatures, those that differ by more than a and b: ``order``.
 
-    Parameters
-    ----------
-    pool : DevicePool
-    go_on : function, optional
-        Called now and then, ends it by raising.
-    looks_up : bool
-        Other GPUs get the values at once.
-
-    Attributes
-    ----------
-    order : int32 array on the device, numbers of functions, those that differ by more than a and b
+    ``go_on`` is called now and then, and may raise; with ``looks_up`` other GPUs get the values at once.
     """
 
     def __init__(self, pool: DevicePool, go_on: Callable[[], None] = lambda: None, looks_up: bool = True) -> None:
@@ -211,7 +195,7 @@ class DevicePartners:
         values = self._table.values if is_here else self._values_on(device)
         with self._copying[device.index]:
             if device.index not in self._tables:
-                self._tables[device.index] = self._table if is_here else self._table.there(device, values)
+                self._tables[device.index] = self._table if is_here else self._table.copied_to(device, values)
         table = self._tables[device.index]
         table = table._replace(kernels=table.kernels._replace(device=device))
         return table.partners(v, link, cut)
@@ -221,14 +205,13 @@ class DevicePartners:
 
 
 def _smallest(f: np.ndarray, h: np.ndarray, f_sizes: np.ndarray, h_sizes: np.ndarray) -> Pairs:
-    """So many of every chunk, as the host takes them."""
-    rank = np.arange(len(f)) - np.searchsorted(f // CHUNK, f // CHUNK)
-    some = rank < MOST_PAIRS
-    return smallest_first(f[some], h[some].astype(np.int64), f_sizes[some], h_sizes[some])
+    """At most MOST_PAIRS pairs of every chunk of functions f, as the host takes them."""
+    first = np.arange(len(f)) - np.searchsorted(f // CHUNK, f // CHUNK) < MOST_PAIRS
+    return smallest_first(f[first], h[first].astype(np.int64), f_sizes[first], h_sizes[first])
 
 
 def in_order(xp: Any, s: Any) -> Any:
-    """What sorts numbers, stable: by the lower half of their bits, then by the upper one.
+    """The stable order of numbers: by the lower half of their bits, then by the upper one.
 
     Whole numbers of 64 bits are what a device sorts fastest, half of them a number's place.
     """

@@ -2,10 +2,6 @@
 
 In: what a ``Pool`` takes, and ``OperatorKernels``.  Out: a ``Pool`` whose arrays are the device's.
 
-    >>> from exprkit.regression.on_device.pool import CHUNK, DevicePool
-    >>> CHUNK >= 1 << 20, DevicePool.__mro__[1].__name__
-    (True, 'Pool')
-
 Combinations are made many at a time, a thread each (``pool.cu``).  Of those whose values are the same the first one is
 kept, as on the host, in whatever order the threads run; how each is made stays on the device, too, until an expression
 is asked for.
@@ -66,10 +62,9 @@ Result = TypeVar("Result")
 
 
 def with_memory(device: Any, n: int, n_points: int, work: Callable[[int], Iterable[Result]]) -> Iterator[Result]:
-    """What ``work`` yields for n functions at some points, or for as many as there is memory for.
+    """Results of ``work`` for n functions, or for as many as the device has memory for; all on the host (None).
 
-    Where memory ends in the middle, the work begins anew with half as many.  ``device``: None for the host, where all
-    are.
+    Where memory ends in the middle, the work begins anew with half as many.
     """
     if device is None:
         yield from work(n)
@@ -87,15 +82,7 @@ def with_memory(device: Any, n: int, n_points: int, work: Callable[[int], Iterab
 
 
 class DevicePool(Pool):
-    """Functions with their values at a few points, on a device.
-
-    Parameters
-    ----------
-    points, operators, constants, go_on, anywhere
-        As of a ``Pool``.
-    kernels : OperatorKernels
-        For these operators and so many points.
-    """
+    """Functions with their values at a few points, on a device; ``kernels`` are for its operators and points."""
 
     def __init__(
         self,
@@ -112,17 +99,14 @@ class DevicePool(Pool):
         super().__init__(points, operators, constants, go_on=go_on, anywhere=anywhere)
 
     def grow(self, size: int, most: int) -> None:
-        """Add functions up to a size, no more than ``most`` in all."""
         self._reserve(most)
         super().grow(size, most)
 
     def multiply(self, most: int) -> None:
-        """Add monomials, then their products with the smallest other functions."""
         self._reserve(most)
         super().multiply(most)
 
     def expressions(self, numbers: Sequence[int]) -> list[Expression]:
-        """Several functions, over x1, x2, …"""
         self._bring(np.asarray(numbers))
         return super().expressions(numbers)
 
@@ -132,11 +116,11 @@ class DevicePool(Pool):
         return self._known[i]
 
     def _bring(self, numbers: np.ndarray) -> None:
-        """To the host: how functions are made, and all that they are made of, one level at a time."""
+        """Fetch how functions are made, and all that they are made of, one level at a time."""
         while len(numbers := np.setdiff1d(numbers, [*self._known])):
-            there = self.xp.asarray(numbers)
+            indices = self.xp.asarray(numbers)
             parts = self.made_by, self.left, self.right, self.third if self._ternary else self.right
-            made_by, *operands = (fetched(array[there]) for array in parts)
+            made_by, *operands = (fetched(array[indices]) for array in parts)
             columns = np.stack([numbers, made_by, *operands], axis=1)
             self._known |= {i: (code, a, b, c) for i, code, a, b, c in columns.tolist()}
             arity = np.where(made_by == LEAF, 0, defined.arity()[made_by % NEGATED])
@@ -150,7 +134,7 @@ class DevicePool(Pool):
         self._reserve(1024)
 
     def _reserve(self, most: int) -> None:
-        """Room for so many functions, and a table for them and those that a launch may add at most."""
+        """Make room for so many functions, and a table for them and those that a launch may add at most."""
         if most <= len(self._arrays.values):
             return
         for name in self._names:  # one by one: of two copies there may be no room
@@ -198,7 +182,7 @@ class DevicePool(Pool):
         return place
 
     def _insert(self, origins: Origins, n: int, most: int, **how: Any) -> None:
-        """Keep what is new of n combinations."""
+        """Add the functions among n combinations that are new."""
         operation = origins.code % NEGATED
         arity = 0 if origins.code == LEAF else defined.known(operation).arity
         fields = {

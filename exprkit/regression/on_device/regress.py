@@ -1,14 +1,6 @@
 """Least squares on all pairs of a pool on a GPU: the sums of ``regress`` as matrix products.
 
 In: what ``regress.regressed`` takes.  Out: the ``Best`` that it gives, but for rounding.
-
-    >>> import numpy as np
-    >>> from types import SimpleNamespace
-    >>> from exprkit.regression.on_device.regress import regressed
-    >>> f, h = np.ones((1, 4)), np.array([[1.0, 2, 4, 8], [1.0, 2, 3, 4]])
-    >>> v = np.array([3.0, 5, 7, 9]) / np.sqrt(164)
-    >>> regressed(SimpleNamespace(xp=np), f, h, v, np.ones(4), np.array([0, 2])).h.tolist()
-    [[1]]
 """
 
 from __future__ import annotations
@@ -35,7 +27,7 @@ def regressed(
     threads: int | None = None,
     go_on: Callable[[], None] = lambda: None,
 ) -> Best:
-    """Of every f the best h of each group."""
+    """The best h of each group for every f."""
     xp = device.xp
     f, h, v, weight = (xp.asarray(array) for array in (f, h, v, weight))
     groups = list(itertools.pairwise(starts.tolist()))
@@ -55,7 +47,7 @@ def regressed(
 
 
 def _errors(xp: Any, ff: Any, fv: Any, sums: tuple[Any, Any, Any]) -> Any:
-    """Of all pairs, as shares of v's square; inf where the columns are one, or no numbers."""
+    """Squared errors of all pairs as shares of v's square; inf where the columns are dependent, or no numbers."""
     fh, hh, vh = sums
     with np.errstate(all="ignore"):
         determinant = ff * hh - fh * fh

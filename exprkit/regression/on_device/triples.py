@@ -57,13 +57,7 @@ def formulas(
 def triples(
     pool: DevicePool, f: np.ndarray, h: Any, y: np.ndarray, link: Link, go_on: Callable[[], None] = lambda: None
 ) -> np.ndarray:
-    """Numbers of functions f, h1, h2, int64 (n, 3), the smallest first.
-
-    Parameters
-    ----------
-    f : int64 array, (n_f,)
-    h : array of whole numbers, on the device, (n_h,)
-    """
+    """Numbers of functions f, h1, h2, int64 (n, 3), the smallest first; f, (n_f,), is on the host, h on the device."""
     v, xp = link.behind(y), pool.xp
     h = xp.ascontiguousarray(xp.asarray(h, np.int64))
     if v is None or len(h) < 2:
@@ -90,8 +84,8 @@ def triples(
             n_h=len(h),
             near=NEAR,
         )
-        there = xp.flatnonzero(partner >= 0)
-        place, i, j = fetched(there // len(h)), fetched(h[there % len(h)]), fetched(h[partner[there]])
+        hits = xp.flatnonzero(partner >= 0)
+        place, i, j = fetched(hits // len(h)), fetched(h[hits % len(h)]), fetched(h[partner[hits]])
         triples.append(np.stack([f[begin + place], i, j], axis=1))
     every = np.concatenate(triples)
     sizes = fetched(pool.sizes[xp.asarray(every)]).astype(np.int64).sum(axis=1)
@@ -99,7 +93,7 @@ def triples(
 
 
 def confirmed(triples: np.ndarray, link: Link, pool: DevicePool, rows: Rows) -> list[Expression]:
-    """Formulas of the smallest of them that are exact at all rows."""
+    """Formulas of the smallest triples that are exact at all rows."""
     v = link.behind(rows.y)
     if v is None or not len(triples):
         return []
@@ -108,22 +102,22 @@ def confirmed(triples: np.ndarray, link: Link, pool: DevicePool, rows: Rows) -> 
         f, *h = pool.expressions(triple)
         values = values_of([f, *h], rows.X)
         f_values, h_values = values[0], values[1:]
-        wanted = link.linear_part(v, f_values)
-        is_known = np.isfinite(wanted) & (wanted != 0)  # elsewhere f hides what is left
-        for a, b, c in _numbers(wanted[is_known], *h_values[:, is_known]) if is_known.mean() >= MOSTLY else []:
+        target = link.linear_part(v, f_values)
+        is_known = np.isfinite(target) & (target != 0)  # elsewhere f hides what is left
+        for a, b, c in _numbers(target[is_known], *h_values[:, is_known]) if is_known.mean() >= MOSTLY else []:
             formulas.append(simplified(link.expression(f, line(a, b, h[0]) + c * h[1])))
     exact = np.flatnonzero(rows.is_exact(values_of(formulas, rows.X))) if formulas else ()
     return sorted((formulas[k] for k in exact), key=lambda formula: formula.n_tokens)
 
 
-def _numbers(wanted: np.ndarray, g: np.ndarray, h: np.ndarray) -> list[tuple[float, ...]]:
-    """What a, b and c may be: as the rows have them, without a, and as simple numbers."""
-    columns = np.column_stack([np.ones(len(g)), g, h]) / np.abs(wanted)[:, None]
+def _numbers(target: np.ndarray, g: np.ndarray, h: np.ndarray) -> list[tuple[float, ...]]:
+    """Candidates for a, b and c: by least squares, without a, and as simple numbers."""
+    columns = np.column_stack([np.ones(len(g)), g, h]) / np.abs(target)[:, None]
     scale = np.abs(columns).max(axis=0)
     if not np.isfinite(columns).all() or not scale.all():
         return []
-    together = np.linalg.lstsq(columns / scale, np.sign(wanted), rcond=None)[0] / scale
-    alone = np.linalg.lstsq(columns[:, 1:] / scale[1:], np.sign(wanted), rcond=None)[0] / scale[1:]
+    together = np.linalg.lstsq(columns / scale, np.sign(target), rcond=None)[0] / scale
+    alone = np.linalg.lstsq(columns[:, 1:] / scale[1:], np.sign(target), rcond=None)[0] / scale[1:]
     numbers = [tuple(together.tolist()), (0.0, *alone.tolist())]
     return numbers + [
         tuple(simple_number(x, close) for x in group) for group in numbers for close in (CLOSE, 1e-8, 1e-6)

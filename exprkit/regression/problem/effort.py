@@ -2,11 +2,6 @@
 
 In: nothing.  Out: one frozen dataclass per stage, each with its one instance; a test replaces the instance.
 
-    >>> from dataclasses import replace
-    >>> from exprkit.regression.problem.effort import POOLS
-    >>> replace(POOLS, host_sizes=(100,)).host_sizes, POOLS.host_sizes
-    ((100,), (1000, 30000))
-
 Every value has its unit beside it and, where it was measured, the source; one without a source was chosen, not
 measured.  Time is counted work (``WorkCosts``), and shares are shares of a search's time limit.  ``laws.md`` is
 ``data/results/laws.md``.
@@ -23,7 +18,7 @@ class RowCounts:
 
     generations: int = 256  # rows, for the fits of generations
     templates: int = 1_000  # rows, for numbers inside of operators
-    front: int = 10_000  # rows, for fits of the front's formulas: with more a search does not end in time
+    search: int = 10_000  # rows: more make a search slower, but tell no more of a formula than of its numbers
 
 
 @dataclass(frozen=True)
@@ -126,21 +121,13 @@ class Simplification:
 
 @dataclass(frozen=True)
 class Noise:
-    """What is taken for noise."""
+    """When residuals count as noise."""
 
     max_unexplained: float = 0.3  # share of the variance (laws.md, data without a known law)
     min_loss: float = 1e-6  # share of the loss of 0 above which noise may be what is left
     max_lead: int = 8  # tokens by which the longest formula is longer than one that is as good
     max_gain: float = 1.05  # ratio of that one's loss to the least
     max_loss: float = 0.002  # share of the variance that the best formula leaves
-
-
-@dataclass(frozen=True)
-class Offers:
-    """What is offered to the front."""
-
-    max_sample_ratio: float = 1.5  # of losses at some of very many rows, beyond which a formula is not tried at all
-    max_turning_loss: float = 1e-9  # share of the variance left by a formula that turns faster than the rows tell
 
 
 @dataclass(frozen=True)
@@ -178,5 +165,4 @@ REGRESSIONS = Regressions()
 GENERATIONS = Generations()
 SIMPLIFICATION = Simplification()
 NOISE = Noise()
-OFFERS = Offers()
 WORK = WorkCosts()

@@ -57,19 +57,11 @@ MIN_DISTANCE = 0.1  # of the median distance from the minimiser: nearer values a
 
 
 class Goal:
-    """A loss at rows of data.
+    """A loss, by its name or text, at rows of data.
 
-    Attributes
-    ----------
-    loss : str
-        Name or text of the loss.
-    rows : Rows
-    plain : bool
-        Whether it is squares, absolute errors or Huber's loss of f itself, which all backends fit.
-    kind : int
-        The kind of loss in ``objective``, for ``target``, ``weights`` and ``delta`` of a plain one.
-    total : float
-        Number of observations: the sum over the rows is divided by it.
+    ``plain``: whether it is squares, absolute errors or Huber's loss of f itself, which all backends fit; ``kind`` is
+    that in ``objective``, for ``target``, ``weights`` and ``delta``.  ``total`` is the number of observations, by which
+    the sum over the rows is divided.
     """
 
     def __init__(self, loss: str, rows: Rows) -> None:
@@ -182,19 +174,9 @@ class Goal:
         return scale**2 / self.total
 
     def fitted(self, pop: Population, starts: np.ndarray, near: np.ndarray, **settings: Any) -> tuple[np.ndarray, ...]:
-        """Fitted parameters and their losses, for a loss that is not plain.
+        """Fitted parameters, (n_exprs, max_params), and their losses, for a loss that is not plain.
 
-        Parameters
-        ----------
-        pop : Population
-        starts : float64 array, (n_exprs, max_params)
-        near : float64 array, (n_rows,)
-            Values of the best formula so far.
-
-        Returns
-        -------
-        params : float64 array, (n_exprs, max_params); nan where the loss is no number
-        losses : float64 array, (n_exprs,)
+        ``near``: values of the best formula so far, (n_rows,).  Parameters are nan where the loss is no number.
         """
         squares = self.as_squares(near)
         squared = FitProblem(squares.X, squares.y, weights=squares.w, accuracy="screen", **settings)

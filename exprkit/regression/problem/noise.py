@@ -35,11 +35,6 @@ def is_noise(rows: Rows, values: np.ndarray) -> bool:
     """Whether the residuals of neighbouring rows are not correlated, though their y are.
 
     False where y is not correlated either: X may have so many columns that no rows are near to others.
-
-    Parameters
-    ----------
-    values : array, float64 (rows,)
-        Of a formula.
     """
     residuals = rows.y - values
     if len(residuals) < MIN_ROWS or not rows.X.shape[1] or not np.isfinite(residuals).all():

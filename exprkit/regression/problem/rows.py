@@ -37,31 +37,13 @@ class LossRows(NamedTuple):
 
 
 class Rows:
-    """Rows of data with weights.
+    """Rows of data with weights ``w``, whose sum is ``total``; equal rows become one if they are ``merged``.
 
-    Attributes
-    ----------
-    X : float64 array, (n_rows, n_vars)
-    y, w : float64 arrays, (n_rows,)
-    total : float
-        Sum of the weights.
-    coarseness : float
-        Relative rounding error of y in its original type: float32 and float16 have fewer digits.
-    copies : int array, (n_rows,)
-        Number of equal rows that became this one, of those of weight above 0.
-    loss_rows : LossRows or None
-        Inputs of a user's loss text, where ``y`` is the minimiser of the loss at each row.
-
-    Parameters
-    ----------
-    columns : dict of arrays (n_rows,)
-        Further inputs of a user's loss text, by name.
-    merged : bool
-        Whether equal rows become one.
+    ``columns``: further inputs of a user's loss text, by name.  ``copies`` counts the equal rows that became each one.
     """
 
-    loss_rows: LossRows | None = None
-    coarseness: float = 0.0
+    loss_rows: LossRows | None = None  # inputs of a user's loss text; ``y`` is the minimiser of the loss at each row
+    coarseness: float = 0.0  # relative rounding error of y in its original type, as float32
 
     def __init__(
         self, X: Any, y: Any, weights: Any = None, columns: Mapping[str, Any] | None = None, merged: bool = True
@@ -115,6 +97,10 @@ class Rows:
         is_nonzero = (values[:, has_rare_zeros] != 0).all(axis=1)
         return self.at(np.concatenate([candidates[is_nonzero], candidates[~is_nonzero]])[:n])
 
+    def at_most(self, n: int, seed: int) -> Rows:
+        """The rows, or a random subsample of n where there are more."""
+        return self if len(self) <= n else self.subsample(n, seed)
+
     def at(self, indices: np.ndarray) -> Rows:
         """The rows with these indices."""
         part = self._with(X=np.ascontiguousarray(self.X[indices]), y=self.y[indices], w=self.w[indices])
@@ -134,15 +120,15 @@ class Rows:
         return repeated
 
     def with_y(self, y: np.ndarray) -> Rows:
-        """The same rows with another y, (n_rows,)."""
+        """The rows with another y, (n_rows,)."""
         return self._with(y=y)
 
     def with_weights(self, w: np.ndarray) -> Rows:
-        """The same rows with other weights, (n_rows,)."""
+        """The rows with other weights, (n_rows,)."""
         return self._with(w=w, total=float(w.sum()))
 
     def with_targets(self, y: np.ndarray, least: np.ndarray) -> Rows:
-        """The same rows with y as the minimiser of a user's loss, and ``least`` as its minimum, (n_rows,) each."""
+        """The rows with y as the minimiser of a user's loss, and ``least`` as its minimum, (n_rows,) each."""
         assert self.loss_rows is not None
         return self._with(y=y, loss_rows=self.loss_rows._replace(least=least))
 
@@ -152,7 +138,7 @@ class Rows:
         return rows
 
     def with_precision_of(self, dtype: np.dtype) -> Rows:
-        """The same rows, whose y was rounded to this type before."""
+        """The rows, whose y was rounded to this type before."""
         is_short = dtype.kind == "f" and dtype.itemsize < 8
         return self._with(coarseness=ULPS * float(np.finfo(dtype).eps)) if is_short else self
 

@@ -2,18 +2,6 @@
 
 In: ``Rows``, operators, ``SearchSettings``.  Out: a ``Front``.
 
-    >>> import numpy as np
-    >>> from exprkit.regression.stages.discovery import Discovery
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.stages.settings import SearchSettings
-    >>> from exprkit.runtime.budget import Budget
-    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> discovery = Discovery(Rows(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
-    >>> discovery.run()
-    'a formula is exact'
-    >>> print(discovery.search.front.entries()[-1].expression)
-    x1 / (5 * x2 + 3)
-
 The table ``ORDER`` has the stages; each one's docstring says what it finds, how, what it costs, and which results show
 that it pays.  Generations (``evolve``) follow until the limit.  The front is simplified at last.
 
@@ -27,28 +15,54 @@ import dataclasses
 import functools
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from exprkit.errors import ArgumentError, FileError, brought_by
+from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.fitting.fit import backend_of_fits
 from exprkit.regression.formulas.front import Entry
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.stages import exact, fewer_variables, generations, growth, nested, pairs, simplification, sums
-from exprkit.regression.stages.begin import begin
+from exprkit.regression.rules.groups import monomials_in_unit_of_y
+from exprkit.regression.stages import exact, fewer_variables, generations, growth, nested, simplification, sums
 from exprkit.regression.stages.search import FormulaSearch, Stage
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import SearchProblem, SearchSettings, Step
 from exprkit.runtime.budget import Budget, Ended
 
 with brought_by("search"):
     from threadpoolctl import threadpool_limits
 
 LOG = logging.getLogger(__name__)
+
+
+def begin(problem: SearchProblem) -> Iterator[Step]:
+    """The mean of y, and the user's guesses as they are and after constant optimisation.
+
+    Where no number has the unit of y: 0, and the products of variables and constants of nature that have it.
+
+    Raises
+    ------
+    ArgumentError
+        For a guess that the chosen operators cannot write.
+    """
+    rows, settings = problem.rows, problem.settings
+    for guess in settings.guesses:
+        if problem.spelling is not None and problem.spelling.spell(guess) is None:
+            raise ArgumentError(
+                f"guesses: {str(guess)!r} has an operator that was not chosen; add it to binary_operators or "
+                "unary_operators, or leave these out"
+            )
+    mean = float(rows.w @ rows.y / rows.total)
+    yield [*problem.refitted([*parse([repr(mean)]), *settings.guesses]), *settings.guesses]
+    if not problem.front.entries():
+        system = settings.rules.unit_systems if settings.rules else []
+        yield [*parse(["0"]), *monomials_in_unit_of_y(rows, system, effort.FEWER_VARIABLES.max_unit_systems)]
 
 
 class Turn(NamedTuple):
@@ -78,38 +92,32 @@ ORDER = (
     Turn(growth.grow, pools="device"),  # after the pools that a GPU searches in seconds
     Turn(sums.sum_within, inverts=True),
     Turn(nested.nest_more, inverts=True),
-    Turn(pairs.regress, inverts=True),
+    Turn(sums.regress, inverts=True),
 )
 
 
 class CheckpointState(NamedTuple):
     """All that the rest of a search depends on, beside its data and settings, between two steps."""
 
+    seed: int
     stages: int  # done
     generation: int  # number of generations that are done
     n_evals: int
     work: int
     is_noisy: bool
-    front: list[Entry]
+    front: Population
+    loss: Annotated[np.ndarray, "float[n]"]  # of the front's formulas
+    is_polished: Annotated[np.ndarray, "bool[n]"]
+    is_exact: Annotated[np.ndarray, "bool[n]"]
     evolution: dict[str, np.ndarray]  # ``Evolution.state``; empty before the first generation
 
 
 class Discovery:
     """A search from its beginning to its end.
 
-    Parameters
-    ----------
-    show : called after every part of a stage
-    save : called with the discovery after every stage and generation, when ``checkpoint`` holds all of its state
-
-    Attributes
-    ----------
-    search : FormulaSearch
-        Runs a stage; has the front.
-    generation : int
-        How many generations are done.
-    failures : list of str
-        Messages on stages that an error ended.
+    ``show`` is called after every part of a stage, ``save`` with the discovery after every stage and generation, when
+    ``checkpoint`` holds all of its state.  ``generation`` counts those that are done; ``failures`` are messages on
+    stages that an error ended.
     """
 
     def __init__(
@@ -121,6 +129,7 @@ class Discovery:
         save: Callable[[Discovery], None] = lambda discovery: None,
     ) -> None:
         self.search = FormulaSearch(rows, settings, budget, show)
+        self.problem = self.search.problem
         self.generation, self._save = 0, save
         self._evolution: Evolution | None = None
         self._resumed: CheckpointState | None = None
@@ -131,7 +140,7 @@ class Discovery:
     @property
     def resolved(self) -> dict[str, Any]:
         """The settings by name, with the values that defaults have on this machine; of a GPU its name."""
-        problem = self.search.problem
+        problem = self.problem
         settings = {field.name: getattr(problem.settings, field.name) for field in dataclasses.fields(problem.settings)}
         backend = backend_of_fits("cpu" if problem.is_on_host else problem.settings.backend)
         device = "none" if problem.device is None else problem.device.name
@@ -140,34 +149,34 @@ class Discovery:
     @property
     def spent(self) -> tuple[float, float, str]:
         """How much is used of what ends the search, of how much, and its unit: time, functions or steps."""
-        done, total = self._n_done + self.generation, len(self.turns) + self.search.problem.settings.niterations
-        return self.search.problem.budget.spent or (done, total, "generations and stages")
+        done, total = self._n_done + self.generation, len(self.turns) + self.problem.settings.niterations
+        return self.problem.budget.spent or (done, total, "generations and stages")
 
     @property
     def turns(self) -> list[Turn]:
         """The stages before ``evolve`` in order; those for exact formulas last where there is noise."""
-        pools = "host" if self.search.problem.device is None else "device"
+        pools = "host" if self.problem.device is None else "device"
         turns = [turn for turn in ORDER if turn.pools in ("", pools)]
-        late = [turn for turn in turns if self.search.problem.is_noisy and turn.is_exact]
+        late = [turn for turn in turns if self.problem.is_noisy and turn.is_exact]
         return [turn for turn in turns if turn not in late] + late
 
     @property
     def left_out(self) -> list[str]:
         """The names of stages that a limit has ended early, or left out."""
         after = [*(turn.stage.__name__ for turn in self.turns), "evolve"][self._n_done :]
-        is_cut = self._is_cut or self.search.problem.budget.is_spent
+        is_cut = self._is_cut or self.problem.budget.is_spent
         return list(dict.fromkeys([*self.search.cut, *(after if is_cut else [])]))
 
     def run(self) -> str:
         """Search; returns why the search ended.  After an interrupt the front has what was found by then."""
         # products are small, and their bits are those of one thread; formulas may divide by 0 and overflow
-        with threadpool_limits(1, "blas"), np.errstate(all="ignore"), self.search.problem.budget.counting():
+        with threadpool_limits(1, "blas"), np.errstate(all="ignore"), self.problem.budget.counting():
             return self._run()
 
     def _run(self) -> str:
-        budget, settings = self.search.problem.budget, self.search.problem.settings
-        if self.search.problem.device is not None:
-            self.search.problem.device.use()  # a thread of its own begins with the first one
+        budget, settings = self.problem.budget, self.problem.settings
+        if self.problem.device is not None:
+            self.problem.device.use()  # a thread of its own begins with the first one
         budget.keep_back(effort.SIMPLIFICATION.final_share)
         try:
             while self._n_done < len(turns := self.turns):
@@ -188,11 +197,11 @@ class Discovery:
     def take(self, turn: Turn) -> None:
         """Run a stage, then simplify the best formulas where there is noise, and end the search if it is time."""
         self.search.stage = turn.stage.__name__
-        if turn.inverts and self.search.problem.is_negative:
+        if turn.inverts and self.problem.is_negative:
             self.search.run_stage(functools.partial(fewer_variables.mirrored, stage=turn.stage))
         else:
             self.search.run_stage(turn.stage)
-        if self.search.problem.is_noisy:
+        if self.problem.is_noisy:
             limits = effort.SIMPLIFICATION
             self.search.run_stage(
                 functools.partial(simplification.polish_best, n=limits.best_formulas, max_size=limits.max_noisy_tokens)
@@ -203,7 +212,7 @@ class Discovery:
     def evolve(self) -> None:
         """Generations until the limit; ``checkpoint`` holds each, for a later search may add more of them."""
         self.search.stage = "evolve"
-        problem, evolution = self.search.problem, generations.first_generation(self.search.problem)
+        problem, evolution = self.problem, generations.first_generation(self.problem)
         if self._resumed is not None and self._resumed.evolution:
             evolution.resume(self._resumed.evolution)
             problem.budget.n_evals, problem.budget.work = self._resumed.n_evals, self._resumed.work
@@ -221,20 +230,30 @@ class Discovery:
 
     def checkpoint(self) -> CheckpointState:
         """The state of the search, when ``save`` is called."""
-        budget = self.search.problem.budget
-        evolution = {} if self._evolution is None else self._evolution.state()
-        front = self.search.front.entries()
+        problem, entries = self.problem, self.search.front.entries()
         return CheckpointState(
-            self._n_done, self.generation, budget.n_evals, budget.work, self.search.problem.is_noisy, front, evolution
+            problem.settings.seed,
+            self._n_done,
+            self.generation,
+            problem.budget.n_evals,
+            problem.budget.work,
+            problem.is_noisy,
+            Population.of([entry.expression for entry in entries]),
+            np.array([entry.loss for entry in entries], np.float64),
+            np.array([entry.is_polished for entry in entries], bool),
+            np.array([entry.is_exact for entry in entries], bool),
+            {} if self._evolution is None else self._evolution.state(),
         )
 
     def resume(self, checkpoint: CheckpointState) -> None:
         """Before ``run``: continue from a checkpoint, to the same bits as without the interruption."""
-        budget = self.search.problem.budget
+        budget = self.problem.budget
         self._resumed, self._n_done, self.generation = checkpoint, checkpoint.stages, checkpoint.generation
         budget.n_evals, budget.work = checkpoint.n_evals, checkpoint.work
         self.search.state.is_noisy = checkpoint.is_noisy
-        self.search.front.restore(checkpoint.front)
+        columns = (array.tolist() for array in (checkpoint.loss, checkpoint.is_polished, checkpoint.is_exact))
+        front = zip(checkpoint.front, *columns, strict=True)
+        self.search.front.restore(Entry(formula, loss, formula.n_tokens, *marks) for formula, loss, *marks in front)
 
     def _attempt(self, work: Callable[[], None]) -> None:
         """Do work; its errors end it alone once there are formulas, not those of files and of a user's functions."""
@@ -243,7 +262,7 @@ class Discovery:
         except (Ended, FileError, ArgumentError):
             raise
         except Exception as error:
-            if error is self.search.problem.budget.raised or not self.search.front.entries():
+            if error is self.problem.budget.raised or not self.search.front.entries():
                 raise
             where = traceback.extract_tb(error.__traceback__)[-1]
             self.failures.append(
@@ -252,6 +271,6 @@ class Discovery:
             )
 
     def _log(self) -> None:
-        entries, n_evals = self.search.front.entries(), self.search.problem.budget.n_evals
+        entries, n_evals = self.search.front.entries(), self.problem.budget.n_evals
         best = (entries[-1].loss, entries[-1].expression) if entries else (np.inf, "no formula yet")
         LOG.info("step %s: %s formulas tried so far, least loss %.4g of %s", self.search.stage, f"{n_evals:,}", *best)

@@ -1,20 +1,6 @@
 """Exact formulas: two, three and more functions of a pool that make y but for rounding.
 
 In: a ``SearchProblem``.  Out: formulas that are exact at a few rows, tested at all of them.
-
-    >>> import numpy as np
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.stages.settings import SearchSettings
-    >>> from exprkit.regression.stages import exact
-    >>> from exprkit.regression.stages.search import FormulaSearch
-    >>> from exprkit.runtime.budget import Budget, Ended
-    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> search = FormulaSearch(Rows(X, X[:, 0] / (3 + 5 * X[:, 1])), SearchSettings(), Budget())
-    >>> try:
-    ...     search.run_stage(exact.join)
-    ... except Ended as ended:
-    ...     print(ended, search.front.entries()[-1].expression, sep=": ")
-    a formula is exact: x1 / (5 * x2 + 3)
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ In: a ``SearchProblem``; stages.  Out: what the stages yield for the reduced pro
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -36,19 +36,14 @@ def group(problem: SearchProblem) -> Iterator[Step]:
     is_over = problem.budget.part(limits.units_share)
     n_fitted, small = limits.fitted_unit_systems, limits.fitted_functions
     systems = [] if settings.rules is None else settings.rules.unit_systems[: limits.max_unit_systems]
-    for stage, systems_of_stage, pool_size in (
+    parts = (
         (exact.join, systems, None),
         (exact.join_three, systems[:n_fitted], None),
-        (nested.nest_shares, systems[:n_fitted], small),
+        (nested.nest_once, systems[:n_fitted], small),
         (sums.sum_within_powers, systems[:n_fitted], small),
         (exact.join_three, systems[n_fitted:], None),
-    ):
-        for system in systems_of_stage:
-            if is_over():
-                yield Signal.CUT
-                return
-            yield from _in_units(problem, system, stage, pool_size)
-            yield Signal.PART_DONE
+    )
+    yield from _each(problem, is_over, ((system, stage, n) for stage, chosen, n in parts for system in chosen))
 
 
 def factor(problem: SearchProblem) -> Iterator[Step]:
@@ -63,13 +58,9 @@ def factor(problem: SearchProblem) -> Iterator[Step]:
     is_over = problem.budget.part(effort.FEWER_VARIABLES.factors_share)
     stages = [] if problem.is_noisy else [exact.join, exact.sum_exactly, exact.join_three]
     factors = [system for system in power_factors(problem.rows) if not is_contradicted(problem, system)]
-    for k, system in enumerate(factors):
-        for stage in [*stages, nested.curve, nested.nest_in_factors] if k == 0 else stages:
-            if is_over():
-                yield Signal.CUT
-                return
-            yield from _in_units(problem, system, stage, None)
-            yield Signal.PART_DONE
+    in_first = [*stages, nested.curve, nested.nest_in_factors]
+    parts = ((system, stage, None) for system in factors for stage in (in_first if system is factors[0] else stages))
+    yield from _each(problem, is_over, parts)
 
 
 def product(problem: SearchProblem) -> Iterator[Step]:
@@ -82,13 +73,21 @@ def product(problem: SearchProblem) -> Iterator[Step]:
     if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens or problem.is_noisy:
         return
     is_over = problem.budget.part(effort.FEWER_VARIABLES.product_share)
-    for system in inner_products(problem.rows):
-        for stage in (exact.join, exact.sum_exactly, exact.join_three, nested.curve):
-            if is_over():
-                yield Signal.CUT
-                return
-            yield from _in_units(problem, system, stage, None)
-            yield Signal.PART_DONE
+    stages = exact.join, exact.sum_exactly, exact.join_three, nested.curve
+    parts = ((system, stage, None) for system in inner_products(problem.rows) for stage in stages)
+    yield from _each(problem, is_over, parts)
+
+
+def _each(
+    problem: SearchProblem, is_over: Callable[[], bool], parts: Iterable[tuple[UnitSystem, Stage, int | None]]
+) -> Iterator[Step]:
+    """Formulas of stages in unit systems, with a largest pool each, until the share of the time is over."""
+    for system, stage, pool_size in parts:
+        if is_over():
+            yield Signal.CUT
+            return
+        yield from _in_units(problem, system, stage, pool_size)
+        yield Signal.PART_DONE
 
 
 def is_contradicted(problem: SearchProblem, system: UnitSystem) -> bool:
@@ -113,7 +112,7 @@ def is_contradicted(problem: SearchProblem, system: UnitSystem) -> bool:
 
 
 def mirrored(problem: SearchProblem, stage: Stage) -> Iterator[Step]:
-    """What a stage yields for -y, negated: roots, logarithms and powers have no inverse at a negative y."""
+    """Formulas of a stage for -y, negated: roots, logarithms and powers have no inverse at a negative y."""
     settings = replace(problem.settings, guesses=())
     inner = FormulaSearch(problem.rows.with_y(-problem.rows.y), settings, problem.budget)
     inner.state.is_noisy = problem.is_noisy
@@ -125,7 +124,7 @@ def mirrored(problem: SearchProblem, stage: Stage) -> Iterator[Step]:
 
 
 def _in_units(problem: SearchProblem, system: UnitSystem, stage: Stage, pool_size: int | None) -> Iterator[Step]:
-    """What a stage yields for data in units that variables and constants of nature make, converted back.
+    """Formulas of a stage for data in units of variables and constants of nature, converted back.
 
     ``pool_size``: the largest pool; None: that of the search.
     """

@@ -26,9 +26,6 @@ def first_generation(problem: SearchProblem) -> Evolution:
         population_size=settings.population_size,
         width=settings.maxsize,
         seed=settings.seed,
-        crossover=settings.crossover_probability,
-        tournament=settings.tournament_size,
-        steps=settings.optimizer_iterations,
         loss=settings.loss,
         backend=settings.backend,
         threads=settings.threads,
@@ -55,9 +52,5 @@ def breed(problem: SearchProblem, evolution: Evolution, number: int) -> Iterator
     spend(work.fits + generation.tried * (work.fit + tokens * work.fit_value))
     yield problem.best_candidates(generation.formulas, generation.loss)
     if problem.spelling is not None and not {ops.ADD, ops.MUL} <= problem.spelling.codes:
-        yield problem.refitted([_unscaled(formula) for formula in generation.formulas])
-
-
-def _unscaled(formula: Expression) -> Expression:
-    """The tree of ``a + b * tree``."""
-    return Expression(formula.kinds[2:-2], formula.values[2:-2], formula.variables)
+        trees = (Expression(f.kinds[2:-2], f.values[2:-2], f.variables) for f in generation.formulas)  # of a + b * tree
+        yield problem.refitted(list(trees))

@@ -86,16 +86,15 @@ def _grow(
 
 
 def _best_fitted(problem: SearchProblem, formulas: list[Expression]) -> list[Expression]:
-    """Those that may enter the front once they are fitted, simplified."""
+    """The formulas that may enter the front, fitted and simplified."""
     if not formulas:
         return []
     pop, starts = constants.as_parameters(Population.of(formulas))
     problem.budget.count(len(pop))
     fitted = constants.as_constants(pop, problem.fitted(pop, np.where(np.isnan(starts), 0.0, starts)))
-    rows, threads = problem.fit_rows, problem.settings.threads
     with np.errstate(all="ignore"):
-        values = Evaluator(fitted, rows.X, "cpu", dtype="float64", threads=threads).evaluate()
-    return problem.best_candidates(fitted, problem.fit_goal.losses(values), effort.GROWTH.max_shortening)
+        values = Evaluator(fitted, problem.rows.X, "cpu", dtype="float64", threads=problem.settings.threads).evaluate()
+    return problem.best_candidates(fitted, problem.goal.losses(values), effort.GROWTH.max_shortening)
 
 
 def _functions_to_add(problem: SearchProblem, rows: Rows) -> Functions:

@@ -65,14 +65,9 @@ def nest(problem: SearchProblem) -> Iterator[Step]:
     Pays: data/results/laws_empirical.csv, where Planck's law is such a template (5 of 5 runs).
     """
     for is_relative in (True, False) if problem.largest_pool else ():
-        yield from _nest(problem, is_relative, None)
+        yield from nest_once(problem, is_relative)
     if problem.largest_pool:
         yield from nest_in_factors(problem)
-
-
-def nest_shares(problem: SearchProblem) -> Iterator[Step]:
-    """The templates of ``nest`` with relative errors alone, for data without units (``fewer_variables.group``)."""
-    yield from _nest(problem, True, None)
 
 
 def nest_more(problem: SearchProblem) -> Iterator[Step]:
@@ -83,10 +78,11 @@ def nest_more(problem: SearchProblem) -> Iterator[Step]:
     for outer in problem.unary if problem.largest_pool else []:
         inverse = links.inverse(outer)
         if is_logarithm(outer) or (inverse is not None and is_logarithm(inverse)):
-            yield from _nest(problem, True, outer)
+            yield from nest_once(problem, outer=outer)
 
 
-def _nest(problem: SearchProblem, is_relative: bool, outer: defined.Written | None) -> Iterator[Step]:
+def nest_once(problem: SearchProblem, is_relative: bool = True, outer: defined.Written | None = None) -> Iterator[Step]:
+    """The templates of ``nest`` for errors that count as shares of y or as they are, within an operator or none."""
     rows, settings = problem.for_squares(problem.shape_rows), problem.settings
     target = rows.y if outer is None else links.inverted(outer, rows.y)
     rules = settings.rules

@@ -5,7 +5,7 @@ In: ``Rows``, ``SearchSettings``, a ``Budget``; stages.  Out: a ``Front`` of wha
     >>> import numpy as np
     >>> import exprkit as ek
     >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.stages.settings import SearchSettings
+    >>> from exprkit.regression.stages.search_problem import SearchSettings
     >>> from exprkit.regression.stages.search import FormulaSearch
     >>> from exprkit.runtime.budget import Budget
     >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
-import numpy as np
-
 from exprkit.expressions.expression import Expression
 from exprkit.regression.formulas.front import Front
 from exprkit.regression.formulas.values import values_of
@@ -33,29 +31,19 @@ from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.accident import CoincidenceTest
 from exprkit.regression.shapes.turns import turn_too_fast
 from exprkit.regression.stages import simplification
-from exprkit.regression.stages.search_problem import FrontState, SearchProblem, Signal, Simplified, Step
-from exprkit.regression.stages.settings import SearchSettings
+from exprkit.regression.stages.search_problem import FrontState, SearchProblem, SearchSettings, Signal, Simplified, Step
 from exprkit.runtime.budget import Budget, Ended
 
+# Share of the variance left by a formula that turns faster than the rows tell; chosen, not measured.
+MAX_TURNING_LOSS = 1e-9
 Stage: TypeAlias = Callable[[SearchProblem], Iterator[Step]]
 
 
 class FormulaSearch:
-    """A front, and the problem that stages are given.
+    """A front, and the problem that stages are given; ``show`` is called after every part of a stage.
 
-    Attributes
-    ----------
-    problem : SearchProblem
-    front : Front
-        Stages read it as ``problem.front``.
-    stage : str
-        The name of what is running.
-    cut : list of str
-        Stages whose share of the time was over before their work was done.
-
-    Parameters
-    ----------
-    show : called after every part of a stage
+    ``stage`` is the name of what is running, ``cut`` names the stages whose share of the time was over before their
+    work was done.
     """
 
     def __init__(
@@ -106,8 +94,7 @@ class FormulaSearch:
         """Let the front (or another one) take the formulas that it can use, by their loss at all rows."""
         problem, front = self.problem, front or self.front
         short = [formula for formula in formulas if formula.n_tokens <= 2 * problem.settings.maxsize]
-        candidates = self._screened(problem.allowed(short))
-        if not candidates:
+        if not (candidates := problem.allowed(short)):
             return
         values = values_of(candidates, problem.rows.X, problem.settings.threads)
         losses, exact = problem.goal.losses(values), problem.rows.is_exact(values)
@@ -119,21 +106,7 @@ class FormulaSearch:
     def _is_resolved(self, formula: Expression, loss: float) -> bool:
         """Whether the rows are dense enough for the formula's fastest oscillation, or nothing of y is left anyway."""
         X = self.problem.rows.X
-        return loss <= effort.OFFERS.max_turning_loss * self.problem.mean_loss or not turn_too_fast([formula], X)[0]
-
-    def _screened(self, formulas: list[Expression]) -> list[Expression]:
-        """The formulas that a subsample of the rows does not rule out, where there are more than ``fit_rows``."""
-        problem, entries = self.problem, self.front.entries()
-        if problem.fit_rows is problem.rows or not formulas or not entries:
-            return formulas
-        every = [*formulas, *(entry.expression for entry in entries)]
-        values = values_of(every, problem.fit_rows.X, problem.settings.threads)
-        losses, front_losses = np.split(problem.fit_goal.losses(values), [len(formulas)])
-        limits = effort.OFFERS.max_sample_ratio * np.minimum.accumulate(front_losses)
-        least = np.append(np.inf, np.maximum(limits, self.front.floor))
-        sizes = [formula.n_tokens for formula in formulas]
-        place = np.searchsorted([entry.size for entry in entries], sizes, side="right")
-        return [formula for formula, bad in zip(formulas, losses > least[place], strict=True) if not bad]
+        return loss <= MAX_TURNING_LOSS * self.problem.mean_loss or not turn_too_fast([formula], X)[0]
 
     def tidy(self) -> None:
         """Take numbers out of the front's formulas that change no value by more than rounding."""
@@ -141,7 +114,7 @@ class FormulaSearch:
             sizes, shorter = simplification.without_idle_numbers(self.problem)
             if not shorter:
                 return
-            front = self.front.copy()
+            front = Front(self.front.maxsize, self.front.floor, self.front.rows)
             front.restore(entry for entry in self.front.entries() if entry.size not in sizes)
             self.offer(shorter, front)
             self.front.restore(front.entries())  # all at once: another thread may read the front meanwhile

@@ -1,4 +1,4 @@
-"""``SearchProblem``: what a stage is given: rows, loss, operators, rules, a budget, and the front to be read.
+"""``SearchProblem``, of which a stage is a function: rows, loss, operators, rules, a budget, and the front to be read.
 
 In: ``Rows``, ``SearchSettings``, a ``Budget``, the ``FrontState``.  Out: pools, fits and questions to the front.
 
@@ -13,18 +13,6 @@ a list of formulas          offers them to the front
 ``Signal.NOISE``            runs the stages for exact formulas last
 ``Simplified(entry)``       marks a formula of the front whose simpler forms have all been offered
 ==========================  =======================================================================================
-
-    >>> import numpy as np
-    >>> import exprkit as ek
-    >>> from exprkit.regression.formulas.front import Front
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.stages.search_problem import SearchProblem, FrontState
-    >>> from exprkit.regression.stages.settings import SearchSettings
-    >>> from exprkit.runtime.budget import Budget
-    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
-    >>> problem = SearchProblem(Rows(X, 3 * X[:, 0]), SearchSettings(), Budget(), FrontState(Front(30)))
-    >>> print(*problem.refitted(ek.parse(["2.9 * exp(log(x1))"])), len(problem.pool(problem.rows, 20)))
-    3 * x1 20
 """
 
 from __future__ import annotations
@@ -32,7 +20,7 @@ from __future__ import annotations
 import enum
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -52,9 +40,37 @@ from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
+from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.spelling import ChosenOperators
-from exprkit.regression.stages.settings import SearchSettings
 from exprkit.runtime.budget import Budget, spend
+
+# Fits of formulas; chosen, not measured.
+FITS = {"max_iter": 100, "tol": 1e-15, "backend": "cpu", "dtype": "float64"}
+
+
+def default_operators() -> tuple[defined.Written, ...]:
+    """The operators of a search by default."""
+    return tuple(ops.BY_NAME[name] for name in ops.SETS["search"])
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """The settings of a search, as ``SymbolicRegressor`` explains them, checked."""
+
+    operators: tuple[defined.Written, ...] = field(default_factory=default_operators)
+    niterations: int = 100
+    population_size: int = 1000
+    maxsize: int = 30
+    loss: str = "squares"
+    pool_size: int | None = None  # of functions of the largest pool; by default those of problem/effort.py
+    early_stop: Callable[[float, int], bool] = lambda loss, size: False
+    guesses: Sequence[Expression] = ()
+    seed: int = 0
+    backend: str = "cpu"
+    threads: int | None = None
+    rules: FormulaRules | None = None
+    outermost: tuple[defined.Written, ...] = ()  # operators that may stand around a whole formula only
+    beside: tuple[int, ...] | None = None  # codes of others that formulas may be written with; None: of any
 
 
 class Signal(enum.Enum):
@@ -76,7 +92,7 @@ Step: TypeAlias = list[Expression] | Signal | Simplified
 
 @dataclass
 class FrontState:
-    """What changes while stages run; ``FormulaSearch`` alone writes it."""
+    """The state of a search that changes while stages run; ``FormulaSearch`` alone writes it."""
 
     front: FrontView
     is_exact: bool = False  # a formula is y but for rounding, and no accident
@@ -85,21 +101,11 @@ class FrontState:
 
 @dataclass(frozen=True)
 class SearchProblem:
-    """What is searched for, and with which means.
+    """The data, loss, operators, rules and budget of a search, and its front to be read.
 
-    Attributes
-    ----------
-    generation_rows, shape_rows, fit_rows : Rows
-        Subsamples for the fits of generations, for numbers inside operators, and for the fits of the front's formulas.
-    goal, fit_goal : Goal
-        The loss at all rows, and at ``fit_rows``.
-    zero_loss, mean_loss : float
-        The loss of the formula 0, and of the mean of y.
-    unary, binary : the operators of one and of two operands
-    spelling : ChosenOperators or None
-        Writes formulas with the chosen operators alone; None: any may be used.
-    device : the GPU that large pools lie on, or None for the host
-    largest_pool, smaller_pools : numbers of functions
+    ``generation_rows`` and ``shape_rows`` are subsamples for the fits of generations, and for numbers inside operators;
+    ``zero_loss`` and ``mean_loss`` are losses of the formula 0, and of the mean of y.  ``spelling`` writes formulas
+    with the chosen operators alone (None: any may be used), ``device`` is the GPU of large pools (None: the host).
     """
 
     rows: Rows
@@ -151,24 +157,12 @@ class SearchProblem:
         return Goal(self.settings.loss, self.rows)
 
     @functools.cached_property
-    def fit_goal(self) -> Goal:
-        return Goal(self.settings.loss, self.fit_rows)
-
-    @functools.cached_property
     def generation_rows(self) -> Rows:
-        return self.subsample(effort.ROWS.generations)
+        return self.rows.at_most(effort.ROWS.generations, self.settings.seed)
 
     @functools.cached_property
     def shape_rows(self) -> Rows:
-        return self.subsample(effort.ROWS.templates)
-
-    @functools.cached_property
-    def fit_rows(self) -> Rows:
-        return self.subsample(effort.ROWS.front)
-
-    def subsample(self, n: int) -> Rows:
-        """The rows, or n of them drawn at random where there are more."""
-        return self.rows if len(self.rows) <= n else self.drawn(n)
+        return self.rows.at_most(effort.ROWS.templates, self.settings.seed)
 
     def drawn(self, n: int) -> Rows:
         """At most n of the rows in random order, the same ones every time."""
@@ -224,10 +218,6 @@ class SearchProblem:
             return formulas
         fits = self.settings.rules.allow(Population.of(formulas)).tolist()
         return [formula for formula, fit in zip(formulas, fits, strict=True) if fit]
-
-    def spelled(self, formula: Expression) -> Expression:
-        """The formula written with the chosen operators, or as it is where that is impossible."""
-        return formula if self.spelling is None else self.spelling.spell(formula) or formula
 
     # ── pools ──
 
@@ -294,10 +284,12 @@ class SearchProblem:
 
     # ── fits ──
 
-    def refitted(self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None) -> list[Expression]:
+    def refitted(
+        self, formulas: Sequence[Expression], held: Callable[[float], bool] | None = None, directly: bool = False
+    ) -> list[Expression]:
         """Formulas after constant optimisation that starts at their numbers; numbers for which ``held`` is true stay.
 
-        The method is Levenberg-Marquardt (Levenberg 1944, Marquardt 1963), at ``fit_rows``.
+        ``directly``: any loss is minimised as it stands, without least squares first.
         """
         if not formulas:
             return []
@@ -306,32 +298,25 @@ class SearchProblem:
             return list(formulas)
         self.budget.count(len(pop))
         starts = np.where(np.isnan(params), 0.0, params)
-        params = self.fitted(pop, starts)
+        params = self._fit_problem.fit(pop, init=starts).params if directly else self.fitted(pop, starts)
         params = np.where(np.isfinite(params), params, starts)
         return [simplified(formula) for formula in constants.as_constants(pop, params)]
 
     def fitted(self, pop: Population, starts: np.ndarray) -> np.ndarray:
-        """Parameters of a local minimum of the loss, (n_exprs, n_params), from the given starts."""
-        goal = self.fit_goal
+        """Parameters of a local minimum of the loss, (n_exprs, n_params), by Levenberg-Marquardt from the starts."""
         work = effort.WORK
-        spend(work.fits + len(pop) * work.fit + len(pop.kinds) * len(self.fit_rows) * work.fit_value)
-        if not goal.plain:
-            return goal.fitted(pop, starts, self._best_values(goal.rows), **self._fit_settings)[0]
+        spend(work.fits + len(pop) * work.fit + len(pop.kinds) * len(self.rows) * work.fit_value)
+        if not self.goal.plain:
+            return self.goal.fitted(pop, starts, self._best_values(self.rows), **self._fit_settings)[0]
         return self._fit_problem.fit(pop, init=starts).params
 
     @property
     def _fit_settings(self) -> dict[str, Any]:
-        return {
-            "max_iter": 100,
-            "tol": 1e-15,
-            "backend": "cpu",
-            "dtype": "float64",
-            "threads": self.settings.threads,
-        }
+        return FITS | {"threads": self.settings.threads}
 
     @functools.cached_property
     def _fit_problem(self) -> FitProblem:
-        return self.fit_goal.problem(**self._fit_settings)
+        return self.goal.problem(**self._fit_settings)
 
     def for_squares(self, rows: Rows) -> Rows:
         """The rows with weights that make least squares approximate the loss near the best formula."""

@@ -2,20 +2,6 @@
 
 In: a ``SearchProblem``.  Out: simpler formulas, for the front to choose among.
 
-    >>> import numpy as np
-    >>> import exprkit as ek
-    >>> from exprkit.regression.stages import simplification
-    >>> from exprkit.regression.stages.search import FormulaSearch
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.stages.settings import SearchSettings
-    >>> from exprkit.runtime.budget import Budget
-    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 1))
-    >>> search = FormulaSearch(Rows(X, 3 * np.exp(X[:, 0])), SearchSettings(), Budget())
-    >>> search.offer(ek.parse(["2.9 * exp(1.02 * x1) + 0.003"]))
-    >>> search.run_stage(simplification.polish)
-    >>> print(search.front.entries()[-1].expression)
-    3 * exp(x1)
-
 A formula is simplified once: another time the result would be the same.  One with more numbers than half the rows is
 left as it is: it is an interpolation, and there are very many of those.  The method is backward elimination: a number
 goes, or becomes a simple one, if the front takes what the others make of it after constant optimisation.
