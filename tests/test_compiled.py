@@ -18,7 +18,9 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import pytest
 
+from exprkit.backends.cpu import levenberg_marquardt
 from exprkit.errors import ArgumentError
+from exprkit.programs import linearity
 from exprkit.runtime import bags, disk_cache, jit
 
 EVALUATES = """
@@ -180,6 +182,12 @@ def test_another_text_of_a_loop_or_of_what_it_imports_is_another_entry(twice, ca
     assert not twice() and twice() and len(list(cache.iterdir())) == 3
     monkeypatch.setattr(jit.config, "BOUNDSCHECK", 1)
     assert not twice()
+
+
+def test_what_uses_a_loop_does_not_change_its_entry():
+    for module in (levenberg_marquardt, linearity):
+        folders = {Path(path).relative_to(Path(jit.ROOT) / "exprkit").parts[0] for path in jit.sources(module.__file__)}
+        assert "programs" in folders and not folders & {"__init__.py", "distributed", "evaluate", "fitting", "search"}
 
 
 def test_a_full_disk_is_one_warning(twice, cache, monkeypatch):

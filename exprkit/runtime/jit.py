@@ -244,8 +244,8 @@ def _imports(path: str) -> set[str]:
     text = Path(path).read_text(encoding="utf-8")
     for module, names in re.findall(r"^ *from (exprkit\S*) import (\([^)]*\)|.*)", text, re.MULTILINE):
         place = os.path.join(ROOT, *module.split("."))
-        paths |= {f"{place}.py", os.path.join(place, "__init__.py")}
-        paths |= {os.path.join(place, f"{name}.py") for name in re.findall(r"\w+", names)}
+        modules = re.findall(r"\w+", names) + ["__init__"] * (module != "exprkit")  # no loop uses the face
+        paths |= {f"{place}.py", *(os.path.join(place, f"{name}.py") for name in modules)}
     return {path for path in paths if os.path.isfile(path)}
 
 
