@@ -1,18 +1,12 @@
 """Conversion of user input to arrays of real numbers, with an error that names the argument.
 
-Beside that ``least``, ``greatest`` and ``either``, with which a formula holds for a number, for an array of them and
-for SymPy's symbols.
-
-    >>> from exprkit.numbers import as_numbers, least
-    >>> as_numbers("y", [1, None, 2.5])
-    array([1. , nan, 2.5])
-    >>> least(3, np.array([2, 5]))
-    array([2, 3])
+>>> from exprkit.numbers import as_numbers
+>>> as_numbers("y", [1, None, 2.5])
+array([1. , nan, 2.5])
 """
 
 from __future__ import annotations
 
-import functools
 import re
 from decimal import Decimal
 from numbers import Real
@@ -85,32 +79,3 @@ def _kind_of_text(text: str) -> str:
     if re.match(r"\d{1,4}[-./]\d{1,2}[-./]\d", text):
         return "M"
     return "number" if re.search(r"\d", text) and re.match(r"[-+−\s.,\d]", text) else "word"
-
-
-def least(*values: Any) -> Any:
-    """The least of numbers, of arrays element by element, of SymPy's expressions as one of them."""
-    if any(isinstance(value, np.ndarray) for value in values):
-        return functools.reduce(np.minimum, values)
-    if any(hasattr(value, "free_symbols") for value in values):
-        import sympy
-
-        return sympy.Min(*values)
-    return min(values)
-
-
-def greatest(*values: Any) -> Any:
-    """The greatest, as ``least``."""
-    if any(isinstance(value, np.ndarray) for value in values):
-        return functools.reduce(np.maximum, values)
-    return -least(*(-value for value in values))
-
-
-def either(condition: Any, a: Any, b: Any) -> Any:
-    """``a`` where the condition holds, else ``b``: of numbers, arrays or SymPy's relations."""
-    if isinstance(condition, np.ndarray):
-        return np.where(condition, a, b)
-    if hasattr(condition, "free_symbols"):
-        import sympy
-
-        return sympy.Piecewise((a, condition), (b, True))
-    return a if condition else b

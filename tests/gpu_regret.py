@@ -32,7 +32,7 @@ from timing import microseconds
 import exprkit as ek
 from exprkit.backends.cases import fits
 from exprkit.backends.cases import interpreter as launches
-from exprkit.backends.cases.cards import CARDS
+from exprkit.backends.cases.tree import CARDS
 from exprkit.backends.gpu.schedule import RESERVED, DeviceLimits, LaunchShape, Sizes, resident_blocks
 from exprkit.backends.interpreter import batches
 from exprkit.backends.interpreter import engine as interpreter
@@ -220,7 +220,7 @@ def rows_of_launches(name, pop, n_vars, n_points, repeats):
             continue
         limits = here if card is None else CARDS[card].limits._replace(multiprocessors=here.multiprocessors)
         fixed = launches.VariantSet(4, True, task == "values" and is_wide(n_points))
-        estimates, chosen = launches.times(fixed, sizes, limits)[:, 0], launches.decision(limits, fixed)(sizes)
+        estimates, chosen = launches.times(fixed, sizes, limits)[:, 0], launches.Decision(limits, fixed)(sizes)
         before = PREVIOUS.get((task, name, n_points)) if card is None else None
         for shape, estimate in zip(launches.shapes(fixed), estimates, strict=True):
             if estimate > MOST_SLOWER * estimates.min() and shape != chosen and shape[:3] != before:

@@ -25,8 +25,10 @@ from nvrtc_reports import registers_and_spills
 
 import exprkit as ek
 from exprkit.backends.cases import fits
-from exprkit.backends.cases.cards import CARDS
+from exprkit.backends.cases.tree import CARDS
+from exprkit.backends.gpu import nvrtc
 from exprkit.backends.gpu.schedule import REGISTERS, LaunchShape, registers_needed
+from exprkit.backends.precision import Precision
 
 TASKS = "values", "square", "fit"
 FIELDS = (
@@ -70,14 +72,15 @@ def cases_of(task, precision, dtype):
 def row_of(head):
     """A row of the table, of a kernel by what names it."""
     case = cases_of(head["task"], head["precision"], head["dtype"])[head["variant"]]
-    return head | measured(case, head["architecture"])
+    return head | measured(case, head["architecture"], head["precision"])
 
 
-def measured(case, architecture):
+def measured(case, architecture, precision):
     """Registers and spilled bytes of a leaf's kernel, and what it may have."""
     macros = case.macros
     is_fit = "TANGENTS" in macros
-    registers, spilled = registers_and_spills(case.report(architecture), "fit" if is_fit else "interpret")
+    report = nvrtc.report(architecture, Precision(precision), case.source, **macros)
+    registers, spilled = registers_and_spills(report, "fit" if is_fit else "interpret")
     block, resident = int(macros["BLOCK"]) * int(macros.get("FITS", 1)), int(macros["MIN_BLOCKS"])
     return {
         "architecture": architecture, "block": block, "resident": resident, "registers": registers,

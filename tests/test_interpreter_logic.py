@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit.backends.cases.cards import CARDS
 from exprkit.backends.cases.interpreter import Decision, VariantSet
+from exprkit.backends.cases.tree import CARDS
 from exprkit.backends.gpu import launch, layout, opcodes
 from exprkit.backends.gpu.bytecode import Bytecode, accumulate
 from exprkit.backends.gpu.layout import ACTION, FROM_SLOT, SPILL

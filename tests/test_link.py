@@ -61,9 +61,8 @@ def cache(tmp_path, monkeypatch):
 def compiled(monkeypatch):
     """Counts what reaches the compiler."""
     seen = []
-    real = assembler.COMPILERS["nvjitlink"]
-    counting = real._replace(run=lambda *given: seen.append(given[0]) or real.run(*given))
-    monkeypatch.setitem(assembler.COMPILERS, "nvjitlink", counting)
+    real = assembler.run_nvjitlink
+    monkeypatch.setattr(assembler, "run_nvjitlink", lambda *given: seen.append(given[0]) or real(*given))
     return seen
 
 
@@ -111,13 +110,10 @@ def test_a_slow_reader_holds_up_the_compiler(cache):
     results.close()
 
 
-@pytest.mark.parametrize("compiler", assembler.COMPILERS)
-def test_a_refused_module_is_shown_with_its_line_and_kernel(cache, compiler):
-    if compiler == "ptxas" and assembler.tool("ptxas") is None:
-        pytest.skip("ptxas is not installed: pip install nvidia-cuda-nvcc")
+def test_a_refused_module_is_shown_with_its_line_and_kernel(cache):
     bad = TEXT.format(n=7).replace("add.rn.f32", "add.foo.f32")
     with pytest.raises(BackendError) as raised:
-        linked([*texts(2), bad, *texts(2, 5)], compiler=compiler)
+        linked([*texts(2), bad, *texts(2, 5)])
     message = str(raised.value)
     assert "refuses the PTX for sm_90" in message and "in .visible .entry add_7" in message
     assert "     11  add.foo.f32 %x, %x, 0f3F800000;" in message and ">" in message
@@ -137,14 +133,13 @@ def test_options_reach_the_assembler(cache):
 
 
 def test_arguments_are_checked():
-    for options, message in (
-        ({"architecture": "90"}, r"there is no GPU architecture '90'; did you mean 'sm_90'\? \(there are: sm_75, "),
-        ({"architecture": 90}, r"there is no GPU architecture 90; did you mean 'sm_90'\?"),
-        ({"architecture": "SM-86"}, r"there is no GPU architecture 'SM-86'; did you mean 'sm_86'\?"),
-        ({"compiler": "nvcc"}, "compiler must be one of 'nvjitlink', 'ptxas', not 'nvcc'"),
+    for architecture, message in (
+        ("90", r"there is no GPU architecture '90'; did you mean 'sm_90'\? \(there are: sm_75, "),
+        (90, r"there is no GPU architecture 90; did you mean 'sm_90'\?"),
+        ("SM-86", r"there is no GPU architecture 'SM-86'; did you mean 'sm_86'\?"),
     ):
         with pytest.raises(ArgumentError, match=message):
-            assembler.compile_modules([], options.pop("architecture", "sm_90"), SETTINGS, **options)
+            assembler.compile_modules([], architecture, SETTINGS)
 
 
 def test_an_architecture_that_there_is_not_is_named(cache):
@@ -165,19 +160,8 @@ def test_without_the_compiler_there_is_one_line_with_the_command(monkeypatch):
     with pytest.raises(BackendError, match=r"PTX needs cuda-bindings: pip install cuda-core cuda-bindings nvidia"):
         linked(texts(1))
     monkeypatch.setattr(assembler, "tool", lambda name: None)
-    with pytest.raises(BackendError, match="ptxas is not installed: pip install nvidia-cuda-nvcc"):
-        linked(texts(1), compiler="ptxas")
     with pytest.raises(BackendError, match="pip install nvidia-cuda-nvdisasm"):
         assembler.disassemble(b"")
-
-
-@pytest.mark.skipif(assembler.tool("ptxas") is None, reason="ptxas is not installed: pip install nvidia-cuda-nvcc")
-def test_ptxas_makes_code_of_the_same_kernels(cache):
-    made = (assembler.compile_modules(texts(1), "sm_90", SETTINGS, compiler=one) for one in assembler.COMPILERS)
-    by_both = [next(iter(linked)) for linked in made]
-    first, second = (assembler.usage(x.report)["add_0"] for x in by_both)
-    assert abs(first.registers - second.registers) <= 16
-    assert first.spill_stores == second.spill_stores == 0 and all(b"add_0" in x.cubin for x in by_both)
 
 
 @pytest.mark.skipif(

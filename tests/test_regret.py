@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from exprkit.backends.cases import fits, interpreter
-from exprkit.backends.cases.cards import CARDS
+from exprkit.backends.cases.tree import CARDS
 from exprkit.backends.gpu.schedule import Sizes
 
 AIM = 0.05, 0.15  # on average, and at most

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends.cases import bundles, interpreter
-from exprkit.backends.cases.cards import CARDS
-from exprkit.backends.cases.tree import SYMBOLS, Cases, Discussion
+from exprkit.backends.cases.tree import CARDS, Cases, Discussion, KernelText
 from exprkit.backends.cpu.tiles import never_negative
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.gpu.bytecode import accumulate
@@ -22,7 +20,6 @@ from exprkit.backends.interpreter import batches
 from exprkit.backends.interpreter.dual_opcodes import is_rare
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
-from exprkit.backends.transpiler.assembler import compile_modules
 from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.structures import Structures, to_compile
 from exprkit.errors import DataError, brief, checks_keywords, one_of
@@ -104,32 +101,6 @@ class Lowered(NamedTuple):
     structures: Structures
 
 
-@dataclass(frozen=True, eq=False)
-class TranspiledText:
-    """The transpiler's code of a population in one shape: PTX, the same text for all architectures."""
-
-    modules: tuple[str, ...]
-    settings: Precision
-
-    @property
-    def macros(self) -> dict[str, str]:
-        """There are none."""
-        return {}
-
-    @property
-    def source(self) -> str:
-        """All modules."""
-        return "\n".join(self.modules)
-
-    def ptx(self, architecture: str) -> str:
-        """The same: an assembler for an architecture makes machine code of it."""
-        return self.source
-
-    def report(self, architecture: str) -> str:
-        """What the assembler says of all modules: registers, spills."""
-        return "\n".join(one.report for one in compile_modules(self.modules, architecture, self.settings))
-
-
 def subject_of(
     task: str, backend: str, settings: Precision, itemsize: int, lowered: Lowered | None = None
 ) -> Discussion:
@@ -148,9 +119,11 @@ def subject_of(
 
 def _transpiled(
     lowered: Lowered, task: str, itemsize: int, settings: Precision, shape: bundles.CodeShape
-) -> TranspiledText:
+) -> KernelText:
+    """PTX of all modules, the same text for all architectures."""
     part = Transpiled(lowered.program, lowered.structures, shape, itemsize)
-    return TranspiledText(tuple(one.text.decode() for one in part.modules(part.kind(task), settings)), settings)
+    source = "\n".join(one.text.decode() for one in part.modules(part.kind(task), settings))
+    return KernelText(source, {}, lambda architecture: source)
 
 
 def _lowered(pop: Any, X: Any, settings: Precision, itemsize: int) -> Lowered:
@@ -171,19 +144,18 @@ def _known(lowered: Lowered, X: Any, subject: Discussion) -> dict[str, int]:
     pop, program, structures = lowered
     bytecode = accumulate(program)
     ends = np.append(bytecode.first_instruction, len(bytecode.instructions))
-    sizes = {
-        "n_exprs": len(pop),
-        "n_columns": len(program.column_code),
-        "n_slots": bytecode.n_slots,
-        "n_params": pop.max_params,
-        "n_instructions": int(np.diff(ends).max(initial=0)),
-        "n_results": 2 * int(np.diff(bytecode.first_step).max(initial=0)),
-        "powers": int(bytecode.code.heavy),
-        "bulky_operators": int(bytecode.code.bulky),
-        "uncommon_operators": int(any(is_rare(ops.BY_CODE[code]) for code in np.unique(program.code).tolist())),
-        "exprs_per_structure": len(pop) // max(len(structures), 1),
-        "shared_code": int(structures.indirect),
+    values = {
+        "E": len(pop),
+        "c": len(program.column_code),
+        "s": bytecode.n_slots,
+        "m": pop.max_params,
+        "i": int(np.diff(ends).max(initial=0)),
+        "r": 2 * int(np.diff(bytecode.first_step).max(initial=0)),
+        "p": int(bytecode.code.heavy),
+        "b": int(bytecode.code.bulky),
+        "u": int(any(is_rare(ops.BY_CODE[code]) for code in np.unique(program.code).tolist())),
+        "g": len(pop) // max(len(structures), 1),
+        "d": int(structures.indirect),
+        **({} if X is None else {"N": len(X)}),
     }
-    if X is not None:
-        sizes["n_points"] = len(X)
-    return {SYMBOLS[name]: int(value) for name, value in sizes.items() if SYMBOLS[name] in subject.symbols}
+    return {name: int(value) for name, value in values.items() if name in subject.symbols}

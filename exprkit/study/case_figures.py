@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from exprkit.backends.cases.cards import CARDS, limits_of, symbols_of
 from exprkit.backends.cases.discussion import leaves_of
-from exprkit.backends.cases.inequality import of_symbols, shown
-from exprkit.backends.cases.tree import Cases
+from exprkit.backends.cases.inequality import shown
+from exprkit.backends.cases.tree import CARDS, Cases, limits_of
 from exprkit.backends.gpu.schedule import BLOCKS, RESERVED, LaunchShape, Sizes, estimated, resident_blocks
 from exprkit.errors import brought_by
 from exprkit.evaluate.case_discussion import cases
@@ -188,21 +187,9 @@ def cards_table(discussion: Cases, n_points: int) -> pd.DataFrame:
     rows = []
     for name, card in CARDS.items():
         case = discussion.at(device=name, n_points=n_points).case
-        limits = symbols_of(card.limits)
-        rows.append({"card": name, "as": card.name, "Z_B": shown(limits["Z_B"]), "S": limits["S"], "runs": case.words})
+        limits = {"Z_B": shown(card.limits.shared_per_block), "S": card.limits.multiprocessors}
+        rows.append({"card": name, "as": card.name, **limits, "runs": case.words})
     return pd.DataFrame(rows).set_index("card")
-
-
-def latex(discussion: Cases) -> str:
-    """All cases with their constraints, as LaTeX's ``cases``."""
-    import sympy
-
-    rows = []
-    for case in discussion.leaves:
-        system = [one.relation().subs(of_symbols(discussion.known)) for one in case.constraints]
-        held = r" \wedge ".join(sympy.latex(one) for one in system if one not in (sympy.true, True))
-        rows.append(rf"\text{{{case.words}}} & {held or sympy.latex(sympy.true)} \\")
-    return "\n".join([r"\begin{cases}", *rows, r"\end{cases}"])
 
 
 def regions() -> Drawing:

@@ -33,7 +33,7 @@ from exprkit.backends.cases.inequality import Constraint, Values
 
 
 class Question(NamedTuple):
-    """What is asked of a code, and what is done where it does not hold."""
+    """An inequality of a code, and the code to take where it does not hold."""
 
     name: str
     asks: Callable[[Any], Constraint | None]  # accepted where it holds; None: nothing to ask of this code
@@ -71,43 +71,32 @@ def leaves_of(tree: Node | Leaf | None) -> Iterator[Leaf]:
 
 
 def discuss(code: Any, questions: Sequence[Question], box: Values) -> Node | Leaf | None:
-    """The tree of all cases; None where no code is left at any point.
+    """The tree of all cases of a code to begin with; None where no code is left at any point.
 
-    Parameters
-    ----------
-    code
-        To begin with.
-    questions : sequence
-    box : mapping
-        Arrays of values of the symbols, one element each for a point: where witnesses are looked for.
+    ``box``: arrays of values of the symbols, one element each for a point, where witnesses are looked for.
     """
     values = {name: np.atleast_1d(value) for name, value in box.items()}
-    return _branch(code, tuple(questions), (), (), values, np.arange(_size(values)))
+    n_points = max(map(len, values.values()), default=0)
 
+    def branch(code: Any, place: int, system: tuple[Constraint, ...], applied: tuple[str, ...], points: Any) -> Any:
+        """The tree below a code, from a question on; its system holds at these points."""
+        if not len(points):
+            return None
+        for k, question in enumerate(questions[place:], place):
+            if (asked := question.asks(code)) is None:
+                continue
+            holds = np.broadcast_to(asked.holds(values), n_points)[points]
+            accept = branch(code, k + 1, (*system, asked), applied, points[holds])
+            if holds.all() or (further := question.next(code)) is None:
+                return accept
+            strategy, other = further
+            refuse = branch(other, k, (*system, asked.refused()), (*applied, strategy), points[~holds])
+            return Node(asked, accept, refuse, strategy) if accept and refuse else accept or refuse
+        witness = {name: value[min(points[0], len(value) - 1)].item() for name, value in values.items()}
+        return Leaf(code, system, applied, witness, points)
 
-def _size(box: Values) -> int:
-    return max(map(len, box.values()), default=0)
-
-
-def _branch(
-    code: Any, questions: tuple[Question, ...], system: tuple[Constraint, ...], applied: tuple[str, ...],
-    box: Values, points: np.ndarray,
-) -> Node | Leaf | None:  # fmt: skip
-    """The tree below a code, of whose system these points are witnesses."""
-    if not len(points):
-        return None
-    for place, question in enumerate(questions):
-        if (asked := question.asks(code)) is None:
-            continue
-        holds = np.broadcast_to(asked.holds(box), _size(box))[points]
-        accept = _branch(code, questions[place + 1 :], (*system, asked), applied, box, points[holds])
-        if holds.all() or (further := question.next(code)) is None:
-            return accept
-        words, other = further
-        refuse = _branch(other, questions[place:], (*system, asked.refused()), (*applied, words), box, points[~holds])
-        return Node(asked, accept, refuse, words) if accept and refuse else accept or refuse
-    witness = {name: value[min(points[0], len(value) - 1)].item() for name, value in box.items()}
-    return Leaf(code, system, applied, witness, points)
+    tree: Node | Leaf | None = branch(code, 0, (), (), np.arange(n_points))
+    return tree
 
 
 class Step(NamedTuple):

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.cases.discussion import Question, described, walk
-from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, number, symbol
+from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, compared, number, symbol
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu.layout import VECTOR_BYTES
 from exprkit.backends.gpu.schedule import REGISTERS
@@ -239,17 +239,16 @@ def questions(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tu
         here, later = listed[code.place], listed[code.place + 1 :]
         if not later:
             return None
-        taken = f"t_{{{here.vectors},{here.warps}}}"
-        rest = ", ".join(f"t_{{{one.vectors},{one.warps}}}" for one in later)
 
         def best(at: Values, first: int, stop: int | None) -> Any:
-            found = fit_times(fixed, code.tangents, at["N"], code.rare)[first:stop].min(axis=0, initial=np.inf)
-            return found if len(found) > 1 else found[0]
+            least = fit_times(fixed, code.tangents, at["N"], code.rare)[first:stop].min(axis=0, initial=np.inf)
+            return least if len(least) > 1 else least[0]
 
-        least = rf"\min\{{{rest}\}}"
-        return Inequality(
-            Quantity(f"time of {_words(here)}", lambda at: best(at, code.place, code.place + 1), taken),
-            Quantity("time of the best shape after it", lambda at: best(at, code.place + 1, None), least),
+        return compared(
+            f"time of {_words(here)}",
+            lambda at: best(at, code.place, code.place + 1),
+            "time of the best shape after it",
+            lambda at: best(at, code.place + 1, None),
         )
 
     def memory(code: FitCode) -> Constraint | None:

@@ -1,38 +1,52 @@
-"""Symbolic quantities and inequalities: one function each, evaluated with numbers, arrays or SymPy symbols.
+"""Symbols, quantities made of them, and inequalities between two: with numbers, arrays or SymPy's symbols as values.
 
-In: functions of a mapping from symbols to values.  Out: whether an inequality holds, its text, its numbers, and the
-relation between polynomials that it is.
+In: functions of a mapping from symbols to values.  Out: whether an inequality holds, and its text.
 
     >>> from exprkit.backends.cases.inequality import Inequality, Quantity, symbol
     >>> twice = Inequality(Quantity("twice s", lambda at: 2 * at["s"]), symbol("Z_B"))
-    >>> print(twice, "|", twice.with_numbers({"s": 3, "Z_B": 4}), "|", twice.relation())
-    twice s <= Z_B | twice s = 6 > 4 = Z_B | 2*s <= Z_B
+    >>> print(twice, "|", twice.with_numbers({"s": 3, "Z_B": 4}), "|", twice.left.polynomial({}))
+    twice s <= Z_B | twice s = 6 > 4 = Z_B | 2*s
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import sympy
-
 Values = Mapping[str, Any]  # of symbols
 
-MEANINGS = {
-    "Z_B": "shared memory of a block, bytes", "Z_M": "shared memory of a multiprocessor, bytes",
-    "S": "multiprocessors", "R_M": "registers of a multiprocessor", "N": "data points",
-    "E": "expressions times parameter sets", "c": "columns (variables and functions of one)",
-    "s": "values put aside at a time", "m": "parameters of an expression", "i": "instructions of an expression",
-    "r": "results of a prologue", "g": "expressions per structure",
-    "u": "1: uncommon operators are used", "p": "1: operators that need many registers are used (powers)",
-    "b": "1: the code of the operators for 8 vectors outgrows the instruction cache",
-    "d": "1: structures that differ in their columns alone share code",
-}  # fmt: skip
-MAY_BE_ZERO = frozenset("csmrdupb")
+
+class Symbol(NamedTuple):
+    """A number of the machine, the data or the expressions."""
+
+    argument: str  # of ``Cases.at``
+    meaning: str
+    most: int = 0  # that a tree is made for; of the machine: what cards have
+    often_zero: bool = False
+
+
+SYMBOLS = {
+    "N": Symbol("n_points", "data points", 10**8),
+    "E": Symbol("n_exprs", "expressions times parameter sets", 10**6),
+    "c": Symbol("n_columns", "columns (variables and functions of one)", 1000),
+    "s": Symbol("n_slots", "values put aside at a time", 16, True),
+    "Z_B": Symbol("shared_per_block", "shared memory of a block, bytes"),
+    "Z_M": Symbol("shared_per_multiprocessor", "shared memory of a multiprocessor, bytes"),
+    "S": Symbol("multiprocessors", "multiprocessors"),
+    "R_M": Symbol("registers", "registers of a multiprocessor"),
+    "m": Symbol("n_params", "parameters of an expression", 16),
+    "i": Symbol("n_instructions", "instructions of an expression", 200),
+    "r": Symbol("n_results", "results of a prologue", 20, True),
+    "g": Symbol("exprs_per_structure", "expressions per structure", 10**4),
+    "d": Symbol("shared_code", "1: structures that differ in their columns alone share code", 1, True),
+    "u": Symbol("uncommon_operators", "1: uncommon operators are used", 1, True),
+    "p": Symbol("powers", "1: operators that need many registers are used (powers)", 1, True),
+    "b": Symbol("bulky_operators", "1: the operators' code for 8 vectors outgrows the instruction cache", 1, True),
+}
+MACHINE = ("Z_B", "Z_M", "S", "R_M")  # as ``DeviceLimits`` has them
 
 
 class Quantity(NamedTuple):
@@ -40,7 +54,14 @@ class Quantity(NamedTuple):
 
     words: str
     of: Callable[[Values], Any]
-    name: str = ""  # that stands for it in formulas, in LaTeX; without one its formula does
+    is_polynomial: bool = True
+
+    def polynomial(self, known: Values) -> str:
+        """The quantity as a polynomial in the symbols that are not known."""
+        import sympy
+
+        symbols = {name: sympy.Symbol(name, integer=True, nonnegative=True) for name in SYMBOLS}
+        return str(sympy.expand(self.of({**symbols, **known})))
 
 
 class Inequality(NamedTuple):
@@ -56,11 +77,16 @@ class Inequality(NamedTuple):
         return left < right if self.strict else left <= right
 
     def refused(self) -> Inequality:
-        """What holds where this does not."""
+        """The inequality that holds where this does not."""
         return Inequality(self.right, self.left, not self.strict)
 
     def __str__(self) -> str:
         return f"{self.left.words} {'<' if self.strict else '<='} {self.right.words}"
+
+    def with_polynomial(self, known: Values) -> str:
+        """The words, and the left side as a polynomial if it is one."""
+        value = self.left.polynomial(known) if self.left.is_polynomial else self.left.words
+        return str(self) if value == self.left.words else f"{self.left.words} = {self._replace(left=number(0, value))}"
 
     def with_numbers(self, values: Values) -> str:
         """Both sides with their numbers and the sign that is between them."""
@@ -72,14 +98,9 @@ class Inequality(NamedTuple):
         behind = behind if behind == self.right.words else f"{behind} = {self.right.words}"
         return f"{before} {sign} {behind}"
 
-    def relation(self) -> sympy.Basic:
-        """As SymPy has it, in ``symbols``; a quantity that has a name stands as that."""
-        left, right = (formula(side) for side in (self.left, self.right))
-        return left < right if self.strict else left <= right
-
 
 class AllOf(NamedTuple):
-    """Inequalities that are asked together: accepted where all hold; or, negated, where one of them does not."""
+    """Inequalities that are asked together: accepted where all hold; negated: where one of them does not."""
 
     parts: tuple[Inequality, ...]
     negated: bool = False
@@ -90,39 +111,38 @@ class AllOf(NamedTuple):
         return ~np.asarray(all_hold) if self.negated else all_hold
 
     def refused(self) -> AllOf:
-        """What holds where this does not."""
+        """The negation."""
         return self._replace(negated=not self.negated)
 
-    def joined(self, words: Callable[[Inequality], str]) -> str:
-        """What is said of each, by "and"; or of what holds where it does not, by "or"."""
-        if self.negated:
-            return " or ".join(words(part.refused()) for part in self.parts)
-        return " and ".join(map(words, self.parts))
-
     def __str__(self) -> str:
-        return self.joined(str)
+        return (
+            " or ".join(str(part.refused()) for part in self.parts)
+            if self.negated
+            else " and ".join(map(str, self.parts))
+        )
+
+    def with_polynomial(self, known: Values) -> str:
+        """The words of all, with polynomials."""
+        return " and ".join(part.with_polynomial(known) for part in self.parts)
 
     def with_numbers(self, values: Values) -> str:
         """All of them with their numbers, or those that do not hold."""
         failing = [part for part in self.parts if not part.holds(values)]
         return ("; " if failing else " and ").join(part.with_numbers(values) for part in failing or self.parts)
 
-    def relation(self) -> sympy.Basic:
-        """As SymPy has it."""
-        import sympy
-
-        if self.negated:
-            return sympy.Or(*(part.refused().relation() for part in self.parts))
-        return sympy.And(*(part.relation() for part in self.parts))
-
 
 Constraint = Inequality | AllOf
 
 
 def all_of(*parts: Inequality | None) -> Constraint | None:
-    """Those that are asked, together; None: nothing is."""
+    """The inequalities together; None if there is none."""
     asked = tuple(part for part in parts if part is not None)
     return (AllOf(asked) if len(asked) > 1 else asked[0]) if asked else None
+
+
+def compared(words: str, here: Callable[[Values], Any], other: str, there: Callable[[Values], Any]) -> Inequality:
+    """The inequality of two times, which are no polynomials."""
+    return Inequality(Quantity(words, here, False), Quantity(other, there, False))
 
 
 def shown(value: Any) -> str:
@@ -130,29 +150,6 @@ def shown(value: Any) -> str:
     if not np.isfinite(value):
         return "infinite"
     return f"{int(value):,}" if float(value).is_integer() else f"{value:,.1f}"
-
-
-def formula(quantity: Quantity) -> sympy.Expr:
-    """A quantity in symbols, or its name."""
-    import sympy
-
-    if quantity.name:
-        return sympy.Symbol(quantity.name, positive=True)
-    return sympy.expand(quantity.of(symbols()))
-
-
-@functools.cache
-def symbols() -> dict[str, sympy.Symbol]:
-    """All symbols; whole numbers above 0, or from 0 on."""
-    import sympy
-
-    signs = {name: {"nonnegative" if name in MAY_BE_ZERO else "positive": True} for name in MEANINGS}
-    return {name: sympy.Symbol(name, integer=True, **sign) for name, sign in signs.items()}
-
-
-def of_symbols(known: Values) -> dict[sympy.Symbol, Any]:
-    """Values by SymPy's symbols, as ``subs`` takes them."""
-    return {symbols()[name]: value for name, value in known.items() if name in MEANINGS}
 
 
 def symbol(name: str) -> Quantity:

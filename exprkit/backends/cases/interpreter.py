@@ -5,8 +5,8 @@ same choice as questions and strategies, of which ``discussion`` makes a tree.  
 ``schedule``, once: it is called with numbers to choose, with arrays to find witnesses, with symbols to print.
 
     >>> from exprkit.backends.gpu.schedule import Sizes
-    >>> from exprkit.backends.cases.cards import CARDS
     >>> from exprkit.backends.cases.interpreter import Decision, VariantSet
+    >>> from exprkit.backends.cases.tree import CARDS
     >>> decide = Decision(CARDS["sm_90"].limits, VariantSet(itemsize=4, fast=True))
     >>> decide(Sizes(n_points=10_860, n_items=9_880, n_columns=12, n_slots=1))[:3]
     (8, 640, True)
@@ -42,7 +42,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.cases.discussion import Question, described, walk
-from exprkit.backends.cases.inequality import Constraint, Inequality, Quantity, Values, all_of, number, symbol
+from exprkit.backends.cases.inequality import (
+    MACHINE,
+    Constraint,
+    Inequality,
+    Quantity,
+    Values,
+    all_of,
+    compared,
+    number,
+    symbol,
+)
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.layout import VECTOR_BYTES
@@ -52,9 +62,7 @@ from exprkit.backends.gpu.schedule import (
     DeviceLimits,
     LaunchShape,
     Sizes,
-    estimated,
     registers_needed,
-    resident_blocks,
     rounds,
 )
 from exprkit.backends.precision import Precision
@@ -65,7 +73,6 @@ LAST_BLOCKS = (64, 32)  # where nothing else fits
 NOTES = (
     "memory: bytes of a block with target and weights; time: rounds of tiles, longer where few warps are resident",
 )
-_VARYING = "vectors", "block", "columns_shared"
 
 
 class VariantSet(NamedTuple):
@@ -144,41 +151,29 @@ def shapes(fixed: VariantSet) -> list[LaunchShape]:
 
 @functools.lru_cache(maxsize=64)
 def _together(fixed: VariantSet) -> tuple[LaunchShape, np.ndarray, np.ndarray]:
-    """All variants as one whose fields are columns of numbers; those that are the last; those of one tile alone."""
-    listed = shapes(fixed)
-    fields = ([getattr(one, name) for one in listed] for name in _VARYING)
-    vectors, block, columns_shared = (np.array(field, np.int64)[:, None] for field in fields)
-    last = [layout.only_if_nothing_else for layout in layouts(fixed) for _ in layout.blocks]
-    together = LaunchShape(vectors, block, columns_shared, fixed.lanes, fixed.itemsize, fixed.wide)  # type: ignore[arg-type]
-    return together, np.array(last)[:, None], (vectors == 3) & (fixed.vectors is None)
+    """All variants as one whose fields are columns of numbers; registers of a block; the most points that they take."""
+    vectors, block, columns_shared = np.transpose([one[:3] for one in shapes(fixed)])[:, :, None]
+    together = LaunchShape(vectors, block, columns_shared, fixed.lanes, fixed.itemsize, fixed.wide)
+    of_one_tile = (vectors == 3) & (fixed.vectors is None)
+    most = np.where(of_one_tile, together.tile, np.iinfo(np.int64).max)
+    return together, registers_needed(together, fixed.light) * block, most
 
 
 def times(fixed: VariantSet, sizes: Sizes, limits: DeviceLimits) -> np.ndarray:
     """What every variant is estimated to take, (variants, points): infinite where it can't run or is not meant to."""
-    shape, _, one_tile = _together(fixed)
-    usable = shape.most_shared(sizes.n_columns, sizes.n_slots) <= limits.shared_per_block
-    usable = usable & ((sizes.n_points <= shape.tile) | ~one_tile)
+    shape, registers, most_points = _together(fixed)
+    shared, blocks = shape.most_shared(sizes.n_columns, sizes.n_slots), limits.registers // registers
+    usable = (shared <= limits.shared_per_block) & (sizes.n_points <= most_points)
     if fixed.block is None:
-        usable = usable & (resident_blocks(shape, fixed.light, limits.registers) > 0)
-    return np.where(usable, estimated(shape, sizes, limits, fixed.light), np.inf)
+        usable = usable & (blocks > 0)
+    return np.where(usable, rounds(shape, sizes, limits, shared, blocks * shape.warps), np.inf)
 
 
-class Decision:
+class Decision(NamedTuple):
     """The tree as a plain decision for one device: what the backend asks for every population."""
 
-    def __init__(self, limits: DeviceLimits, fixed: VariantSet) -> None:
-        self.limits, self.fixed = limits, fixed
-        self._shapes = shapes(fixed)
-        columns, is_last, one_tile = _together(fixed)
-        self._shape = columns._replace(**{name: getattr(columns, name)[:, 0] for name in _VARYING})
-        self._few_points = np.where(one_tile, columns.tile, np.iinfo(np.int64).max)[:, 0]
-        blocks = resident_blocks(self._shape, fixed.light, limits.registers)
-        self._most = blocks * self._shape.warps
-        self._handicap = np.where((blocks > 0) | (fixed.block is not None), 0.0, np.inf)
-        self._n_usual = int((~is_last).sum())
-        # what shared memory is made of: it is linear in columns and slots
-        self._alone, *others = (self._shape.most_shared(c, s) for c, s in ((0, 0), (1, 0), (0, 1)))
-        self._of_a_column, self._of_a_slot = (other - self._alone for other in others)
+    limits: DeviceLimits
+    fixed: VariantSet
 
     def __call__(self, sizes: Sizes) -> LaunchShape:
         """The variant for work of these sizes.
@@ -188,27 +183,18 @@ class Decision:
         ArgumentError
             If what the user asked for leaves none; names the inequality.
         """
-        shared = self._alone + self._of_a_column * sizes.n_columns + self._of_a_slot * sizes.n_slots
-        usable = (shared <= self.limits.shared_per_block) & (sizes.n_points <= self._few_points)
-        taken = rounds(self._shape, sizes, self.limits, shared, self._most) + self._handicap
-        taken[~usable] = np.inf
-        best = int(taken[: self._n_usual].argmin())
+        listed, taken = shapes(self.fixed), times(self.fixed, sizes, self.limits)[:, 0]
+        best = int(taken[: len(listed) - len(LAST_BLOCKS) * layouts(self.fixed)[-1].only_if_nothing_else].argmin())
         if taken[best] == np.inf:
             best = int((taken < np.inf).argmax())  # the larger of the last ones
             if taken[best] == np.inf:
                 raise nothing_fits(self.fixed, sizes, self.limits)
-        return self._shapes[best]
+        return listed[best]
 
     def why(self, sizes: Sizes) -> list[str]:
         """The way through the tree, a line for each inequality with its numbers."""
         values = values_of(sizes, self.limits) | {"p": int(self.fixed.powers)}
         return described(walk(START, questions(self.fixed), values)[1], values)
-
-
-@functools.lru_cache(maxsize=64)
-def decision(limits: DeviceLimits, fixed: VariantSet) -> Decision:
-    """The decision for a device; computed at the first call."""
-    return Decision(limits, fixed)
 
 
 def nothing_fits(fixed: VariantSet, sizes: Sizes, limits: DeviceLimits) -> ArgumentError:
@@ -249,13 +235,12 @@ def sizes_of(values: Values) -> Sizes:
 
 def machine_of(values: Values) -> DeviceLimits:
     """Limits of symbols."""
-    return DeviceLimits(values["Z_B"], values["Z_M"], values["S"], values["R_M"])
+    return DeviceLimits(*(values[name] for name in MACHINE))
 
 
 def values_of(sizes: Sizes, limits: DeviceLimits) -> dict[str, Any]:
     """Symbols of sizes and limits."""
-    machine = zip(("Z_B", "Z_M", "S", "R_M"), limits, strict=True)
-    return dict(zip(("N", "E", "c", "s", "b"), sizes, strict=True)) | dict(machine)
+    return dict(zip(("N", "E", "c", "s", "b", *MACHINE), (*sizes, *limits), strict=True))
 
 
 def code_shape(fixed: VariantSet, code: LayoutCode) -> LaunchShape:
@@ -316,18 +301,9 @@ def questions(fixed: VariantSet) -> tuple[Question, ...]:
         if not later or code.place not in competing:
             return None
         layout, stop = listed[code.place], (competing[-1], len(listed[competing[-1]].blocks))
-        here = Quantity(
-            f"time of {layout.words}",
-            best(code, (code.place, 0), (code.place, len(layout.blocks))),
-            f"t_{{{layout.vectors},{int(layout.columns_shared)}}}",
-        )
-        name = ", ".join(f"t_{{{listed[p].vectors},{int(listed[p].columns_shared)}}}" for p in later)
-        rest = Quantity(
-            "time of the best layout after it",
-            best(code, (later[0], 0), stop),
-            rf"\min\{{{name}\}}" if len(later) > 1 else name,
-        )
-        return Inequality(here, rest)
+        own = best(code, (code.place, 0), (code.place, len(layout.blocks)))
+        rest = best(code, (later[0], 0), stop)
+        return compared(f"time of {layout.words}", own, "time of the best layout after it", rest)
 
     def block_fits(code: LayoutCode) -> Inequality | None:
         blocks = listed[code.place].blocks
@@ -345,19 +321,10 @@ def questions(fixed: VariantSet) -> tuple[Question, ...]:
         layout = listed[code.place]
         if code.block + 1 == len(layout.blocks) or layout.only_if_nothing_else:
             return None
-        name = f"t_{{{layout.vectors},{int(layout.columns_shared)},%d}}"
-        here = Quantity(
-            f"time of {layout.blocks[code.block]} threads",
-            best(code, code[:2], (code.place, code.block + 1)),
-            name % layout.blocks[code.block],
-        )
-        later = layout.blocks[code.block + 1 :]
-        rest = Quantity(
-            f"time of the best block after it ({', '.join(map(str, later))})",
-            best(code, (code.place, code.block + 1), (code.place, len(layout.blocks))),
-            rf"\min\{{{', '.join(name % block for block in later)}\}}" if len(later) > 1 else name % later[0],
-        )
-        return Inequality(here, rest)
+        own = best(code, code[:2], (code.place, code.block + 1))
+        rest = best(code, (code.place, code.block + 1), (code.place, len(layout.blocks)))
+        later = f"time of the best block after it ({', '.join(map(str, layout.blocks[code.block + 1 :]))})"
+        return compared(f"time of {layout.blocks[code.block]} threads", own, later, rest)
 
     def layout(code: LayoutCode) -> Constraint | None:
         return all_of(layout_fits(code), one_tile(code), layout_time(code))
@@ -409,7 +376,7 @@ def subject(fixed: VariantSet, task: str, settings: Precision) -> Discussion:
             "WIDE": int(shape.wide),
             "POWERS": int(of_operators(fixed, code).powers),
         }
-        return KernelText(opcodes.source(settings.operators), settings, chosen)
+        return KernelText.of(opcodes.source(settings.operators), settings, chosen)
 
     def words(code: LayoutCode) -> str:
         shape = shape_at(code)

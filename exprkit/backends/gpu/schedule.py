@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
-from exprkit.numbers import either, greatest, least
 
 VECTORS = (1, 2, 3, 4, 8)  # that a thread may have
 BLOCKS = (128, 256, 320, 512, 640, 768)
@@ -44,7 +43,7 @@ _HALF_SPEED = 26  # warps on a multiprocessor that hide half of the time an inst
 class LaunchShape(NamedTuple):
     """The variant of the interpreter that is compiled and launched.
 
-    The formulas hold for arrays and for SymPy's symbols too (``exprkit.backends.cases`` reads them so).
+    The formulas hold for arrays too, and what memory they need for SymPy's symbols.
     """
 
     vectors: int
@@ -73,7 +72,7 @@ class LaunchShape(NamedTuple):
         if not self.wide:
             return 0
         of_a_vector = self.lanes * VECTOR_BYTES
-        tile = LINE_BYTES if of_a_vector >= LINE_BYTES else least(LINE_BYTES, self.vectors * of_a_vector)
+        tile = LINE_BYTES if of_a_vector >= LINE_BYTES else np.minimum(LINE_BYTES, self.vectors * of_a_vector)
         return tile - VECTOR_BYTES
 
     @property
@@ -130,10 +129,10 @@ class DeviceLimits(NamedTuple):
 def registers_needed(shape: LaunchShape, fast: bool) -> Any:
     """Registers of a thread with which the kernel spills none, or 40 bytes at most (data/results/cases_ptxas.csv)."""
     if shape.itemsize == 8:
-        return either(shape.vectors <= 4, 168, 256)
+        return np.where(shape.vectors <= 4, 168, 256)
     few = 80 if fast else 96
-    of_four = either(shape.columns_shared == 1, few, 96 if fast else 128)
-    return either(shape.vectors <= 4, of_four, either(shape.columns_shared == 1, 96, 128))
+    of_four = np.where(shape.columns_shared == 1, few, 96 if fast else 128)
+    return np.where(shape.vectors <= 4, of_four, np.where(shape.columns_shared == 1, 96, 128))
 
 
 def resident_blocks(shape: LaunchShape, fast: bool, registers: int = REGISTERS) -> Any:
@@ -150,14 +149,14 @@ def estimated(shape: LaunchShape, sizes: Sizes, device: DeviceLimits, fast: bool
 def rounds(shape: LaunchShape, sizes: Sizes, device: DeviceLimits, shared: Any, most: Any) -> Any:
     """The same of a variant whose shared memory and most warps of a multiprocessor, by registers, are known."""
     tiles, of_a_block = shape.n_tiles(sizes.n_points), shape.warps
-    warps = least(device.shared_per_multiprocessor // (shared + RESERVED) * of_a_block, most)
-    warps = greatest(least(warps, tiles * sizes.n_items // device.multiprocessors), 1)
+    warps = np.minimum(device.shared_per_multiprocessor // (shared + RESERVED) * of_a_block, most)
+    warps = np.maximum(np.minimum(warps, tiles * sizes.n_items // device.multiprocessors), 1)
     overhead = _OVERHEAD + (_OVERHEAD_OF_BULKY_CODE - _OVERHEAD) * sizes.bulky
     cost = tiles * (shape.vectors + overhead) * (1 + _HALF_SPEED / warps)
     cost = cost * (1 + (_COST_OF_GLOBAL_COLUMNS - 1) * (1 - shape.columns_shared))
-    cost = cost * either(shape.vectors > 4, 1 + (_COST_OF_BULKY_CODE - 1) * sizes.bulky, 1)
-    idle = -(-sizes.n_items // of_a_block) * of_a_block / greatest(sizes.n_items, 1)  # warps without an item
-    return cost * either(sizes.n_items < 8 * of_a_block, idle, 1)
+    cost = cost * np.where(shape.vectors > 4, 1 + (_COST_OF_BULKY_CODE - 1) * sizes.bulky, 1)
+    idle = -(-sizes.n_items // of_a_block) * of_a_block / np.maximum(sizes.n_items, 1)  # warps without an item
+    return cost * np.where(sizes.n_items < 8 * of_a_block, idle, 1)
 
 
 class Chunking(NamedTuple):

@@ -461,6 +461,6 @@ def subject(settings: Precision, itemsize: int) -> Discussion:
     def kernel(shape: FitShape, code: FitCode) -> KernelText:
         where = {"MANY": int(code.many), "GLOBAL_ARENA": int(code.arena == GLOBAL), "RARE": int(code.rare)}
         fits = fits_of_code(FitVariants(itemsize, fast), code)
-        return KernelText(text, settings, macros_of(shape, settings, fits, TASK="FIT", PROLOGUES=1, **where))
+        return KernelText.of(text, settings, macros_of(shape, settings, fits, TASK="FIT", PROLOGUES=1, **where))
 
     return subject_of(FitVariants(itemsize, fast), arena_of, kernel, settings)

@@ -26,7 +26,7 @@ import numpy as np
 
 from exprkit.backends import contract
 from exprkit.backends.cases import tuning
-from exprkit.backends.cases.interpreter import Decision, VariantSet, decision
+from exprkit.backends.cases.interpreter import Decision, VariantSet
 from exprkit.backends.device_memory import LockedRoom
 from exprkit.backends.device_programs import dependence, lowering
 from exprkit.backends.device_programs.lowering import Lowering
@@ -583,7 +583,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
 
     def _decision(self, wide: bool, powers: bool) -> Decision:
         """The case discussion for this device."""
-        return decision(DeviceLimits.of(self.device), self._variants(wide, powers))
+        return Decision(DeviceLimits.of(self.device), self._variants(wide, powers))
 
     def _variants(self, wide: bool, powers: bool) -> VariantSet:
         """Those of these numbers and operators, and of what the user asks for."""

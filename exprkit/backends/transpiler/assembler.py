@@ -1,8 +1,7 @@
 """Assembling PTX to machine code: many modules in parallel, cached on disk, returned as they finish.
 
-In: PTX.  Out: cubins.  nvJitLink (or ``ptxas``) compiles for the architecture
-given, so that no GPU is needed; it runs in threads, which it uses well: the driver's own
-compiler would take one module after the other.
+In: PTX.  Out: cubins.  nvJitLink compiles for the architecture given, so that no GPU is needed; it runs in threads,
+which it uses well: the driver's own compiler would take one module after the other.
 
     >>> from exprkit.backends.transpiler.assembler import usage
     >>> usage("ptxas info    : Compiling entry function 'k0' for 'sm_90'\\n"
@@ -34,7 +33,7 @@ from typing import Any, NamedTuple
 
 from exprkit.backends.gpu.nvrtc import no_architecture
 from exprkit.backends.precision import Precision
-from exprkit.errors import BackendError, one_of
+from exprkit.errors import BackendError
 from exprkit.runtime import disk_cache, machine
 
 WAITING = 2  # modules per thread in hand: one in the compiler, one waiting
@@ -59,20 +58,11 @@ class Usage(NamedTuple):
     stack: int
 
 
-class Assembler(NamedTuple):
-    """A program that makes machine code of PTX."""
-
-    version: Callable[[], str]  # its name and full version, or an error that says how to install it
-    run: Callable[[bytes, str, list[str]], tuple[bytes, bytes]]  # text, architecture, options -> cubin, report
-    level: str  # how it is told the level of optimisation
-
-
 def compile_modules(
     texts: Iterable[str | bytes],
     architecture: str,
     settings: Precision,
     *,
-    compiler: str = "nvjitlink",
     workers: int | None = None,
     progress: Callable[[int], None] | None = None,
     cache: bool = True,
@@ -87,8 +77,6 @@ def compile_modules(
         As ``"sm_90"``.
     settings : Precision
         ``optimisation``, ``max_registers`` and ``line_info`` are the assembler's options.
-    compiler : {"nvjitlink", "ptxas"}
-        ptxas runs in processes of its own and must be installed besides.
     workers : int, optional
         How many compile at once; by default as many as this process has CPUs.
     progress : callable, optional
@@ -107,16 +95,13 @@ def compile_modules(
         If the compiler is not installed (says which command brings it) or refuses a module
         (shows the line of PTX and the kernel it stands in).
     """
-    one_of("compiler", compiler, COMPILERS)
     if not re.fullmatch(r"sm_\d{2,3}[af]?", str(architecture)):
         raise no_architecture(architecture)
-    version(compiler)  # here and not in a thread: whether it is installed
-    options = [f"{COMPILERS[compiler].level}{settings.optimisation}"]
+    version()  # here and not in a thread: whether it is installed
+    options = [f"-Xptxas=-O{settings.optimisation}"]  # nvJitLink itself knows only -O0 and -O3
     options += [] if settings.max_registers is None else [f"-maxrregcount={settings.max_registers}"]
     options += ["-lineinfo"] if settings.line_info else []
-    compile_one = functools.partial(
-        _machine_code, architecture=architecture, options=options, compiler=compiler, cache=cache
-    )
+    compile_one = functools.partial(_machine_code, architecture=architecture, options=options, cache=cache)
     return _in_threads(compile_one, texts, workers or machine.cores(), progress)
 
 
@@ -151,15 +136,13 @@ def _in_threads(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _machine_code(
-    index: int, text: bytes, *, architecture: str, options: list[str], compiler: str, cache: bool
-) -> Linked:
+def _machine_code(index: int, text: bytes, *, architecture: str, options: list[str], cache: bool) -> Linked:
     """Of one module: from this process's memory or the disk, else compiled and kept there."""
-    key = disk_cache.key("ptx", text, architecture, *options, compiler, version(compiler))
+    key = disk_cache.key("ptx", text, architecture, *options, "nvjitlink", version())
     entry = (_memory_get(key) or disk_cache.read(key)) if cache else None
     is_new = entry is None
     if entry is None:
-        cubin, log = COMPILERS[compiler].run(text, architecture, options)
+        cubin, log = run_nvjitlink(text, architecture, options)
         lines = log.decode(errors="replace").splitlines()
         report = "\n".join(line for line in lines if "Compile time" not in line).encode()
         entry = len(report).to_bytes(8, "little") + report + cubin
@@ -260,12 +243,20 @@ def _nvjitlink() -> Any:
     return cuda_library("nvjitlink", "version", "nvJitLink (nvidia-nvjitlink)", "compiling PTX needs")
 
 
-def _nvjitlink_version() -> str:
+@functools.cache
+def version() -> str:
+    """Name and full version of nvJitLink: the machine code depends on it.
+
+    Raises
+    ------
+    BackendError
+        If it is not installed.
+    """
     packages = machine.installed(("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")).items()
     return " ".join(["nvJitLink", *map(str, _nvjitlink().version()), *map(" ".join, packages)])
 
 
-def _run_nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
+def run_nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
     linker = _nvjitlink()
     arguments = [f"-arch={architecture}", "-verbose", "-no-cache", *options]  # it keeps code on disk itself, unbounded
     try:
@@ -282,7 +273,7 @@ def _run_nvjitlink(text: bytes, architecture: str, options: list[str]) -> tuple[
         return bytes(cubin), _log(linker.get_info_log_size, linker.get_info_log, handle)
     except linker.nvJitLinkError as error:
         log = _log(linker.get_error_log_size, linker.get_error_log, handle).decode(errors="replace")
-        raise BackendError(_refusal("nvJitLink", text, log or str(error), architecture)) from None
+        raise BackendError(_refusal(text, log or str(error), architecture)) from None
     finally:
         linker.destroy(handle)
 
@@ -303,47 +294,6 @@ def tool(name: str) -> str | None:
         if path := shutil.which(name, path=folder):
             return path
     return None
-
-
-def _ptxas() -> str:
-    path = tool("ptxas")
-    if path is None:
-        raise BackendError("ptxas is not installed: pip install nvidia-cuda-nvcc")
-    return path
-
-
-def _ptxas_version() -> str:
-    return subprocess.run([_ptxas(), "--version"], capture_output=True, text=True, check=True).stdout.strip()
-
-
-def _run_ptxas(text: bytes, architecture: str, options: list[str]) -> tuple[bytes, bytes]:
-    with tempfile.TemporaryDirectory(prefix="exprkit-") as folder:
-        source, cubin = Path(folder, "module.ptx"), Path(folder, "module.cubin")
-        source.write_bytes(text)
-        command = [_ptxas(), "-v", f"-arch={architecture}", *options, str(source), "-o", str(cubin)]
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
-        if done.returncode or not cubin.exists():
-            log = done.stderr.decode(errors="replace") or f"exit status {done.returncode}"
-            raise BackendError(_refusal("ptxas", text, log, architecture))
-        return cubin.read_bytes(), done.stderr
-
-
-COMPILERS = {
-    "nvjitlink": Assembler(_nvjitlink_version, _run_nvjitlink, "-Xptxas=-O"),  # it itself knows only -O0 and -O3
-    "ptxas": Assembler(_ptxas_version, _run_ptxas, "-O"),
-}
-
-
-@functools.cache
-def version(compiler: str) -> str:
-    """Name and full version of a compiler: the machine code depends on it.
-
-    Raises
-    ------
-    BackendError
-        If it is not installed.
-    """
-    return COMPILERS[compiler].version()
 
 
 # ── what they say ────────────────────────────────────────────────────────────────────
@@ -369,10 +319,10 @@ def usage(report: str) -> dict[str, Usage]:
     return by_entry
 
 
-def _refusal(compiler: str, text: bytes, log: str, architecture: str) -> str:
-    """What a compiler complains of, with the line of PTX and the kernel it stands in."""
+def _refusal(text: bytes, log: str, architecture: str) -> str:
+    """The compiler's complaint, with the line of PTX and the kernel it stands in."""
     said = [line for line in log.splitlines() if re.search(r"line \d+|error|fatal", line, re.IGNORECASE)]
-    message = f"{compiler} refuses the PTX for {architecture}: {said[0].strip() if said else log.strip()}"
+    message = f"nvJitLink refuses the PTX for {architecture}: {said[0].strip() if said else log.strip()}"
     place = re.search(r"line (\d+)", message)
     return f"{message}\n{_excerpt(text, int(place[1]))}" if place else message
 

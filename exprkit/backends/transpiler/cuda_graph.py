@@ -4,10 +4,9 @@ In: modules on the device and data.  Out: launches that are replayed for every s
 
     >>> from exprkit.backends.transpiler.cuda_graph import window
     >>> window(0, 10_860, 512, 3)
-    Window(start=0, stop=10860, n_tiles=3, spacing=512, extent=10860, stride=1536)
+    {'start': 0, 'stop': 10860, 'n_tiles': 3, 'spacing': 512, 'extent': 10860, 'stride': 1536}
 
 ==========  ============================================================================
-window      the points of one launch
 tile        the points that a block works on, turn by turn
 row         one expression for each structure of a bundle (see ``bundles``)
 block       one row of one bundle with one parameter set on one tile; by row (see ``templates``): some
@@ -18,7 +17,7 @@ block       one row of one bundle with one parameter set on one tile; by row (se
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,45 +29,22 @@ STREAMS = 16  # on which the modules' launches lie side by side
 WORK_BYTES = 16  # of a block
 
 
-class Window(NamedTuple):
-    """Consecutive points and how they are shared out."""
+def window(start: int, stop: int, of_a_turn: int, n_tiles: int) -> dict[str, int]:
+    """Tiles for the points from ``start``, a multiple of 32, to ``stop``, as arguments of kernels.
 
-    start: int
-    stop: int
-    n_tiles: int
-    spacing: int  # from a tile's first point to the next tile's
-    extent: int  # from a tile's first point to where it ends
-    stride: int  # from one turn of a block to its next
-
-
-def window(start: int, stop: int, of_a_turn: int, n_tiles: int) -> Window:
-    """Tiles for the points from ``start`` to ``stop``.
-
-    Tiles are interleaved: blocks that run at the same time then work side by side, which the
-    device's memory likes.
-
-    Parameters
-    ----------
-    start, stop : int
-        ``start`` must be a multiple of 32.
-    of_a_turn : int
-        Points that a block takes at a time.
-    n_tiles : int
+    Tiles are interleaved: blocks that run at the same time then work side by side, which the device's memory likes.
+    From a tile's first point to the next tile's are ``spacing`` points, to its end ``extent``, from one turn of a block
+    to its next ``stride``.
     """
-    return Window(start, stop, n_tiles, of_a_turn, stop - start, n_tiles * of_a_turn)
+    tiles = {"n_tiles": n_tiles, "spacing": of_a_turn, "extent": stop - start, "stride": n_tiles * of_a_turn}
+    return {"start": start, "stop": stop, **tiles}
 
 
-class BlockTable(NamedTuple):
-    """The blocks of all modules."""
-
-    table: np.ndarray  # uint32 (n_blocks, 4): bundle in its module, first instance, set, tile
-    first: np.ndarray  # (n_modules + 1): a module's blocks
-
-
-def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) -> BlockTable:
+def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Blocks for all rows, sets and tiles; of a module those with the most work come first, or as they write.
 
-    ``at_once``: rows of a block that takes one after the other (``Kind.by_row``); 0 for one that does not.
+    The table, uint32 (n_blocks, 4): bundle in its module, first instance, set, tile; and where each module's blocks
+    begin.  ``at_once``: rows of a block that takes one after the other (``Kind.by_row``); 0 for one that does not.
     """
     bundles = transpiled.bundles
     module = np.repeat(np.arange(len(transpiled)), [len(chosen) for chosen in transpiled.ranges])
@@ -91,8 +67,7 @@ def work(transpiled: Transpiled, n_sets: int, n_tiles: int, at_once: int = 0) ->
     table[..., 2] = np.arange(n_sets)[None, :, None]
     table[..., 3] = np.arange(n_tiles)[None, None, :]
     n_rows = np.bincount(module[bundle], minlength=len(transpiled))
-    first = np.concatenate([[0], np.cumsum(n_rows)]) * n_sets * n_tiles
-    return BlockTable(table.reshape(-1, 4), first)
+    return table.reshape(-1, 4), np.concatenate([[0], np.cumsum(n_rows)]) * n_sets * n_tiles
 
 
 class PassArguments:
@@ -134,9 +109,8 @@ class Pass:
 
     def __init__(self, device: Any, code: ModuleCache, n_sets: int, n_tiles: int, at_once: int) -> None:
         self.device, self.code, self.arguments = device, code, PassArguments(device)
-        items = work(code.transpiled, n_sets, n_tiles, at_once)
-        self._first = items.first
-        self._table = device.xp.asarray(items.table)
+        table, self._first = work(code.transpiled, n_sets, n_tiles, at_once)
+        self._table = device.xp.asarray(table)
         self._starts: list[Callable[[], None]] = []
         self._graph: Any = None
         self._is_ready = False

@@ -420,7 +420,7 @@ class Engine(DeviceEngine, contract.Compiling):
             instances=instances,
             numbers_set_bytes=2 * itemsize * self._launcher.n_instructions,
             n_exprs=self.n_exprs,
-            **points._asdict(),
+            **points,
         )
         return graph
 

@@ -21,8 +21,6 @@ from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.templates import Kind
 from exprkit.runtime.progress import shown
 
-CUBIN_BYTES = 512 << 20  # of machine code kept in the host's memory: half of what may lie on the device
-
 
 class EntryArguments(ctypes.Structure):
     """The argument of every entry: addresses of what all blocks have in common, and of the table of work."""
@@ -64,7 +62,6 @@ class ModuleCache:
         self.device, self.transpiled, self.kind, self.settings = device, transpiled, kind, settings
         self.options = options
         self._loaded = RecentlyUsed()  # the kernel of each module
-        self._cubins = RecentlyUsed()
         self.epoch = 0
         self.dependents: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -77,9 +74,7 @@ class ModuleCache:
         for i, kernel in self._loaded.items():
             yield i, kernel
             del kernel
-        for i in [i for i in missing if i in self._cubins]:
-            yield i, self._load(i, self._cubins.get(i))
-        yield from self._compiled([i for i in missing if i not in self._cubins])
+        yield from self._compiled(missing)
 
     def described(self) -> Iterator[dict[str, Any]]:
         """Every kernel on the device: its use of the multiprocessor."""
@@ -106,8 +101,6 @@ class ModuleCache:
             for linked in self.options.compiler(self._texts(modules), architecture, self.settings):
                 i = modules[linked.index]
                 self._spent("compile", started)
-                self._cubins.put(i, linked.cubin, len(linked.cubin))
-                self._cubins.shrink(CUBIN_BYTES)
                 kernel = self._load(i, linked.cubin)
                 done(1)
                 yield i, kernel

@@ -52,6 +52,7 @@ import re
 from dataclasses import dataclass
 
 from exprkit.backends.transpiler.loss_ptx import LossCode
+from exprkit.errors import number_of
 
 VALUES, SQUARE, ABSOLUTE, SUM = "values", "square", "absolute", "sum"
 CHUNK = 32  # points of a column that stand side by side
@@ -315,10 +316,6 @@ _LANE = """\
 """
 
 
-def _many(n: int, what: str) -> str:
-    return f"{n} {what}" + "s" * (n != 1)
-
-
 def opening(
     kind: Kind, n_structures: int, n_bundles: int, most_structures: int, n_columns: int, **words: object
 ) -> str:
@@ -341,13 +338,13 @@ def opening(
         ENTRY,
         own_registers=own_registers,
         masks=f", %on<{kind.points}>" if has_masks else "",
-        n_bundles=_many(n_bundles, "bundle"),
-        points=_many(kind.points, "point"),
+        n_bundles=number_of(n_bundles, "bundle"),
+        points=number_of(kind.points, "point"),
         block=kind.block,
         real=kind.real,
         n_columns=n_columns * kind.points,
         own_columns=fill(_OWN_COLUMNS, n_columns=n_columns) if kind.indirect else "",
-        n_structures=_many(n_structures, "structure"),
+        n_structures=number_of(n_structures, "structure"),
         shared="" if is_values else f"\t.shared .align 16 .b8 own_sums[{own}];\n",
         limit=f".minnctapersm {kind.resident}\n" if kind.resident else "",
         **words,
