@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from exprkit.backends.gpu import nvrtc
+from exprkit.errors import BackendError
 from exprkit.runtime import disk_cache
 
 
@@ -14,9 +15,20 @@ def report_of(architecture, settings, text, **chosen):
     key = disk_cache.key("report", text, architecture, *options, nvrtc.compiler_version())
     kept = disk_cache.read(key)
     if kept is None:
-        kept = nvrtc.report(architecture, settings, text, **chosen).encode()
+        kept = fresh_report(architecture, settings, text, **chosen).encode()
         disk_cache.write(key, kept)
     return kept.decode()
+
+
+def fresh_report(architecture, settings, text, **chosen):
+    """The same, not kept."""
+    said = nvrtc.build(architecture, settings, text, **chosen)[1]
+    if "Used " not in said:
+        raise BackendError(
+            "NVRTC took a kernel's machine code from the driver's cache, so that nothing is said of its registers: set "
+            f"CUDA_CACHE_DISABLE=1 in the environment.  Its whole report: {said.strip(chr(0)).strip()!r}"
+        )
+    return said
 
 
 def registers_and_spills(report, kernel):

@@ -21,12 +21,11 @@ import time
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
 
-from nvrtc_reports import registers_and_spills
+from nvrtc_reports import fresh_report, registers_and_spills
 
 import exprkit as ek
 from exprkit.backends.cases import fits
 from exprkit.backends.cases.tree import CARDS
-from exprkit.backends.gpu import nvrtc
 from exprkit.backends.gpu.schedule import REGISTERS, LaunchShape, registers_needed
 from exprkit.backends.precision import Precision
 
@@ -79,7 +78,7 @@ def measured(case, architecture, precision):
     """Registers and spilled bytes of a leaf's kernel, and what it may have."""
     macros = case.macros
     is_fit = "TANGENTS" in macros
-    report = nvrtc.report(architecture, Precision(precision), case.source, **macros)
+    report = fresh_report(architecture, Precision(precision), case.source, **macros)
     registers, spilled = registers_and_spills(report, "fit" if is_fit else "interpret")
     block, resident = int(macros["BLOCK"]) * int(macros.get("FITS", 1)), int(macros["MIN_BLOCKS"])
     return {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import exprkit as ek
 from exprkit.backends import objective
 from exprkit.backends.decisions import RUNNING
-from exprkit.backends.device_programs.dependence import DependenceAnalysis, foreknown
+from exprkit.backends.device_programs.dependence import DependenceAnalysis
 from exprkit.backends.device_programs.lowering import tokens_of
 from exprkit.backends.gpu import layout
 from exprkit.backends.gpu.device import fetched
@@ -28,7 +28,7 @@ F4 = np.dtype("float32")
 
 
 def known_of(pop, device):
-    return foreknown(pop, DependenceAnalysis(device), partial(tokens_of, device=device))
+    return DependenceAnalysis(device).known(pop, partial(tokens_of, device=device))
 
 
 def assert_same(pop, device):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from nvrtc_reports import registers_and_spills
+from nvrtc_reports import fresh_report, registers_and_spills
 
 from exprkit.backends.gpu import nvrtc
 from exprkit.backends.precision import precision
@@ -64,4 +64,4 @@ def test_a_report_without_the_kernel_is_shown(report):
 def test_code_of_the_driver_s_cache_has_no_report(monkeypatch):
     monkeypatch.setattr(nvrtc, "build", lambda *given, **chosen: (b"", "k.cu(3): warning #128-D\n\0"))
     with pytest.raises(BackendError, match=r"set CUDA_CACHE_DISABLE=1 in the environment.*warning #128-D"):
-        nvrtc.report("sm_90", precision("fast"), "")
+        fresh_report("sm_90", precision("fast"), "")

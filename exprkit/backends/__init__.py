@@ -29,13 +29,7 @@ class Status(NamedTuple):
 
 
 def load(name: str) -> Backend:
-    """A backend that can run here.
-
-    Raises
-    ------
-    BackendError
-        If there is no backend of that name, or it cannot run here.
-    """
+    """A backend that can run here; BackendError if there is none of that name, or it cannot run here."""
     if isinstance(name, str) and name == "auto":
         name = next(name for name in NAMES if status(name).available)
     backend = known(name)

@@ -272,17 +272,9 @@ def choose(
 ) -> Choice:
     """The backend with the least estimated time, and all estimates.
 
-    Parameters
-    ----------
-    work : Work
-    pop : Population, optional
-        Whose structures are to be counted, where the transpiler can run.
-    options : names, optional
-        Of the options given: a backend that lacks one does not count.
-    settings : bool
-        The precision is more than a name: only backends that compile for a GPU take that.
-    forced : str, optional
-        The backend that the user asked for: the table is made, nothing is chosen.
+    ``pop``: whose structures are counted, where the transpiler can run; ``options``: those that are given, a backend
+    that lacks one does not count; ``settings``: the precision is more than a name; ``forced``: the backend that the
+    user asked for, so that the table is made and nothing is chosen.
     """
     on_cpu = estimate(work, costs("cpu") if work.nodes > SURELY_SHORT else COSTS["cpu"])
     if forced is None and not (options or settings or work.on_device) and on_cpu.total < NOT_WORTH_ASKING:

@@ -35,15 +35,7 @@ class ArraySpec:
 
 
 class Allocation:
-    """Arrays side by side in one stretch of the device's memory.
-
-    Parameters
-    ----------
-    device
-    parts : mapping of ArraySpec by name
-    lengths : whole numbers
-        The most rows of each.
-    """
+    """Arrays side by side in one stretch of the device's memory; ``lengths``: the most rows of each."""
 
     __slots__ = ("_device", "_memory", "_parts", "addresses")
 

@@ -47,21 +47,10 @@ def written(
     known: Callable[[defined.Definition, list[T]], T | None] = lambda definition, operands: None,
     power: Callable[[ops.Operator, T, float], T | None] = lambda row, base, exponent: None,
 ) -> T:
-    """What the tokens come to.
+    """What the tokens come to, of variables, and of numbers and operators as a backend writes them.
 
-    Parameters
-    ----------
-    tokens : (kinds, values)
-    variables : sequence
-        What the tokens' variables are.
-    number, applied : callable
-        A number, and an operator of the table with its operands, as a backend writes it.
-    whole_powers : bool
-        Whether powers by whole numbers are an operator of their own.
-    known : callable
-        A formula of the user's that a backend has better code for; None: it is written out.
-    power : callable
-        A power by a number that a backend has better code for; None: as any other.
+    ``whole_powers``: powers by whole numbers are an operator of their own.  ``known`` and ``power`` give better code
+    that a backend has for a formula of the user's or a power by a number; None: it is written as any other.
     """
 
     def value(tokens: Tokens, operands: Sequence[tuple[T, float | None]]) -> tuple[T, float | None]:
@@ -101,16 +90,8 @@ def written(
 class Sums(Generic[T]):
     """Operators of a loss of which a product, and a logarithm as one, is added to something in one step.
 
-    Parameters
-    ----------
-    applied : callable
-        An operator of the table with its operands, as a backend writes it.
-    fma, negative : callable
-        a * b + c, and -a.
-    key : callable
-        What tells one part from another.
-    log_of_2 : T, optional
-        The number, where a logarithm is that of base 2 times it.
+    ``fma`` makes a * b + c, ``negative`` -a, ``key`` tells parts apart; ``log_of_2``: the number, where a logarithm is
+    that of base 2 times it.
     """
 
     def __init__(

@@ -112,21 +112,14 @@ def questions(task: str) -> tuple[Question, ...]:
 def shape_of(
     task: str, n_points: int, itemsize: int, small: bool = True, by_row: bool = False, indirect: bool = False
 ) -> CodeShape:
-    """The launch shape of structures, by the path through the tree: small ones have at most ``SMALL`` instructions.
+    """The launch shape of structures, by the path through the tree: ``small`` ones have at most SMALL instructions.
 
-    That of sums depends on nothing but the first arguments, except for how many structures a bundle has, so that
-    the sum of an expression's errors has the same bits in every population (in fast precision nearly: the
-    assembler makes 2^-x of 1 / 2^x where nothing else in the bundle wants 2^x).
+    ``by_row``: there are ROWS expressions or more per structure, and results are made row by row; ``indirect``: columns
+    are, so that structures of a bundle share none.
 
-    Parameters
-    ----------
-    task, n_points, itemsize
-    small : bool
-        At most ``SMALL`` instructions.
-    by_row : bool
-        There are ``ROWS`` expressions or more per structure: results are made row by row.
-    indirect : bool
-        Columns are indirect: structures of a bundle share none.
+    That of sums depends on nothing but the first arguments, except for how many structures a bundle has, so that the
+    sum of an expression's errors has the same bits in every population (in fast precision nearly: the assembler makes
+    2^-x of 1 / 2^x where nothing else in the bundle wants 2^x).
     """
     values = {"N": n_points, "i": SMALL + (not small), "g": ROWS if by_row else 1, "d": int(indirect)}
     return laid_out(task, itemsize, walk(BundleCode(), questions(task), values)[0])

@@ -176,13 +176,7 @@ class Decision(NamedTuple):
     fixed: VariantSet
 
     def __call__(self, sizes: Sizes) -> LaunchShape:
-        """The variant for work of these sizes.
-
-        Raises
-        ------
-        ArgumentError
-            If what the user asked for leaves none; names the inequality.
-        """
+        """The variant for work of these sizes; ArgumentError if what the user asked for leaves none."""
         listed, taken = shapes(self.fixed), times(self.fixed, sizes, self.limits)[:, 0]
         best = int(taken[: len(listed) - len(LAST_BLOCKS) * layouts(self.fixed)[-1].only_if_nothing_else].argmin())
         if taken[best] == np.inf:

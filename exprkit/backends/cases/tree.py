@@ -55,13 +55,7 @@ CARDS = {
 
 
 def limits_of(device: Any) -> DeviceLimits:
-    """The limits of an architecture by its name, of a device that is there, or limits themselves.
-
-    Raises
-    ------
-    ArgumentError
-        If there is no such architecture.
-    """
+    """The limits of an architecture by its name, or of a device that is there."""
     if isinstance(device, str):
         if device not in CARDS:
             raise nvrtc.no_architecture(device, CARDS)

@@ -33,15 +33,7 @@ LEAST_RUNS, MOST_RUNS = 3, 25
 
 
 class Tuned(NamedTuple):
-    """The times of variants, and the fastest.
-
-    Attributes
-    ----------
-    chosen : LaunchShape
-        What the tree says.
-    seconds : dict
-        Of each variant that was timed, the median of a call.
-    """
+    """Seconds of a call of each variant that was timed, and the variant that the tree says."""
 
     chosen: LaunchShape
     seconds: dict[LaunchShape, float]
@@ -71,14 +63,7 @@ def timed(
 ) -> Tuned:
     """Time variants in turn, the likeliest first, for about ``seconds`` seconds besides compiling.
 
-    Parameters
-    ----------
-    device
-    decide, sizes
-        The tree, and the work.
-    using, run
-        Make a variant the one that is launched; launch it.
-    seconds : float
+    ``decide``, ``sizes``: the tree and the work; ``using`` makes a variant the one that ``run`` launches.
     """
     taken = times(decide.fixed, sizes, decide.limits)[:, 0]
     order = [i for i in np.argsort(taken, kind="stable") if taken[i] <= MOST_SLOWER * taken.min()]

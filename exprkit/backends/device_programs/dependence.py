@@ -44,15 +44,9 @@ FOUND = {"linear": ArraySpec(np.uint64), "verdicts": ArraySpec(np.uint8)}
 class Foreknown:
     """What is known of a population's fits, by expression, on the device.
 
-    Parameters
-    ----------
-    addresses : dict
-        Of ``linear`` (uint64: bits of the parameters that it is jointly linear in), ``verdicts`` (uint8: RUNNING for
-        what is to be fitted, else the status that it ends with) and ``n_params`` (int32).
-    array : function
-        Gives one of these as an array, by its name.
-    keep
-        Memory that is in use until they have been found.
+    ``addresses`` of ``linear`` (uint64: bits of the parameters that it is jointly linear in), ``verdicts`` (uint8:
+    RUNNING for what is to be fitted, else the status that it ends with) and ``n_params`` (int32), each of which
+    ``array`` gives as an array; ``keep`` is memory in use until then.
     """
 
     def __init__(self, addresses: dict[str, int], array: Callable[[str], Any], keep: Any = None) -> None:
@@ -103,16 +97,13 @@ class DependenceAnalysis:
 
         return Foreknown(addresses, array, scratch), self._starts[blocks]
 
-
-def foreknown(
-    pop: Population | DevicePopulation, dependence: DependenceAnalysis, tokens_of: Callable[[Any], DeviceTokens]
-) -> Foreknown:
-    """What is known of a population's fits; found on the host if an expression is longer than MOST_TOKENS."""
-    if pop.longest > MOST_TOKENS:
-        return _from_host(on_host(pop), dependence.device)
-    found, start = dependence.of(tokens_of(pop))
-    start()
-    return found
+    def known(self, pop: Population | DevicePopulation, tokens_of: Callable[[Any], DeviceTokens]) -> Foreknown:
+        """What is known of a population's fits; by the host if an expression is longer than MOST_TOKENS."""
+        if pop.longest > MOST_TOKENS:
+            return _from_host(on_host(pop), self.device)
+        foreknown, start = self.of(tokens_of(pop))
+        start()
+        return foreknown
 
 
 @functools.cache

@@ -12,7 +12,7 @@ of the columns, which are those of the keys ``256 * variable + code`` in order.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,35 +81,15 @@ class DeviceTokens(NamedTuple):
         return self.keep["n_params"] if isinstance(self.keep, dict) else self.keep.n_params
 
 
-class Behind(Protocol):
-    """Work on programs that begins on the device as soon as they are there."""
-
-    def begun(self, tokens: DeviceTokens, addresses: dict[str, int], summary: Any, most_words: int) -> Sequence | None:
-        """The calls that start it for programs of at most ``most_words`` words; None where it can't be."""
-
-    def meanwhile(self) -> None:
-        """What the host does before it waits for them."""
-
-    def ended(self) -> None:
-        """Take its results: programs and results are there."""
-
-
-class MadeWith(NamedTuple):
-    """What was made of a population, and with what."""
-
-    programs: Programs
-    columns: Columns
-    tables: dict[str, Any]
-    positive: np.ndarray
-    dtype: np.dtype
-
-
 class Last(NamedTuple):
     """The population that a device had last: its fits, in either precision, want the same next."""
 
     pop: Any
     tokens: DeviceTokens
-    lowered: MadeWith | None = None
+    lowered: tuple[Programs, Columns] | None = None
+    tables: Any = None  # with these, of variables some of which are positive, for data of a type, it was lowered
+    positive: Any = None
+    dtype: Any = None
 
 
 _last: dict[Any, Last] = {}  # by device
@@ -131,15 +111,9 @@ def source() -> str:
 
 
 class Lowering:
-    """What makes bytecode for one data set: the tables, and the kernels' memory, which grows as needed.
+    """Bytecode for one data set: the tables, and the kernels' memory, which grows as needed.
 
-    Parameters
-    ----------
-    device : CudaDevice
-    settings : Precision
-    dtype : float32 or float64
-    positive : bool array, (n_vars,)
-        True for a variable that has no negative value and no -0.
+    ``positive``, bool (n_vars,): True for a variable that has no negative value and no -0.
     """
 
     def __init__(self, device: Any, settings: Precision, dtype: np.dtype, positive: np.ndarray) -> None:
@@ -179,17 +153,23 @@ class Lowering:
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
         self._kernels = {name: device.kernel(name, COMPILED_AS, source(), **macros) for name in KERNELS}
 
-    def of(self, pop: Population | DevicePopulation, behind: Behind | None = None) -> tuple[Programs, Columns]:
+    def of(self, pop: Population | DevicePopulation, behind: Any = None) -> tuple[Programs, Columns]:
         """Bytecode and columns of a population; made on the host if an expression is longer than MOST_TOKENS.
 
-        Or if it shares parts (``Population.shares``), which trees can't.  ``behind``: what else is to be found out of
-        programs that are made here, before anybody waits.
+        Or if it shares parts (``Population.shares``), which trees can't.  ``behind``: work on programs that begins as
+        soon as they are there, before anybody waits (``batches.Preparation``).
         """
         if isinstance(pop, DevicePopulation) and pop.device is not self.device:
             raise BackendError("the population lies on another GPU than the data: pop.to_host()")
         if pop.longest <= MOST_TOKENS and not (isinstance(pop, Population) and pop.shares):
-            tokens = self.tokens(pop)
-            return self._known(pop) or self._noted(pop, self(tokens, behind))
+            tokens, last = self.tokens(pop), _last.get(self.device)
+            last = last if last is not None and last.pop is pop else None
+            if last and last.lowered and self._is_known(last):
+                return last.lowered
+            made = self(tokens, behind)
+            if last:
+                _last[self.device] = Last(pop, tokens, made, self._tables, self._positive, self.dtype)
+            return made
         program = lower(on_host(pop), precision=self.settings.operators, positive=self._positive, dtype=self.dtype)
         return accumulate(program), Columns.of(program)
 
@@ -204,31 +184,16 @@ class Lowering:
             _last[self.device] = Last(pop, tokens)
         return tokens
 
-    def _known(self, pop: Population | DevicePopulation) -> tuple[Programs, Columns] | None:
-        """What was made of the last population, if it is this one and the same would be made: in another type too.
+    def _is_known(self, last: Last) -> bool:
+        """Whether the last population was lowered as it would be here, perhaps for data of another type.
 
         The rules look at constants, rounded to the type, so these must be float32.
         """
-        last = _last.get(self.device)
-        made = last.lowered if last is not None and last.pop is pop else None
-        if made is None or made.tables is not self._tables or not np.array_equal(made.positive, self._positive):
-            return None
-        return None if made.dtype != self.dtype and pop.has_wide_constants else (made.programs, made.columns)
+        same = last.tables is self._tables and np.array_equal(last.positive, self._positive)
+        return same and (last.dtype == self.dtype or not last.pop.has_wide_constants)
 
-    def _noted(self, pop: Population | DevicePopulation, made: tuple[Programs, Columns]) -> tuple[Programs, Columns]:
-        last = _last.get(self.device)
-        if last is not None and last.pop is pop:
-            _last[self.device] = last._replace(lowered=MadeWith(*made, self._tables, self._positive, self.dtype))
-        return made
-
-    def __call__(self, tokens: DeviceTokens, behind: Behind | None = None) -> tuple[Programs, Columns]:
-        """Bytecode and columns of a population; ``behind`` as for ``of``.
-
-        Raises
-        ------
-        BackendError
-            If there are more columns or slots than an instruction can name.
-        """
+    def __call__(self, tokens: DeviceTokens, behind: Any = None) -> tuple[Programs, Columns]:
+        """Bytecode and columns of a population; BackendError for more columns or slots than can be named."""
         n_exprs = tokens.n_exprs
         n_chunks, most = -(-n_exprs // self._threads), -(-2 * max(tokens.longest, 1) // 8) * 8
         scratch, blocks = self._scratch(BYTES_OF_A_NODE * most * self._threads, n_chunks)

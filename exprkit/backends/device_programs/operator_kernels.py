@@ -31,13 +31,7 @@ HEAD = "gpu/common.cu", "gpu/arithmetic.cu"
 
 
 def device_of(backend: str) -> Any:
-    """The GPU that a backend works on; None for the host.
-
-    Raises
-    ------
-    BackendError
-        If there is no such backend, or it can't run here.
-    """
+    """The GPU that a backend works on, None for the host; BackendError if it can't run here."""
     on_gpu = ("cuda", "ptx")
     if backend == "auto":
         return None if gpu.missing() else gpu.current()

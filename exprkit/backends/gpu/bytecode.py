@@ -109,19 +109,9 @@ class Bytecode:
 
 
 def accumulate(program: Program, threads: int | None = None) -> Bytecode:
-    """Make bytecode of three-address programs.
+    """Make bytecode of three-address programs, the same by any number of ``threads``.
 
-    Parameters
-    ----------
-    program : Program
-    threads : int, optional
-        Threads that share a large population, by default as many as this process may use.  The bytecode
-        is the same for any number.
-
-    Raises
-    ------
-    BackendError
-        If the programs use more columns or slots than an instruction can name.
+    BackendError if the programs use more columns or slots than an instruction can name.
     """
     if len(program.column_code) > MAX_COLUMNS:
         raise too_many_columns(len(program.column_code))

@@ -44,48 +44,19 @@ class DeviceBytecode:
         code: CodeTraits,
     ) -> None:
         self._block, self.dtype, self.n_exprs = block, dtype, n_exprs
-        self.n_instructions, self.n_steps, self._n_constants = counts
+        self.n_instructions, self.n_steps, n_constants = counts
         self.n_slots, self.n_results, self.code = n_slots, n_results, code
+        self.addresses = block.addresses
+        ends, n = n_exprs + 1, self.n_instructions
+        self._lengths = dict(zip(NAMES, (n, n_exprs, n, self.n_steps, ends, n_constants + 1, ends), strict=True))
 
-    @property
-    def addresses(self) -> dict[str, int]:
-        """Where the arrays are."""
-        return self._block.addresses
-
-    @functools.cached_property
-    def instructions(self) -> Any:
-        """uint32 (n_instructions, 2)"""
-        return self._block.array("instructions", self.n_instructions)
-
-    @functools.cached_property
-    def first_instruction(self) -> Any:
-        """int32 (n_exprs,)"""
-        return self._block.array("first_instruction", self.n_exprs)
-
-    @functools.cached_property
-    def sources(self) -> Any:
-        """int32 (n_instructions,)"""
-        return self._block.array("sources", self.n_instructions)
-
-    @functools.cached_property
-    def steps(self) -> Any:
-        """int32 (n_steps, 4)"""
-        return self._block.array("steps", self.n_steps)
-
-    @functools.cached_property
-    def first_step(self) -> Any:
-        """int32 (n_exprs + 1,)"""
-        return self._block.array("first_step", self.n_exprs + 1)
-
-    @functools.cached_property
-    def constants(self) -> Any:
-        """dtype (n_constants + 1,)"""
-        return self._block.array("constants", self._n_constants + 1)
-
-    @functools.cached_property
-    def cost(self) -> Any:
-        """int64 (n_exprs + 1,)"""
-        return self._block.array("cost", self.n_exprs + 1)
+    def __getattr__(self, name: str) -> Any:
+        """One of the arrays, which is made when it is asked for."""
+        if name not in NAMES:
+            raise AttributeError(name)
+        array = self._block.array(name, self._lengths[name])
+        setattr(self, name, array)
+        return array
 
     def on_host(self) -> Bytecode:
         """The same in the host's memory."""

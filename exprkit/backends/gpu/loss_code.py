@@ -39,15 +39,7 @@ WHOLE, ONE = "VECTORS", "1"  # that are worked on at once: of a loss of short op
 
 
 def function(tokens: Tokens, operators: str) -> str | None:
-    """The function's text.
-
-    Parameters
-    ----------
-    tokens : (kinds, values)
-        Variable 0 is f, variable k column k - 1.
-    operators : {"ieee", "fast"}
-        Which of the table's formulas to use.
-    """
+    """The function's text, by the table's formulas of a precision; of tokens, variable 0 is f and k column k - 1."""
     if any(not row.cuda.formula or opcodes.refusal(row) for row in rows_in(tokens)):
         return None
     kinds, values = tokens

@@ -74,17 +74,9 @@ def macros(settings: Precision, chosen: Mapping[str, Any]) -> dict[str, str]:
 
 
 def compiled(architecture: str, settings: Precision, text: str, **chosen: Any) -> bytes:
-    """Machine code (a cubin) of the kernels, from the cache or the compiler.
+    """Machine code (a cubin) of a text's kernels, from the cache or the compiler.
 
-    Parameters
-    ----------
-    architecture : str
-        As ``"sm_90"``.
-    settings : Precision
-    text : str
-        The kernels' CUDA C, as that of ``opcodes.source``.
-    **chosen
-        Macros that differ from ``MACROS``.
+    ``architecture`` as ``"sm_90"``; ``chosen``: macros that differ from ``MACROS``.
     """
     key = _key(architecture, settings, text, chosen)
     with _making[key]:
@@ -141,17 +133,6 @@ def _key(architecture: str, settings: Precision, text: str, chosen: Mapping[str,
     """Under which name a kernel's machine code is kept."""
     defined = repr(sorted(macros(settings, chosen).items()))
     return disk_cache.key(text, architecture, defined, repr(settings), compiler_version())
-
-
-def report(architecture: str, settings: Precision, text: str, **chosen: Any) -> str:
-    """What the assembler says of the kernels: registers, spills."""
-    said = build(architecture, settings, text, **chosen)[1]
-    if "Used " not in said:
-        raise BackendError(
-            "NVRTC took a kernel's machine code from the driver's cache, so that nothing is said of its registers: set "
-            f"CUDA_CACHE_DISABLE=1 in the environment.  Its whole report: {said.strip(chr(0)).strip()!r}"
-        )
-    return said
 
 
 def build(architecture: str, settings: Precision, text: str, **chosen: Any) -> tuple[bytes, str]:

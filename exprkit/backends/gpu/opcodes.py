@@ -183,14 +183,9 @@ def _user_function(row: ops.Operator) -> str:
 
 @table_of_rows
 def source(operators: str, loss: str = "") -> str:
-    """The CUDA C of the interpreter's kernels.
+    """The CUDA C of the interpreter's kernels, by the table's formulas of a precision.
 
-    Parameters
-    ----------
-    operators : {"ieee", "fast"}
-        Which of the table's formulas to use.
-    loss : str, optional
-        The function of a loss that is a text (``loss_code``), which TASK = TEXT adds up.
+    ``loss``: the function of a loss that is a text (``loss_code``), which TASK = TEXT adds up.
     """
     scalars = (f"    case {row.code}: return {formula(row, operators)};  // {row.name}" for row in all_rows())
     return joined(

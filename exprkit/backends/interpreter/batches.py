@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -41,7 +40,7 @@ from exprkit.backends.cases.fits import (
 )
 from exprkit.backends.cases.fits import subject as subject_of
 from exprkit.backends.cases.tree import Discussion, KernelText
-from exprkit.backends.device_programs.dependence import DependenceAnalysis, Foreknown, foreknown
+from exprkit.backends.device_programs.dependence import DependenceAnalysis, Foreknown
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.translate import arrays_text, cuda_text
 from exprkit.backends.gpu import layout, opcodes
@@ -176,13 +175,8 @@ def arena_of(
 ) -> dict[str, int]:
     """Where things are in a block's memory; equations.cu says what they are.
 
-    Parameters
-    ----------
-    n_params, instructions, results, slots
-        The most that an expression of the launch has: parameters, instructions, results of its
-        prologue and values that are put aside at a time.
-    many
-        Whether J'J is made by way of rows.
+    Parameters, instructions, results of a prologue and values put aside: the most of an expression of the launch;
+    ``many``: J'J is made by way of rows.
     """
     ends = arena_ends(ArenaShape.of(shape, many), n_params, instructions, results, slots)
     offsets = dict(zip(("entries", "results", "sums", "state", "slots"), (0, *ends[:4]), strict=True))
@@ -220,13 +214,7 @@ def group_of(n_params: int, rare: bool) -> int:
 class Batcher:
     """What finds out who is launched with whom, of one population after another; asks the device once for each.
 
-    Parameters
-    ----------
-    launcher : Launcher
-    rows : bool
-        Whether J'J of many parameters is made.
-    few : bool
-        When most end at once.
+    ``rows``: J'J of many parameters is made; ``few``: most fits end at once.
     """
 
     def __init__(self, launcher: Launcher, rows: bool, few: bool = False) -> None:
@@ -304,11 +292,11 @@ class Preparation:
     """What is found out about fits of one population after another, and whose kernels' memory is kept.
 
     Where one population has been fitted, the next one's fits are prepared together with its programs
-    (``lowering.Behind``), so that nobody waits a second time.
+    (``Lowering.of``), so that nobody waits a second time.
     """
 
     def __init__(self, launcher: Launcher) -> None:
-        self._launcher, self._dependence = launcher, DependenceAnalysis(launcher.device)
+        self._launcher, self.dependence = launcher, DependenceAnalysis(launcher.device)
         self._batchers: dict[tuple[bool, bool], Batcher] = {}
         self._both: dict[tuple[Sequence, Sequence], Sequence] = {}
         self._pop: Any = None  # of which the next two are
@@ -326,7 +314,7 @@ class Preparation:
             return None
         device = self._launcher.device
         try:
-            known, walk = self._dependence.of(tokens)
+            known, walk = self.dependence.of(tokens)
             where = device.pointer(summary)
             count = self._batcher(True).of(tokens.n_exprs, known, addresses, summary=where, most_words=most_words)
         except device.out_of_memory:
@@ -353,10 +341,6 @@ class Preparation:
         found = self._ahead if self._pop is pop else None
         self._pop = self._begun = self._ahead = None
         return found
-
-    def known(self, pop: Any, tokens_of: Callable[[Any], DeviceTokens]) -> Foreknown:
-        """What is known of the fits of a population."""
-        return foreknown(pop, self._dependence, tokens_of)
 
     def batches(self, known: Foreknown, rows: bool, few: bool = False) -> list[FitBatch]:
         """Who is launched with whom, of the launcher's programs."""

@@ -55,17 +55,8 @@ FLOAT32_TOL = 2.0**-22  # a loss of float32 values is no better than that
 class Derivatives:
     """Jacobians, normal equations, gradients and fits of an engine's population and data.
 
-    Parameters
-    ----------
-    pop : Population or DevicePopulation
-    launcher : Launcher
-        Of the engine: programs, columns and device.
-    tokens_of
-        Gives the population's tokens on the device.
-    preparation : Preparation
-        Of the engine.
-    like : Derivatives, optional
-        Those of float32 of the same population: of its fits few are to be made anew.
+    ``launcher`` and ``preparation`` are the engine's, ``tokens_of`` gives a population's tokens on the device;
+    ``like``: those of float32 of the same population, of whose fits few are to be made anew.
     """
 
     def __init__(
@@ -85,7 +76,7 @@ class Derivatives:
         if like is None and (ahead := preparation.take(pop)):
             self.known, self._batches[True] = ahead
         else:
-            self.known = like.known if like else preparation.known(pop, tokens_of)
+            self.known = like.known if like else preparation.dependence.known(pop, tokens_of)
         self._fields = {"n_params": self.known.addresses["n_params"], "max_params": self.max_params}
 
     # ── what the engine offers ───────────────────────────────────────────────────────

@@ -36,13 +36,7 @@ _NUMBER = r"T\([\d.e-]+\)"  # in CUDA C; the table's derivatives hold none that 
 
 @table_of_rows
 def source(operators: str) -> str:
-    """The CUDA C of the kernels that differentiate.
-
-    Parameters
-    ----------
-    operators : {"ieee", "fast"}
-        Which of the table's formulas to use, in the derivatives too.
-    """
+    """The CUDA C of the kernels that differentiate, by the table's formulas of a precision, in derivatives too."""
     rows = opcodes.all_rows()
     usual, rare = ([row for row in rows if is_rare(row) == rarely] for rarely in (False, True))
     common = [row for row in usual if row in opcodes.rows(common=True)]
@@ -90,8 +84,7 @@ def is_rare(row: ops.Operator) -> bool:
 
 
 def is_called(row: ops.Operator) -> bool:
-    """Whether an uncommon operator's code is a function that kernels call: all but those of one operand that are short
-    in fast arithmetic.
+    """Whether an uncommon operator's code is a function that kernels call: all but short ones of one operand.
 
     With the code of all operators inside a compiler needs ten times as long for a kernel; exp, log, sin, cos and the
     like stay inside in ieee, too, where calls of them made fits take up to half as long again (H200).

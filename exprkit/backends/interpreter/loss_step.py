@@ -48,19 +48,11 @@ class SpanSums(NamedTuple):
 
 
 class LossStep:
-    """The launches of a loss in one pass over all parameter sets and points.
+    """The launches of a loss in one pass over all parameter sets and points, which can be repeated.
 
-    Parameters
-    ----------
-    immediates : Immediates
-    interpret : ScheduledLaunch
-        Chunks are cut for a new population alone.
-    add : Launch, optional
-        What adds up the sums' parts, where there are any.
-    shape : tuple of int
-        Of the parameters, (n_sets, n_exprs, max_params).
-    rooms : two of LockedRoom, or None
-        Where parameters of the host's are put, and sums for the host; None: both lie on the device.
+    ``interpret`` cuts chunks for a new population alone; ``add`` adds up the sums' parts, where there are any;
+    ``shape`` is that of the parameters; ``rooms``: where parameters of the host's are put, and sums for the host, or
+    None if both lie on the device.
     """
 
     def __init__(
@@ -128,18 +120,10 @@ class LossStep:
 
 
 class KeptStep:
-    """The launches of the last call of a loss, for parameters like its.
+    """The launches of the last call of a loss, for parameters like its ``params`` and sums like its ``out``.
 
-    Parameters
-    ----------
-    step : LossStep
-        That the engine keeps, and lets go where memory is short.
-    params, out : array
-        Of that call; only their kind is kept.
-    from_host : bool
-        Whether parameters are the host's, and sums for it.
-    epoch : list of bool
-        The engine's; False as soon as populations are of other sizes.
+    The engine keeps ``step``, and lets it go where memory is short; ``from_host``: parameters are the host's, and sums
+    for it; ``epoch`` is the engine's: False as soon as populations are of other sizes.
     """
 
     __slots__ = ("_epoch", "_from_host", "_kind", "_new", "_shape", "_step")
@@ -166,16 +150,7 @@ class KeptStep:
 
 
 class PreparedSums:
-    """A loss and what it compares with, made ready on the device.
-
-    Parameters
-    ----------
-    device : CudaDevice
-    macros : dict
-        Of the loss's kernel.
-    goal : dict
-        The kernel's arguments that hold numbers of the data points: arrays on the device, or None.
-    """
+    """A loss made ready on the device: macros of its kernel, and arguments that hold numbers of the points."""
 
     __slots__ = ("_goal", "at", "kept", "macros")
 

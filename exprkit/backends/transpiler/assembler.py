@@ -67,33 +67,17 @@ def compile_modules(
     progress: Callable[[int], None] | None = None,
     cache: bool = True,
 ) -> Iterator[Linked]:
-    """Machine code of PTX modules, in the order in which they are done.
+    """Machine code of PTX modules, in the order in which they are done: from the cache on disk, else compiled and kept.
 
-    Parameters
-    ----------
-    texts : iterable of str or bytes
-        PTX, a module each.  Taken one by one, in the caller's thread.
-    architecture : str
-        As ``"sm_90"``.
-    settings : Precision
-        ``optimisation``, ``max_registers`` and ``line_info`` are the assembler's options.
-    workers : int, optional
-        How many compile at once; by default as many as this process has CPUs.
-    progress : callable, optional
-        Called with the number of modules done so far, after each.
-    cache : bool
-        False: compiled anew whatever has been kept, and nothing is kept.
-
-    Yields
-    ------
-    Linked
-        From the cache on disk where it is there, else compiled and kept.
+    ``texts`` are taken one by one, in the caller's thread; ``workers`` compile at once, by default as many as this
+    process has CPUs; ``progress`` is called with the number of modules done so far; without ``cache`` all are compiled
+    and nothing is kept.
 
     Raises
     ------
     BackendError
-        If the compiler is not installed (says which command brings it) or refuses a module
-        (shows the line of PTX and the kernel it stands in).
+        If nvJitLink is not installed (says which command brings it) or refuses a module (shows the line of PTX and the
+        kernel it stands in).
     """
     if not re.fullmatch(r"sm_\d{2,3}[af]?", str(architecture)):
         raise no_architecture(architecture)
@@ -221,10 +205,7 @@ COMPILER = "cuda-core cuda-bindings nvidia-cuda-nvrtc nvidia-nvjitlink"  # packa
 def cuda_library(name: str, version_of: str, package: str, purpose: str) -> Any:
     """A module of ``cuda.bindings`` whose library is there.
 
-    Raises
-    ------
-    BackendError
-        If the module or the library (in a package of its own) is not installed.
+    BackendError if the module or the library (in a package of its own) is not installed.
     """
     missing = f"{purpose} {{}}: pip install {COMPILER} (which need no GPU)"
     try:
@@ -245,13 +226,7 @@ def _nvjitlink() -> Any:
 
 @functools.cache
 def version() -> str:
-    """Name and full version of nvJitLink: the machine code depends on it.
-
-    Raises
-    ------
-    BackendError
-        If it is not installed.
-    """
+    """Name and full version of nvJitLink, on which the machine code depends; BackendError if it is not installed."""
     packages = machine.installed(("nvidia-nvjitlink", "nvidia-nvjitlink-cu12")).items()
     return " ".join(["nvJitLink", *map(str, _nvjitlink().version()), *map(" ".join, packages)])
 
@@ -338,10 +313,7 @@ def _excerpt(text: bytes, number: int) -> str:
 def disassemble(cubin: bytes) -> str:
     """A module's machine code as text (SASS), its kernels before the functions that they call.
 
-    Raises
-    ------
-    BackendError
-        If neither nvdisasm nor cuobjdump is installed: says which command brings one.
+    BackendError if neither nvdisasm nor cuobjdump is installed: says which command brings one.
     """
     program = tool("nvdisasm") or tool("cuobjdump")
     if program is None:

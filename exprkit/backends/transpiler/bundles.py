@@ -80,18 +80,9 @@ def fuse(
     chosen: np.ndarray | None = None,
     in_order: bool = False,
 ) -> Bundles:
-    """Structures in bundles.
+    """Structures, by default all, in bundles.
 
-    Parameters
-    ----------
-    structures : Structures
-    program : Program
-        Where they were found.
-    limits : BundleLimits
-    chosen : int array, optional
-        Which structures; by default all.
-    in_order : bool
-        Structures of expressions that follow one another, instead of those that are alike.
+    ``in_order``: a bundle has structures of expressions that follow one another, instead of those that are alike.
     """
     count = np.bincount(structures.of, minlength=len(structures))
     used = _used_columns(structures, len(program.column_code))

@@ -71,15 +71,7 @@ class Emitter:
         )
 
     def module(self, chosen: range, comments: Mapping[int, str] = _NO_COMMENTS) -> Module:
-        """Consecutive bundles as a module with one entry.
-
-        Parameters
-        ----------
-        chosen : range
-            Of bundles.
-        comments : {structure: text}, optional
-            What to write above a structure.
-        """
+        """Consecutive bundles as a module with one entry; ``comments`` are written above structures."""
         used = np.zeros(256, np.bool_)
         used[list(self.kind.loss.codes if self.kind.loss else ())] = True
         entry = self._entry(self.kind.task, chosen, comments, used)

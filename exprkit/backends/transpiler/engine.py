@@ -433,13 +433,7 @@ class Engine(DeviceEngine, contract.Compiling):
         return part.one(i, kind, self.settings, str(self.pop[i])).text.decode()
 
     def sass(self, i: int) -> str:
-        """The machine code of expression ``i``'s structure, disassembled.
-
-        Raises
-        ------
-        BackendError
-            If no disassembler is installed.
-        """
+        """The machine code of expression ``i``'s structure, disassembled; BackendError without a disassembler."""
         architecture = self.settings.architecture or self.device.architecture
         return disassemble(next(iter(compile_modules([self.ptx(i)], architecture, self.settings))).cubin)
 

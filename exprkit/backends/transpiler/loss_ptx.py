@@ -41,18 +41,10 @@ class LossCode(NamedTuple):
 
 
 def loss_code(tokens: Tokens, bodies: Bodies, n_columns: int, counted: bool, fast: bool) -> LossCode | None:
-    """The loss as a template.
+    """The loss of tokens as a template, variable 0 being f and variable k column k - 1 of ``n_columns``.
 
-    Parameters
-    ----------
-    tokens : (kinds, values)
-        Variable 0 is f, variable k column k - 1.
-    bodies : Bodies
-        Of the precision and type of the expressions.
-    n_columns : int
-        Of the data that it reads; the last says how much a point counts if it is ``counted``.
-    fast : bool
-        Whether powers by whole numbers are an operator of their own, and products are added in one step.
+    The last column says how much a point counts if it is ``counted``.  ``fast``: powers by whole numbers are an
+    operator of their own, and products are added in one step.
     """
     codes: list[int] = []
     lines: list[str] = []

@@ -40,20 +40,8 @@ class ModuleOptions(NamedTuple):
 class ModuleCache:
     """The modules of one kind.
 
-    Parameters
-    ----------
-    device : CudaDevice
-    transpiled : Transpiled
-    kind : Kind
-    settings : Precision
-    options : ModuleOptions
-
-    Attributes
-    ----------
-    epoch : int
-        Another one whenever a module has left the device.
-    dependents : set
-        Their ``invalidate`` is called before that: what they hold of kernels is no longer good.
+    ``epoch`` is another number whenever a module has left the device; before that ``invalidate`` of all ``dependents``
+    is called: what they hold of kernels is no longer good.
     """
 
     def __init__(

@@ -71,19 +71,9 @@ class Bodies(NamedTuple):
 
 
 def bodies(settings: Precision, dtype: DTypeLike, most_pasted: int = MOST_PASTED) -> Bodies:
-    """Every operator of the table as PTX.
+    """Every operator of the table as PTX; those of more than ``most_pasted`` instructions are called.
 
-    Parameters
-    ----------
-    settings : Precision
-    dtype : float32 or float64
-    most_pasted : int
-        Instructions of a body that is pasted rather than called.
-
-    Raises
-    ------
-    BackendError
-        If NVRTC is not installed: says which package brings it.
+    BackendError if NVRTC is not installed: says which package brings it.
     """
     double = np.dtype(dtype) == np.float64
     return _bodies(

@@ -40,22 +40,10 @@ def module_size(n_structures: int) -> int:
 
 
 class Transpiled:
-    """A population's structures in bundles and modules; texts are made when asked for.
+    """A population's structures in bundles and modules of one shape; texts are made when asked for.
 
-    Parameters
-    ----------
-    program : Program
-        The lowered population.
-    structures : Structures
-    shape : CodeShape
-    itemsize : int
-        Of a number.
-    chosen : int array, optional
-        The structures to compile; by default all.
-    of_a_module : int, optional
-        Structures that are compiled at a time.
-    in_order : bool
-        Bundles of expressions that follow one another; their blocks run in that order.
+    ``chosen``: the structures to compile, by default all; ``of_a_module``: how many at a time; ``in_order``: bundles of
+    expressions that follow one another, whose blocks run in that order.
     """
 
     def __init__(
@@ -137,16 +125,7 @@ def parts(
 ) -> list[Transpiled]:
     """All structures, the small ones and the others each in the shape for them.
 
-    Parameters
-    ----------
-    program, structures
-        The lowered population and its structures.
-    task, n_points, itemsize
-        What the shapes depend on.
-    changed : callable, optional
-        What to make of the usual shapes.
-    of_a_module : int, optional
-        Structures that are compiled at a time.
+    ``changed``: what to make of the usual shapes; ``of_a_module``: structures that are compiled at a time.
     """
     is_small = np.diff(structures.first) <= SMALL
     by_row = len(structures.of) >= ROWS * len(structures)

@@ -96,12 +96,8 @@ class Structures:
 def to_compile(program: Program, indirect: bool | None = None) -> Structures:
     """The structures that are compiled.
 
-    Parameters
-    ----------
-    program : Program
-    indirect : bool, optional
-        Whether columns are indirect (where structures have not too many of them); by default where structures are
-        many and that makes far fewer of them.
+    ``indirect``: whether columns are (where structures have not too many of them); by default where structures are many
+    and that makes far fewer of them.
     """
     direct = find_structures(program)
     if indirect is False or (indirect is None and len(direct) < MANY):
