@@ -323,7 +323,7 @@ def all_results(device, pop, X, params):
     engine = interpreter.Engine(pop, X, precision="ieee", dtype=F4, device=device)
     out, counts = np.full((len(params), len(pop), len(X)), 7, F4), np.empty((len(params), len(pop), 2), np.int64)
     engine.evaluate(params, out, counts)
-    engine._to_host = engine._values_on_device
+    engine._by_parts = engine._values_on_device
     there, again = np.full_like(out, 7), np.empty_like(counts)
     engine.evaluate(params, there, again)
     assert there.tobytes() == out.tobytes() and again.tobytes() == counts.tobytes()

@@ -1,4 +1,4 @@
-"""Memory of a device for several arrays at once, and page-locked memory of the host's.
+"""Memory of a device for several arrays at once, page-locked memory of the host's, and a memo of few entries.
 
 In: what arrays are called, their types and lengths.  Out: where they are; an array itself is made when it is asked for,
 since one of CuPy takes longer to make than a launch to start.
@@ -12,7 +12,7 @@ since one of CuPy takes longer to make than a launch to start.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -64,15 +64,34 @@ class Allocation:
         return self._device.part(self._memory, self.addresses[name], shape, part.dtype)
 
 
+class Recent(dict[Any, Any]):
+    """Things that were made lately, by key; the oldest makes room."""
+
+    def __init__(self, most: int = 64) -> None:
+        super().__init__()
+        self._most = most
+
+    def made(self, key: Any, make: Callable[[], Any]) -> Any:
+        """The thing of a key, which ``make`` gives if there is none."""
+        if (thing := self.get(key)) is None:
+            if len(self) >= self._most:
+                self.pop(next(iter(self)), None)
+            thing = self[key] = make()
+        return thing
+
+
 class LockedRoom:
     """Page-locked memory, which grows as it is needed."""
 
     def __init__(self, device: Any) -> None:
         self._device, self._memory = device, np.empty(0, np.uint8)
+        self._view: np.ndarray = self._memory
 
     def shaped(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Some of it as an array; the next one lies at the same place."""
-        n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-        if self._memory.nbytes < n_bytes:
-            self._memory = self._device.pinned(1 << (n_bytes - 1).bit_length())
-        return self._memory[:n_bytes].view(dtype).reshape(shape)
+        """Memory as an array; the next one lies at the same place.  The last one is kept: it is mostly the same."""
+        if self._view.shape != shape or self._view.dtype != dtype:
+            n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+            if self._memory.nbytes < n_bytes:
+                self._memory = self._device.pinned(1 << (n_bytes - 1).bit_length())
+            self._view = self._memory[:n_bytes].view(dtype).reshape(shape)
+        return self._view

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import decisions
-from exprkit.backends.device_memory import Allocation, ArraySpec
+from exprkit.backends.device_memory import Allocation, ArraySpec, Recent
 from exprkit.backends.device_programs.lowering import (
     KEPT_BYTES,
-    MOST_SIZES,
     MOST_TOKENS,
     SCRATCH_BYTES,
     THREADS,
@@ -62,7 +61,7 @@ class DependenceAnalysis:
         self._arguments, self._scratch = layout.DependenceArguments(), device.xp.empty(0, np.uint8)
         fill(self._arguments, {"arity": arity, "uses": uses}, device)
         self._kernel = device.kernel("find_dependence", precision("ieee"), source(), LANES=device.lanes)
-        self._starts: dict[int, Sequence] = {}
+        self._starts = Recent()
 
     def of(self, tokens: DeviceTokens) -> tuple[Foreknown, Sequence]:
         """What will be known, and what finds it out; for expressions of MOST_TOKENS at the most."""
@@ -86,16 +85,13 @@ class DependenceAnalysis:
                 "threads": blocks * threads,
             },
         )
-        if blocks not in self._starts:
-            if len(self._starts) >= MOST_SIZES:
-                self._starts.clear()
-            self._starts[blocks] = self._kernel.prepare((blocks, 1), threads, 0, self._arguments)
+        start = self._starts.made(blocks, lambda: self._kernel.prepare((blocks, 1), threads, 0, self._arguments))
         addresses = {**block.addresses, "n_params": tokens.addresses["n_params"]}
 
         def array(name: str) -> Any:
             return tokens.n_params if name == "n_params" else block.array(name, n_exprs)
 
-        return Foreknown(addresses, array, scratch), self._starts[blocks]
+        return Foreknown(addresses, array, scratch), start
 
     def known(self, pop: Population | DevicePopulation, tokens_of: Callable[[Any], DeviceTokens]) -> Foreknown:
         """What is known of a population's fits; by the host if an expression is longer than MOST_TOKENS."""

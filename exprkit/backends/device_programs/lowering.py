@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.device_memory import Allocation
+from exprkit.backends.device_memory import Allocation, Recent
 from exprkit.backends.device_programs.population import PARTS, DevicePopulation, on_host
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import layout
@@ -62,7 +62,6 @@ COMPILED_AS = precision("ieee")  # whatever the settings: constants are rounded 
 KERNELS = COUNT, NUMBER, SETTLE, EMIT = "count_words", "number_words", "settle_words", "emit_words"
 MOST_DRAFTED = 255  # variables, whose columns' keys a draft of an instruction has room for
 MOST_SUPPOSED = 1 << 21  # words that there is room for before they are counted
-MOST_SIZES = 64  # of populations whose launches are kept
 TRANSLATED = read_tree, mark, place, emit_tree, write_prologue, write_instruction
 
 
@@ -148,8 +147,7 @@ class Lowering:
             },
             device,
         )
-        self._own_views: dict[int, Columns] = {}
-        self._sequences: dict[tuple[int, str, Sequence | None], tuple[Sequence, Sequence]] = {}
+        self._own_views, self._sequences = dict[int, Columns](), Recent()
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
         self._kernels = {name: device.kernel(name, COMPILED_AS, source(), **macros) for name in KERNELS}
 
@@ -259,16 +257,16 @@ class Lowering:
 
         With ``more`` behind that, it waits for all of it.
         """
-        key = blocks, last, more
-        if key not in self._sequences:
-            if len(self._sequences) >= MOST_SIZES:
-                self._sequences.clear()
+
+        def make() -> tuple[Sequence, Sequence]:
             told = self.device.pointer(self._told[SUMMARY:]), field_address(self._arguments, "ticket")
             wait = self.device.arriving(*told) if more is None else self.device.waiting()
             calls = self._started(COUNT, blocks).then(self._started(NUMBER, 1)) if blocks else self._started(NUMBER, 1)
             others = [*([self._started(last, max(blocks, 1))] if last else []), *([more] if more else [])]
-            self._sequences[key] = calls.then(*others), wait
-        return self._sequences[key]
+            return calls.then(*others), wait
+
+        sequences: tuple[Sequence, Sequence] = self._sequences.made((blocks, last, more), make)
+        return sequences
 
     def _columns(self, n: int) -> Columns:
         """The first columns of those that were numbered."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.backends.device_memory import Allocation, ArraySpec
+from exprkit.backends.device_memory import Allocation, ArraySpec, Recent
 from exprkit.errors import BackendError, PopulationError
 from exprkit.expressions.expression import checked_names
 from exprkit.expressions.population import Population, known_arity, names_of
@@ -28,7 +28,6 @@ PARTS = {
     "n_params": ArraySpec(np.int32),
 }
 THREADS = 128  # of a block
-MOST_SIZES = 64  # of populations whose launches are kept
 
 
 class DevicePopulation:
@@ -225,7 +224,7 @@ class _Checking:
         length = layout.CHECKED + 1
         summary, self._told = device.xp.zeros(length, np.int64), device.locked((length,), np.int64)
         self._keep = operands, limits, summary
-        self._arguments, self._calls = layout.CheckArguments(), dict[int, Any]()
+        self._arguments, self._calls = layout.CheckArguments(), Recent()
         self._told[-1] = 0
         known = {"operands": operands, "limits": limits, "summary": summary, "told": self._told}
         fill(self._arguments, {**known, "max_tokens": MAX_TOKENS}, device)
@@ -239,13 +238,11 @@ class _Checking:
         for name, number in fields.items():
             setattr(self._arguments, name, number)
         self._arguments.ticket += 1
-        blocks = fields["n_exprs"] // self._threads + 1
-        if blocks not in self._calls:
-            if len(self._calls) >= MOST_SIZES:
-                self._calls.clear()
-            start = self._kernel.prepare((blocks, 1), self._threads, 0, self._arguments)
-            self._calls[blocks] = start.then(self._wait)
-        self._calls[blocks]()
+        blocks, prepare = fields["n_exprs"] // self._threads + 1, self._kernel.prepare
+        call = self._calls.made(
+            blocks, lambda: prepare((blocks, 1), self._threads, 0, self._arguments).then(self._wait)
+        )
+        call()
         return self._told[:-1].tolist()
 
 

@@ -10,13 +10,14 @@ a ``Backend`` of one.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from exprkit.backends import contract
-from exprkit.backends.device_memory import LockedRoom
+from exprkit.backends.device_memory import LockedRoom, Recent
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.launch import Columns, Immediates, Launcher, too_large
@@ -24,6 +25,7 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.errors import ArgumentError, brief, whole_number
 
+ARGUMENTS = "pop", "X", "precision", "dtype", "threads", "device", "compiler"  # of the engines, beside options
 FRACTIONS = {"float16": 10, "bfloat16": 7}  # bits behind the point
 
 
@@ -40,8 +42,9 @@ def describe() -> str:
     return own if len(names) == 1 else f"{own}; devices: {', '.join(f'{k} {name}' for k, name in enumerate(names))}"
 
 
-def backend(engine: type[DeviceEngine], options: tuple[str, ...], device_populations: bool = False) -> contract.Backend:
-    """A GPU backend as data."""
+def backend(engine: type[DeviceEngine], device_populations: bool = False) -> contract.Backend:
+    """A GPU backend as data; its options are the arguments of its engine alone."""
+    options = tuple(name for name in inspect.signature(engine).parameters if name not in ARGUMENTS)
     return contract.Backend(
         unavailable,
         describe,
@@ -66,7 +69,7 @@ class DeviceEngine(contract.Engine):
         self.device = device or gpu.current()
         self.settings, self.dtype = settings_of(precision), np.dtype(dtype)
         self.n_points, self.host_results = len(X), isinstance(X, np.ndarray)
-        self._ready: dict[tuple[Any, ...], Any] = {}
+        self._ready = Recent(self.most_ready)
         self._epoch = [True]  # False as soon as populations are of other sizes
         self._locked = LockedRoom(self.device)  # for results on their way to the host
         self._take(pop)
@@ -91,11 +94,7 @@ class DeviceEngine(contract.Engine):
 
     def _prepared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """What ``make`` gives, or gave not too long ago."""
-        if key not in self._ready:
-            if len(self._ready) >= self.most_ready:
-                del self._ready[next(iter(self._ready))]
-            self._ready[key] = make()
-        return self._ready[key]
+        return self._ready.made(key, make)
 
     def _forget(self) -> None:
         """Let go of launches that are ready, and of what they hold."""
@@ -167,6 +166,10 @@ class DeviceEngine(contract.Engine):
         return place
 
     # ── results ──────────────────────────────────────────────────────────────────────
+
+    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str) -> Any:
+        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is."""
+        return self.sums(params, self.prepare(y, weights, kind))
 
     def _sums(self, params: Any, add_up: Callable[[Any], None], out: Any = None) -> Any:
         """Sums, float64 (n_sets, n_exprs), that ``add_up`` writes: into ``out`` on the device, or where the data is."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.device_memory import LockedRoom, Recent
 from exprkit.backends.gpu import layout, opcodes
 from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
@@ -28,7 +29,6 @@ from exprkit.programs.program import Program
 from exprkit.runtime.calls import Sequence, masks, merge
 
 THREADS, MOST_THREADS = 256, 1024  # of a block of the small kernels; of any block
-MOST_SIZES = 64  # of parameters whose launches are kept
 # beside the interpreter, which leaves few registers: data/results/h200_interpreter.md, "Short rows"
 THREADS_BESIDE = {"make_immediates": 96, "add_segments": 128}
 ADDERS = {8: 256, 32: 4096, 128: 1 << 31}  # threads that add up to so many segments; the same file
@@ -368,8 +368,8 @@ class Immediates:
 
     def __init__(self, launcher: Launcher) -> None:
         self.launcher, self.device = launcher, launcher.device
-        self._staging: list[Staging] = []  # two, in turn
-        self._launches: dict[tuple[int, ...], Launch] = {}
+        self._staging: list[tuple[LockedRoom, Any]] = []  # for numbers on their way to the device; two, in turn
+        self._launches = Recent()
         self._generation = 0
         self.arrays: dict[str, Any] = {}
         self._sets_made = 0  # of a population without parameters
@@ -389,21 +389,13 @@ class Immediates:
 
     def launch(self, shape: tuple[int, ...]) -> Launch:
         """The launch for parameters of a shape."""
-        if shape not in self._launches:
-            if len(self._launches) >= MOST_SIZES:  # a search whose populations all have another size
-                self._launches.clear()
-            n_sets, n_exprs, max_params = shape
-            threads = THREADS_BESIDE["make_immediates"]
-            self._launches[shape] = self.launcher.launch(
-                self.launcher.support("make_immediates"),
-                (-(-n_sets * n_exprs // threads), 1),
-                threads,
-                overlaps=True,
-                n_sets=n_sets,
-                max_params=max_params,
-                **self.arrays,
-            )
-        return self._launches[shape]
+        launch: Launch = self._launches.made(shape, lambda: self._new_launch(*shape))
+        return launch
+
+    def _new_launch(self, n_sets: int, n_exprs: int, max_params: int) -> Launch:
+        threads, own = THREADS_BESIDE["make_immediates"], {"n_sets": n_sets, "max_params": max_params, **self.arrays}
+        kernel, blocks = self.launcher.support("make_immediates"), (-(-n_sets * n_exprs // threads), 1)
+        return self.launcher.launch(kernel, blocks, threads, overlaps=True, **own)
 
     def made(self, shape: tuple[int, ...]) -> None:
         """Note that they are made of the present programs, which is done once where there are no parameters."""
@@ -427,25 +419,10 @@ class Immediates:
         """The address of parameters where a kernel can read them: on the device, or copied to page-locked memory."""
         if not isinstance(params, np.ndarray) or self.device.xp is np or params.size == 0:
             return self.device.pointer(params), None
-        if not self._staging or self._staging[0].memory.nbytes < params.nbytes:
-            self._staging = [Staging(self.device, params.nbytes) for _ in range(2)]
+        self._staging = self._staging or [(LockedRoom(self.device), self.device.event()) for _ in range(2)]
         self._staging.reverse()
-        staging = self._staging[0]
-        staging.done.synchronize()  # the launch before the last one has read it
-        np.copyto(staging.shaped(params), params)
-        return staging.address, staging.done
-
-
-class Staging:
-    """Page-locked memory for numbers on their way to the device."""
-
-    def __init__(self, device: Any, n_bytes: int) -> None:
-        self.memory, self.done = device.pinned(n_bytes), device.event()
-        self.address = device.pointer(self.memory)
-        self._view: np.ndarray = self.memory[:0]
-
-    def shaped(self, array: Any) -> np.ndarray:
-        """The memory as an array like another; the last one is kept, since it is mostly the same."""
-        if self._view.shape != array.shape or self._view.dtype != array.dtype:
-            self._view = self.memory[: array.nbytes].view(array.dtype).reshape(array.shape)
-        return self._view
+        room, done = self._staging[0]
+        done.synchronize()  # the launch before the last one has read it
+        place = room.shaped(params.shape, params.dtype)
+        np.copyto(place, params)
+        return self.device.pointer(place), done

@@ -40,11 +40,12 @@ from exprkit.backends.cases.fits import (
 )
 from exprkit.backends.cases.fits import subject as subject_of
 from exprkit.backends.cases.tree import Discussion, KernelText
+from exprkit.backends.device_memory import Recent
 from exprkit.backends.device_programs.dependence import DependenceAnalysis, Foreknown
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.translate import arrays_text, cuda_text
 from exprkit.backends.gpu import layout, opcodes
-from exprkit.backends.gpu.launch import MOST_SIZES, REAL, THREADS, Launcher, address, fill, put
+from exprkit.backends.gpu.launch import REAL, THREADS, Launcher, address, fill, put
 from exprkit.backends.gpu.layout import (
     MEMBERS,
     N_GROUPS,
@@ -228,7 +229,7 @@ class Batcher:
         self._keep = arenas = _arenas(device, tuple(self._groups))
         self._order: Any = None
         self._key: Any = None
-        self._starts: dict[int, Sequence] = {}
+        self._starts = Recent()
         fill(
             self._arguments,
             {
@@ -263,14 +264,14 @@ class Batcher:
             },
         )
         threads, of_order = self._sizes
-        blocks = -(-max(n_exprs, 1) // threads)
-        if blocks not in self._starts:
-            if len(self._starts) >= MOST_SIZES:
-                self._starts.clear()
-            measure, put_in_order = self._kernels
+        blocks, (measure, put_in_order) = -(-max(n_exprs, 1) // threads), self._kernels
+
+        def make() -> Sequence:
             start = measure.prepare((blocks, 1), threads, 0, self._arguments)
-            self._starts[blocks] = start.then(put_in_order.prepare((1, 1), of_order, 0, self._arguments))
-        return self._starts[blocks]
+            return start.then(put_in_order.prepare((1, 1), of_order, 0, self._arguments))
+
+        start: Sequence = self._starts.made(blocks, make)
+        return start
 
     def found(self) -> list[FitBatch]:
         """The launches, of what the device has told."""
@@ -298,7 +299,7 @@ class Preparation:
     def __init__(self, launcher: Launcher) -> None:
         self._launcher, self.dependence = launcher, DependenceAnalysis(launcher.device)
         self._batchers: dict[tuple[bool, bool], Batcher] = {}
-        self._both: dict[tuple[Sequence, Sequence], Sequence] = {}
+        self._both = Recent()
         self._pop: Any = None  # of which the next two are
         self._begun: Foreknown | None = None
         self._ahead: tuple[Foreknown, list[FitBatch]] | None = None
@@ -319,12 +320,8 @@ class Preparation:
             count = self._batcher(True).of(tokens.n_exprs, known, addresses, summary=where, most_words=most_words)
         except device.out_of_memory:
             return None
-        self._begun = known
-        if (walk, count) not in self._both:
-            if len(self._both) >= MOST_SIZES:
-                self._both.clear()
-            self._both[walk, count] = walk.then(count)
-        return self._both[walk, count]
+        self._begun, both = known, self._both.made((walk, count), lambda: walk.then(count))
+        return both
 
     def meanwhile(self) -> None:
         """Look at the tokens for what fits ask next: a population keeps the answers."""

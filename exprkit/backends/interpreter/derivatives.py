@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.backends.device_memory import Allocation, ArraySpec, LockedRoom
+from exprkit.backends.device_memory import Allocation, ArraySpec, LockedRoom, Recent
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import layout, nvrtc
@@ -159,8 +159,9 @@ class Derivatives:
     def make_ready(
         self, y: Any, weights: Any, options: Options, errors: bool, again: Callable[[], Again] | None = None
     ) -> None:
-        """Compile side by side what fits of such expressions ask for, with prologues or without: of few or many, or,
-        with ``errors``, of few and then of their standard errors; and what makes SPOILED ones anew (``fit``).
+        """Compile side by side what fits of such expressions ask for, with prologues or without: of few or many.
+
+        With ``errors``, of few and then of their standard errors; ``again``: what makes SPOILED ones anew (``fit``).
         """
         terms, all_sets = self._terms(y, weights, options), (1,) if errors else (1, MANY)
         plans = [one for n in all_sets for one in self._plans("FIT", terms, True, options.kind, n)]
@@ -444,18 +445,18 @@ def _parts(starts: Any, at_once: int) -> Iterator[Any]:
 
 def _of_one_number(device: Any, shape: tuple[int, ...], number: float) -> Any:
     """A float64 array on the device that nobody writes to; small ones are kept for the next fit."""
-    known = device, shape, number
     if 8 * math.prod(shape) > MOST_KEPT:
         return device.xp.full(shape, number, np.float64)
-    if known not in _uniform:
-        if len(_uniform) >= MOST_SIZES:
-            _uniform.clear()
-        _uniform[known] = device.xp.full(shape, number, np.float64)
+
+    def make() -> Any:
+        array = device.xp.full(shape, number, np.float64)
         device.waiting()()  # others may read it on other streams
-    return _uniform[known]
+        return array
+
+    return _uniform.made((device, shape, number), make)
 
 
-_uniform: dict[tuple[Any, ...], Any] = {}
+_uniform = Recent(MOST_SIZES)
 
 
 class FitKernel(NamedTuple):

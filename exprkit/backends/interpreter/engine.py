@@ -27,7 +27,7 @@ import numpy as np
 from exprkit.backends import contract
 from exprkit.backends.cases import tuning
 from exprkit.backends.cases.interpreter import Decision, VariantSet
-from exprkit.backends.device_memory import LockedRoom
+from exprkit.backends.device_memory import LockedRoom, Recent
 from exprkit.backends.device_programs import dependence, lowering
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation
@@ -48,8 +48,6 @@ from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.operators.defined import table_of_rows
 
-OPTIONS = ("block_size", "points_per_thread")
-TASKS = {"square": "SQUARE", "absolute": "ABSOLUTE", "sum": "SUM"}
 BUFFER_BYTES = 64 << 20  # of a result on its way to the host
 MOST_KEPT = 64 << 20  # bytes of partial sums whose memory stays
 WORK_BYTES = 512 << 20  # immediates and partial sums of one pass
@@ -94,7 +92,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         self._asks_for_powers = self._variants(False, True).asks_for_powers
         size = X.size * self.dtype.itemsize / 1e9
         with Needing(self.device, f"the data ({size:.3g} GB), its columns and the programs"):
-            self._shapes: dict[tuple[Sizes, bool, bool], LaunchShape] = {}
+            self._shapes = Recent(self.most_ready)
             self._needing_sums = Needing(self.device, "the targets, the sums and the numbers of all expressions")
             self._forced: LaunchShape | None = None
             self._partials = self.device.xp.empty(0, self.dtype)
@@ -148,11 +146,9 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return max(1, WORK_BYTES // (self._launcher.bytes_of_a_set + 1))
 
     def _evaluate(self, out: Any, count: Any) -> None:
-        """All items of this pass, by way of the device if ``out`` is on the host."""
-        if isinstance(out, np.ndarray) and self.device.xp is not np:
-            self._to_host(out.reshape(-1, self.n_points), count)
-        elif out.dtype != self.dtype:
-            self._rounded_on_device(out.reshape(-1, self.n_points))
+        """All items of this pass."""
+        if self._is_apart(out) or out.dtype != self.dtype:
+            self._by_parts(out.reshape(-1, self.n_points), count)
         else:
             self._values_on_device(out, count)
 
@@ -182,62 +178,52 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         counted = address(None if count is None else count[items], self.device)
         launch(out=self.device.pointer(rows), nonfinite=counted)
 
-    def _rounded_on_device(self, rows: Any) -> None:
-        """All items of this pass into a device array of 16 bits, by way of a buffer."""
-        of_a_row = self.n_points * self.dtype.itemsize
-
-        def run(at_once: int) -> None:
-            buffer = self.device.xp.empty((at_once, self.n_points), self.dtype)
-            for first in range(0, len(rows), at_once):
-                items = slice(first, min(first + at_once, len(rows)))
-                values = buffer[: items.stop - first]
-                self._values(items, values, None)
-                self._rounded(values, rows[items], rows.dtype)
-
-        self._shrink_rows(run, max(1, min(len(rows), BUFFER_BYTES // of_a_row)), of_a_row)
-
-    def _to_host(self, rows: np.ndarray, count: Any) -> None:
-        """All items of this pass into a host array, by way of two buffers on the device."""
+    def _by_parts(self, rows: Any, count: Any) -> None:
+        """All items of this pass into a host array, or one of 16 bits, by way of buffers on the device."""
         of_a_row = self.n_points * self.dtype.itemsize
         at_once = max(1, min(len(rows), BUFFER_BYTES // of_a_row))
         self._shrink_rows(lambda at_once: self._copy_parts(rows, count, at_once), at_once, of_a_row)
 
-    def _copy_parts(self, rows: np.ndarray, count: Any, at_once: int) -> None:
-        """One part is copied while the next is computed."""
+    def _copy_parts(self, rows: Any, count: Any, at_once: int) -> None:
+        """One part is copied to the host while the next is computed."""
         if count is not None:
             count[...] = 0
-        stream, main = self.device.stream(), self.device.current_stream()
-        n_parts = -(-len(rows) // at_once)
+        on_host, main = self._is_apart(rows), self.device.current_stream()
+        stream = self.device.stream() if on_host else main
+        n_parts, rounds = -(-len(rows) // at_once), rows.dtype != self.dtype
         size, n_buffers, xp = (at_once, self.n_points), min(n_parts, 2), self.device.xp
         buffers = [xp.empty(size, self.dtype) for _ in range(n_buffers)]
-        short = [xp.empty(size, np.uint16) for _ in buffers] if rows.dtype != self.dtype else []
+        short = [xp.empty(size, np.uint16) for _ in buffers] if on_host and rounds else []
         free = [self.device.event() for _ in buffers]
         for i in range(n_parts):
             part, turn = slice(i * at_once, min((i + 1) * at_once, len(rows))), i % len(buffers)
             buffer = buffers[turn][: part.stop - part.start]
             main.wait_event(free[turn])
             self._values(part, buffer, count)
-            if short:
-                buffer = self._rounded(buffer, short[turn][: len(buffer)], rows.dtype)
-            computed = self.device.event()
-            computed.record()
-            stream.wait_event(computed)
-            self.device.to_host(buffer, rows[part], stream)
-            free[turn].record(stream)
-        stream.synchronize()
+            if rounds:
+                place = short[turn][: len(buffer)] if on_host else rows[part]
+                buffer = self._rounded(buffer, place, rows.dtype)
+            if on_host:
+                computed = self.device.event()
+                computed.record()
+                stream.wait_event(computed)
+                self.device.to_host(buffer, rows[part], stream)
+                free[turn].record(stream)
+        if on_host:
+            stream.synchronize()
+
+    def _is_apart(self, array: Any) -> bool:
+        """Whether an array lies on the host, and not on the device."""
+        return isinstance(array, np.ndarray) and self.device.xp is not np
 
     # ── losses ───────────────────────────────────────────────────────────────────────
-
-    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str) -> Any:
-        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is."""
-        return self.sums(params, self.prepare(y, weights, kind))
 
     def prepare(self, y: Any, weights: Any, kind: str) -> PreparedSums:
         """Target and weights on the device, and how the kernel adds up."""
         with self._needing_sums:
             there = self.device.xp.asarray
             goal = {"target": there(y), "weights": None if weights is None else there(weights)}
-            return PreparedSums(self.device, {"TASK": TASKS[kind], "WEIGHTED": int(weights is not None)}, goal)
+            return PreparedSums(self.device, {"TASK": kind.upper(), "WEIGHTED": int(weights is not None)}, goal)
 
     def prepare_text(self, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> PreparedSums | None:
         """The same of a loss that is a text; None where it can't be made in the kernel."""
@@ -292,9 +278,8 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
 
     def _key_of_step(self, params: Any, macros: dict[str, Any], out: Any) -> tuple[Any, ...]:
         """Of a loss that is one call when it is asked for again; empty where only its parameters or sums lie here."""
-        apart = self.device.xp is not np
-        on_host = apart and isinstance(params, np.ndarray)
-        if on_host != (apart and self.host_results and out is None):
+        on_host = self._is_apart(params)
+        if on_host != (self.device.xp is not np and self.host_results and out is None):
             return ()
         return "step", on_host, params.shape, *self._sizes_of_steps()[2:], *macros.values()
 
@@ -531,12 +516,9 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return self._shape_for(self.programs, n_items, self._launcher.n_columns, wide)
 
     def _shape_for(self, programs: Programs, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
-        sizes, powers = self._sizes(programs, n_items, n_columns), self._powers(programs)
-        if (sizes, wide, powers) not in self._shapes:
-            if len(self._shapes) >= self.most_ready:
-                self._shapes.clear()
-            self._shapes[sizes, wide, powers] = self._chosen(sizes, wide, powers)
-        return self._shapes[sizes, wide, powers]
+        key = self._sizes(programs, n_items, n_columns), wide, self._powers(programs)
+        shape: LaunchShape = self._shapes.made(key, lambda: self._chosen(*key))
+        return shape
 
     def _chosen(self, sizes: Sizes, wide: bool, powers: bool) -> LaunchShape:
         """What is forced, what was found to be best on this device for such work, or what the tree says."""
@@ -596,7 +578,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
             self._shape_for(programs, programs.n_exprs, len(columns.code), True)
 
 
-BACKEND = backend(Engine, OPTIONS, device_populations=True)
+BACKEND = backend(Engine, device_populations=True)
 
 
 @table_of_rows

@@ -46,16 +46,6 @@ from exprkit.errors import DataError, number_of, whole
 from exprkit.expressions.population import Population
 from exprkit.programs.lower import lower
 
-OPTIONS = (
-    "block_size",
-    "points_per_thread",
-    "structures_per_module",
-    "structures_per_bundle",
-    "share_code",
-    "cache",
-    "progress",
-    "code_bytes",
-)
 CODE_BYTES = 1 << 30  # of machine code on the device; the modules used longest ago go first
 WORK_BYTES = 512 << 20  # numbers, partial sums and the table of work of one pass
 FLOAT32_TERMS = 128  # that a thread adds in float32
@@ -135,10 +125,12 @@ class Engine(DeviceEngine, contract.Compiling):
             raise DataError(f"{self.n_points} points are more than {most}: take them in parts and add the sums")
         vectors = [v for v in (1, 2, 4) if v * self.dtype.itemsize <= 16]
         self._chosen = check_block(block_size, WARP), check_points(points_per_thread, vectors)
-        self._of_a_bundle = _check_count("structures_per_bundle", structures_per_bundle)
-        self._of_a_module = _check_count("structures_per_module", structures_per_module)
+        self._of_a_bundle, self._of_a_module = (
+            None if n is None else whole(f"structures_per_{what}", n, 1)
+            for what, n in (("bundle", structures_per_bundle), ("module", structures_per_module))
+        )
         self.seconds: dict[str, float] = {}
-        compiler = compiler or _compiler(threads, cache)
+        compiler = compiler or functools.partial(compile_modules, workers=threads, cache=cache)
         self._options = ModuleOptions(compiler, code_bytes, self.seconds, progress)
         started = time.perf_counter()
         self.program = lower(pop, precision=self.settings.operators, positive=self._positive(X), dtype=self.dtype)
@@ -213,8 +205,8 @@ class Engine(DeviceEngine, contract.Compiling):
                 self._by_parts(params, out)
             else:
                 self._values(params, out)
-        if counts is not None:
-            _count(out, counts)
+        for k, is_one in enumerate((np.isnan, np.isinf) if counts is not None else ()):  # of CuPy's, they call its own
+            counts[..., k] = fetched(is_one(out).sum(-1))
 
     def _values(self, params: Any, out: Any) -> None:
         """Into a device array."""
@@ -275,10 +267,6 @@ class Engine(DeviceEngine, contract.Compiling):
             stream.synchronize()
 
     # ── losses ───────────────────────────────────────────────────────────────────────
-
-    def loss_sums(self, params: Any, y: Any, weights: Any, kind: str) -> Any:
-        """Sum of weighted squared or absolute errors, float64 (n_sets, n_exprs); on the device if the data is."""
-        return self.sums(params, self.prepare(y, weights, kind))
 
     def prepare(self, y: Any, weights: Any, kind: str) -> PtxSum:
         """Target and weights on the device."""
@@ -448,18 +436,4 @@ def _store_width(out: Any, device: Any) -> int:
     return next(width for width in (16, 8, 4) if alignment % width == 0)
 
 
-def _count(out: Any, counts: Any) -> None:
-    """How many nan and inf there are in each row."""
-    for k, is_one in enumerate((np.isnan, np.isinf)):  # of CuPy's arrays, they call CuPy's own
-        counts[..., k] = fetched(is_one(out).sum(-1))
-
-
-def _check_count(name: str, value: int | None) -> int | None:
-    return None if value is None else whole(name, value, 1)
-
-
-def _compiler(threads: int | None, cache: bool) -> Callable[..., Any]:
-    return functools.partial(compile_modules, workers=threads, cache=cache)
-
-
-BACKEND = backend(Engine, OPTIONS)
+BACKEND = backend(Engine)
