@@ -127,12 +127,11 @@ def _all_kept(name: str) -> dict[str, list[Any]]:
 
 @functools.cache
 def _name(device: Any, settings: Precision) -> str:
-    """The name of the file: it holds for a card, a driver and the kernel's text."""
+    """A file's name: it holds for a card, a driver and the kernel's text."""
     card = getattr(device, "name", type(device).__name__), getattr(device, "driver", "")
     compiler = (nvrtc.compiler_version(),) if device.lanes > 1 else ()
     return disk_cache.key(*map(str, card), opcodes.source(settings.operators), repr(settings), *compiler)
 
 
 def _work(fixed: VariantSet, sizes: Sizes) -> str:
-    """Work as text."""
     return json.dumps([*fixed, *sizes])

@@ -104,7 +104,6 @@ class DependenceAnalysis:
 
 @functools.cache
 def source() -> str:
-    """The CUDA C of the kernel."""
     return text_of("dependence.cu", [walk])
 
 
@@ -118,5 +117,4 @@ def _from_host(pop: Population, device: Any) -> Foreknown:
 
 @table_of_rows
 def _tables(device: Any) -> tuple[Any, Any]:
-    """What the walk reads of the operator table, on the device."""
     return device.xp.asarray(ops.ARITY), device.xp.asarray(uses_of_operators())

@@ -131,7 +131,6 @@ def _kinds(bag: Any) -> Kinds:
 
 @functools.cache
 def _kernel(device: Any, loop: Any, kinds: tuple[Kinds, ...]) -> tuple[Any, type[ctypes.Structure]]:
-    """The kernel of a loop, and the class of its arguments."""
     name, bags = loop.py_func.__name__, []
     fields: list[Any] = []
     for k, (bag, kinds_of_fields) in enumerate(kinds):

@@ -105,7 +105,6 @@ def tokens_of(pop: Population | DevicePopulation, device: Any) -> DeviceTokens:
 
 @functools.cache
 def source() -> str:
-    """The CUDA C of the kernels."""
     return text_of("lowering.cu", TRANSLATED, instead={"_column": ""})
 
 
@@ -269,7 +268,6 @@ class Lowering:
         return sequences
 
     def _columns(self, n: int) -> Columns:
-        """The first columns of those that were numbered."""
         if n not in self._own_views:
             self._own_views[n] = Columns(*(part[:n] for part in self._own_columns))
         return self._own_views[n]
@@ -287,14 +285,13 @@ class Lowering:
             blocks //= 2
 
     def _room(self, name: str, n: int, dtype: Any) -> Any:
-        """Memory for ``n`` numbers, that of the last call if it is enough."""
+        """Memory for ``n`` numbers: that of the last call if it is enough."""
         if name not in self._memory or self._memory[name].size < n:
             self._memory.pop(name, None)
             self._memory[name] = self.device.xp.empty(max(n, 1), dtype)
         return self._memory[name]
 
     def _started(self, name: str, blocks: int) -> Sequence:
-        """What starts a kernel."""
         threads = min(self._threads * 8, MOST_THREADS) if name == NUMBER and self._threads > 1 else self._threads
         return self._kernels[name].prepare((blocks, 1), threads, 0, self._arguments, overlaps=name != COUNT)
 

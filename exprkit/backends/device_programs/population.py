@@ -199,7 +199,6 @@ def on_host(pop: Population | DevicePopulation) -> Population:
 
 
 def _device() -> Any:
-    """The current device."""
     from exprkit.backends.gpu import device as gpu
 
     missing = gpu.missing()
@@ -248,7 +247,7 @@ class _Checking:
 
 @table_of_rows
 def _idle(device: Any, most_variables: int, most_parameters: int) -> list[_Checking]:
-    """Those that check with these limits and have nothing to do."""
+    """Checks of tokens with these limits that no thread uses now."""
     return []
 
 

@@ -90,7 +90,6 @@ def arrays_text() -> str:
 
 
 def _plain(function: Any) -> Any:
-    """The Python function behind a compiled one."""
     return getattr(function, "py_func", function)
 
 
@@ -172,7 +171,7 @@ class _Writer:
         return [pad + line for line in lines]
 
     def _loop(self, node: ast.For) -> list[str]:
-        """The head of a loop, over numbers or over some values."""
+        """The head of a loop over a range or over the values of a tuple."""
         assert isinstance(node.target, ast.Name)
         if node.orelse:
             raise self._error(node)
@@ -329,7 +328,6 @@ class _Writer:
 
 
 def _type(name: str) -> str:
-    """The name of a parameter's type."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 

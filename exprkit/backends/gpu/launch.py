@@ -113,7 +113,6 @@ class ScheduledLaunch:
         self.cut, self.run = cut, run
 
     def __call__(self, **fields: Any) -> None:
-        """Start the kernels."""
         if self.cut.renew():
             self.cut.first()
         self.run(**fields)
@@ -219,7 +218,6 @@ class Launcher:
         return arrays
 
     def _there(self, array: Any) -> Any:
-        """An array on the device."""
         return self.device.xp.asarray(array) if isinstance(array, np.ndarray) else array
 
     def columns(self) -> Any:
@@ -321,7 +319,6 @@ class Launcher:
         return padded[1]
 
     def _make_columns(self, columns: Columns) -> None:
-        """The columns of the programs, from the data."""
         if self.n_points == 0 or self.n_columns == 0:
             return
         if self.n_columns not in self._making:

@@ -61,7 +61,6 @@ NEEDS = 6
 
 
 def _enum(names: str) -> str:
-    """Constants of this module, in CUDA C."""
     return f"enum {{ {', '.join(f'{name} = {globals()[name]}' for name in names.split())} }};"
 
 

@@ -130,7 +130,7 @@ def _code_of(architecture: str, kernel: Wanted) -> bytes:
 
 
 def _key(architecture: str, settings: Precision, text: str, chosen: Mapping[str, Any]) -> str:
-    """Under which name a kernel's machine code is kept."""
+    """The name of a kernel's machine code in the caches."""
     defined = repr(sorted(macros(settings, chosen).items()))
     return disk_cache.key(text, architecture, defined, repr(settings), compiler_version())
 
@@ -170,7 +170,6 @@ def to_ptx(text: str, flags: list[bytes]) -> bytes:
 
 
 def _options(architecture: str, settings: Precision, chosen: Mapping[str, Any]) -> Any:
-    """What the compiler is told."""
     from cuda.core import ProgramOptions
 
     plain = re.fullmatch(r"(?:sm|compute)_(\d+)[af]?", str(architecture))

@@ -173,7 +173,6 @@ def _n_common() -> int:
 
 
 def _user_functions() -> str:
-    """The CUDA C of the operators that are the user's functions."""
     return "\n".join(_user_function(row) for row in all_rows() if row.cuda.body)
 
 

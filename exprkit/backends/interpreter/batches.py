@@ -208,7 +208,6 @@ def groups_of(n_points: int, itemsize: int, lanes: int, fast: bool, rows: bool, 
 
 
 def group_of(n_params: int, rare: bool) -> int:
-    """Which of the groups an expression is in."""
     return min(max(n_params, 1), PARAMETER_GROUPS) - 1 + (0 if rare else PARAMETER_GROUPS)
 
 
@@ -376,26 +375,24 @@ def _arena(group: Group, sizes: tuple[tuple[str, int], ...]) -> dict[str, int]:
 
 
 def _sizes(most: list[int]) -> dict[str, int]:
-    """What the most of everything is called in the case discussion."""
+    """The most that an expression of a batch has, by the case discussion's symbols."""
     return {"m": most[NEED_PARAMS], "i": most[NEED_INSTRUCTIONS], "r": most[NEED_RESULTS], "s": most[NEED_SLOTS]}
 
 
 @functools.lru_cache(maxsize=64)
 def _arenas(device: Any, groups: tuple[Group, ...]) -> Any:
-    """How the groups' blocks use their memory, on the device."""
     return device.xp.asarray(np.array([ArenaShape.of(group.shape, group.many) for group in groups], np.int64))
 
 
 @functools.cache
 def _kernels(device: Any) -> list[Any]:
-    """Those that say who is fitted with whom, and put them in order."""
+    """The kernels that say who is fitted with whom, and put expressions in order."""
     names = "measure", "put_in_order"
     return [device.kernel(name, precision("ieee"), measure_source(), LANES=device.lanes) for name in names]
 
 
 @functools.cache
 def measure_source() -> str:
-    """The CUDA C of the kernel."""
     texts = "gpu/common.cu", "interpreter/batches.cu"
     return opcodes.joined(texts, {"arrays": arrays_text(), "translated": cuda_text([arena_ends], {})})
 

@@ -185,7 +185,7 @@ class Derivatives:
         return lines
 
     def _terms(self, y: Any, weights: Any, options: Options) -> dict[str, Any]:
-        """What a fit is told, as kernel arguments."""
+        """The terms of a fit, as kernel arguments."""
         tol = max(options.tol, FLOAT32_TOL) if self.dtype.itemsize == 4 else options.tol
         return {
             "linear": self.known.addresses["linear"] if options.linear else None,
@@ -372,7 +372,6 @@ class FitResults:
         return own
 
     def on_device(self) -> Fitted:
-        """Those of the first row, on the device."""
         params, loss, iterations, status, evaluations = map(self.first, PARTS)
         return Fitted(params, loss, iterations, status, evaluations)
 
@@ -401,7 +400,6 @@ class FitResults:
         return self._block.array(name, self._length(name, self._rows))
 
     def first(self, name: str) -> Any:
-        """The first row."""
         row = self._block.array(name, self._length(name, 1))
         return row.reshape(self._n_exprs, self._max_params) if name == "params" else row
 
@@ -427,7 +425,6 @@ _blank: dict[tuple[Any, ...], FitResults | None] = {}  # by device and size; Non
 
 
 def _with(common: Any, own: dict[str, Any], first: int) -> Any:
-    """Kernel arguments with those of a batch."""
     arguments = layout.FitArguments.from_buffer_copy(common)
     put(arguments, own)
     arguments.first_item = first
@@ -435,7 +432,6 @@ def _with(common: Any, own: dict[str, Any], first: int) -> Any:
 
 
 def _parts(starts: Any, at_once: int) -> Iterator[Any]:
-    """So many of the starts at a time."""
     if len(starts) <= at_once:  # views of CuPy take time
         yield starts
         return

@@ -68,7 +68,6 @@ def source(operators: str) -> str:
 
 @functools.cache
 def choice() -> str:
-    """The CUDA C of the kernel that chooses among fits."""
     return opcodes.joined(CHOICE, {"user functions": ""})
 
 
@@ -93,7 +92,6 @@ def is_called(row: ops.Operator) -> bool:
 
 
 def _called_case(row: ops.Operator, operators: str) -> str:
-    """The case of an operator that is called."""
     has_slope = [k < row.arity and (row.code, k) not in no_slope() for k in range(2)]
     slopes = [text if has else "T(0)" for text, has in zip((*derivatives(row, operators), ""), has_slope, strict=False)]
     functions = [f"[](T a, T b) {{ return {formula(row, operators)}; }}"]
@@ -113,7 +111,6 @@ def _of_three(rows: list[ops.Operator]) -> str:
 
 
 def _made_of_three(row: ops.Operator, operators: str) -> str:
-    """The case of a function of three operands, and of its derivatives."""
     has_slope = sum(1 << k for k in range(3) if (row.code, k) not in no_slope())
     parameters = ", ".join(f"T {x}" for x in row.letters)
     functions = [f"[]({parameters}) {{ return {formula(row, operators)}; }}"]

@@ -146,7 +146,6 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return max(1, WORK_BYTES // (self._launcher.bytes_of_a_set + 1))
 
     def _evaluate(self, out: Any, count: Any) -> None:
-        """All items of this pass."""
         if self._is_apart(out) or out.dtype != self.dtype:
             self._by_parts(out.reshape(-1, self.n_points), count)
         else:
@@ -169,7 +168,6 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         self._shrink_rows(run, n_items, self.n_points * self.dtype.itemsize)
 
     def _values(self, items: slice, rows: Any, count: Any) -> None:
-        """Some items of this pass into a device array."""
         wide = (self.n_points * self.dtype.itemsize | self.device.pointer(rows)) % VECTOR_BYTES == 0  # all rows
         macros = {"TASK": "VALUES", "COUNTED": int(count is not None)}
         sizes = self.n_exprs, self._launcher.n_columns, self.programs.n_slots, self.programs.code
@@ -253,7 +251,6 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return LaunchShape(1, BLOCKS[0] if self.device.lanes > 1 else 1, False, self.device.lanes, self.dtype.itemsize)
 
     def _added(self, params: Any, prepared: PreparedSums, counts: Any, out: Any) -> Any:
-        """The sums that the kernel makes."""
         at, macros = prepared.at, prepared.macros
         key = () if counts is not None else self._key_of_step(params, macros, out)
         if key in self._ready and (known := self._sums_of_step(key, params, prepared, out)) is not None:
@@ -277,7 +274,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return sums
 
     def _key_of_step(self, params: Any, macros: dict[str, Any], out: Any) -> tuple[Any, ...]:
-        """Of a loss that is one call when it is asked for again; empty where only its parameters or sums lie here."""
+        """The key of a loss that is one call when it is asked for again; () where it is not."""
         on_host = self._is_apart(params)
         if on_host != (self.device.xp is not np and self.host_results and out is None):
             return ()
@@ -305,7 +302,6 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return sums
 
     def _add_up(self, sums: Any, goal: dict[str, int | float], macros: dict[str, Any], count: Any) -> None:
-        """The sums of all items of this pass."""
         if count is not None:
             count[...] = 0
         for span in self._spans(sums.size, macros):
@@ -505,14 +501,12 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return shape, shape.shared_bytes(*sizes)
 
     def _chunking(self, values: bool, n_tiles: int) -> Chunking:
-        """How the warps of a block share out their work."""
         if n_tiles == 1:
             return Chunking(1)  # a warp's rows follow one another
         is_fast = self.settings.operators == "fast" and self.dtype.itemsize == 4
         return (VALUES_CHUNKING if values else LOSSES_CHUNKING)[is_fast]
 
     def _shape(self, n_items: int, wide: bool = False) -> LaunchShape:
-        """The best variant for a number of items."""
         return self._shape_for(self.programs, n_items, self._launcher.n_columns, wide)
 
     def _shape_for(self, programs: Programs, n_items: int, n_columns: int, wide: bool) -> LaunchShape:
@@ -521,7 +515,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return shape
 
     def _chosen(self, sizes: Sizes, wide: bool, powers: bool) -> LaunchShape:
-        """What is forced, what was found to be best on this device for such work, or what the tree says."""
+        """The variant that is forced, or was the fastest for such work on this device (``tune``), or the tree's."""
         if self._forced is not None:
             return self._forced._replace(wide=wide)
         decide = self._decision(wide, powers)
@@ -564,7 +558,6 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return programs.code.heavy or not self._asks_for_powers
 
     def _decision(self, wide: bool, powers: bool) -> Decision:
-        """The case discussion for this device."""
         return Decision(DeviceLimits.of(self.device), self._variants(wide, powers))
 
     def _variants(self, wide: bool, powers: bool) -> VariantSet:

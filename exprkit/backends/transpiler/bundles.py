@@ -117,7 +117,6 @@ def fuse(
 
 
 def _by_bundle(combine: np.ufunc, values: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """One number of each bundle, of numbers of its structures."""
     return combine.reduceat(values, first[:-1]).astype(np.int64) if len(values) else np.zeros(0, np.int64)
 
 
@@ -157,7 +156,6 @@ def _size_class(count: np.ndarray) -> np.ndarray:
 
 
 def _packed(structures: Structures, at: np.ndarray) -> np.ndarray:
-    """One instruction of each structure as a number."""
     a, b = structures.a[at].astype(np.uint64), structures.b[at].astype(np.uint64)
     return structures.code[at].astype(np.uint64) << np.uint64(48) ^ a << np.uint64(24) ^ (b & np.uint64(0xFFFFFF))
 

@@ -170,7 +170,6 @@ class Engine(DeviceEngine, contract.Compiling):
         return self._parts[task]
 
     def _changed(self, usual: CodeShape) -> CodeShape:
-        """A shape as the options say."""
         block, points = self._chosen
         return usual.changed(points, block, self._of_a_bundle)
 
@@ -209,7 +208,6 @@ class Engine(DeviceEngine, contract.Compiling):
             counts[..., k] = fetched(is_one(out).sum(-1))
 
     def _values(self, params: Any, out: Any) -> None:
-        """Into a device array."""
         width = _store_width(out, self.device) // self.dtype.itemsize
         for sets in self._passes(params, self._sets_at_once(len(params), VALUES)):
             self._run_values(out[sets], 0, self.n_points, width, self.n_points)
@@ -364,7 +362,7 @@ class Engine(DeviceEngine, contract.Compiling):
         return min(shape.block * shape.points for shape in shapes)
 
     def _most_turns(self, task: str) -> int:
-        """Of a block in one tile: it bounds the numbers that are added in float32."""
+        """The most turns of a block in one tile: they bound the numbers that are added in float32."""
         more = 1 if self.n_points < MANY else 2
         if task == VALUES:
             return more * VALUES_TURNS

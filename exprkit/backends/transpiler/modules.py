@@ -80,7 +80,6 @@ class ModuleCache:
             }
 
     def _compiled(self, modules: list[int]) -> Iterator[tuple[int, Any]]:
-        """Compile modules, each loaded as soon as it is done."""
         if not modules:
             return
         started = time.perf_counter()

@@ -153,7 +153,6 @@ def _function(row: ops.Operator, operators: str) -> str:
 
 
 def operands(row: ops.Operator) -> tuple[str, ...]:
-    """The placeholders of an operator's operands, in the order of its function's arguments."""
     if opcodes.takes_pair(row):
         return "a", "a_low", "b"
     return ("a",) if row.arity == 1 else ("a", "b")
@@ -210,7 +209,6 @@ _LABEL = re.compile(r"\$L__\w*?_(\d+)")
 
 
 def _parse(ptx: str) -> tuple[dict[str, _Function], dict[str, str]]:
-    """The functions and the tables of a module, by name."""
     text = re.sub(r"//[^\n]*", "", ptx)
     functions = {
         match["name"]: _Function(
@@ -265,7 +263,6 @@ def _lines(statements: Iterable[str]) -> Iterator[str]:
 
 
 def _called(name: str, function: _Function, row: ops.Operator, double: bool, parts: tuple[str, ...]) -> Body:
-    """A call of an operator's function."""
     bits, size = ("b64", 8) if double else ("b32", 4)
     places = [f"in_{x}" for x in operands(row)]
     lines = ["{", *(f".param .{bits} {x}" for x in places), function.result.replace("func_retval0", "made")]
@@ -276,7 +273,6 @@ def _called(name: str, function: _Function, row: ops.Operator, double: bool, par
 
 
 def results(row: ops.Operator) -> tuple[str, ...]:
-    """The placeholders of an operator's results."""
     return ("y", "y_low")[: row.width]
 
 

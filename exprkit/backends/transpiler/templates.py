@@ -370,7 +370,7 @@ def opening(
 
 
 def _rows(kind: Kind) -> str:
-    """Where a block begins with a row: all of it but the bundle's own instructions."""
+    """The beginning of each row of a block that writes one after the other."""
     masks = "".join(fill(_ROW_MASK, k=k) for k in range(1, kind.points)) if kind.masked else ""
     return fill(
         ROWS,
@@ -448,7 +448,6 @@ def lines(kind: Kind) -> dict[str, str]:
 
 
 def _instance(kind: Kind) -> str:
-    """How a structure's instance is loaded."""
     return "v4.u32 {%number, %expression, %t3, %t4}" if kind.indirect else "v2.u32 {%number, %expression}"
 
 
@@ -498,7 +497,7 @@ def _targets(kind: Kind) -> str:
 
 
 def _beside(kind: Kind, c: int) -> str:
-    """Where column c of what a loss reads is from the first one."""
+    """The offset of a column that a loss reads from its first one."""
     return f"+{c * CHUNK * kind.itemsize}" if c else ""
 
 
@@ -533,7 +532,6 @@ def _loss(kind: Kind, text: str, k: int) -> str:
 
 
 def _next(kind: Kind) -> str:
-    """To the thread's next vector."""
     places = [] if kind.task == VALUES else ["target", "weights"][: 1 + kind.weighted]
     text = "".join(f"\tadd.u64 %{name}, %{name}, %step;\n" for name in places)
     text = "\tadd.u64 %target, %target, %target_step;\n" if kind.loss else text

@@ -196,7 +196,6 @@ def _find(computed, bundle, code, a, b):
 
 @compiled
 def _load(w, operand, bundle):
-    """Load a column where it is first used."""
     column = operand >> 2
     if operand & 3 == COLUMN and w.loaded[column] != bundle:
         w.loaded[column] = bundle
@@ -265,7 +264,6 @@ def _register(w, operand, low, point, n):
 
 @compiled
 def _digits(w, number, n):
-    """A whole number >= 0 in decimal."""
     end = n + 1
     rest = number // 10
     while rest > 0:
