@@ -280,51 +280,34 @@ def questions(fixed: VariantSet) -> tuple[Question, ...]:
         words = f"memory of {listed[code.place].words}, {shape.block} threads"
         return Quantity(words, lambda at: shape.most_shared(at["c"], at["s"]))
 
-    def layout_fits(code: LayoutCode) -> Inequality:
-        blocks = listed[code.place].blocks
-        return Inequality(shared(code, int(np.argmin(blocks))), symbol("Z_B"))
-
-    def one_tile(code: LayoutCode) -> Inequality | None:
-        shape = code_shape(fixed, code)
-        if shape.vectors != 3 or fixed.vectors is not None:
-            return None
-        return Inequality(symbol("N"), number(shape.tile, f"{shape.tile} points of a tile"))
-
-    def layout_time(code: LayoutCode) -> Inequality | None:
-        later = [place for place in competing if place > code.place]
-        if not later or code.place not in competing:
-            return None
-        layout, stop = listed[code.place], (competing[-1], len(listed[competing[-1]].blocks))
-        own = best(code, (code.place, 0), (code.place, len(layout.blocks)))
-        rest = best(code, (later[0], 0), stop)
-        return compared(f"time of {layout.words}", own, "time of the best layout after it", rest)
-
-    def block_fits(code: LayoutCode) -> Inequality | None:
-        blocks = listed[code.place].blocks
-        known = blocks[code.block] == min(blocks)
-        return None if known else Inequality(shared(code, code.block), symbol("Z_B"))
-
-    def registers(code: LayoutCode) -> Inequality | None:
-        if fixed.block is not None or listed[code.place].only_if_nothing_else:
-            return None
-        shape = code_shape(fixed, code)
-        needed = registers_needed(shape, of_operators(fixed, code).light)
-        return Inequality(number(needed * shape.block, f"{needed} registers of {shape.block} threads"), symbol("R_M"))
-
-    def block_time(code: LayoutCode) -> Inequality | None:
-        layout = listed[code.place]
-        if code.block + 1 == len(layout.blocks) or layout.only_if_nothing_else:
-            return None
-        own = best(code, code[:2], (code.place, code.block + 1))
-        rest = best(code, (code.place, code.block + 1), (code.place, len(layout.blocks)))
-        later = f"time of the best block after it ({', '.join(map(str, layout.blocks[code.block + 1 :]))})"
-        return compared(f"time of {layout.blocks[code.block]} threads", own, later, rest)
-
     def layout(code: LayoutCode) -> Constraint | None:
-        return all_of(layout_fits(code), one_tile(code), layout_time(code))
+        layout, shape = listed[code.place], code_shape(fixed, code)
+        fits = Inequality(shared(code, int(np.argmin(layout.blocks))), symbol("Z_B"))
+        one_tile = shorter = None
+        if shape.vectors == 3 and fixed.vectors is None:
+            one_tile = Inequality(symbol("N"), number(shape.tile, f"{shape.tile} points of a tile"))
+        later = [place for place in competing if place > code.place]
+        if later and code.place in competing:
+            own = best(code, (code.place, 0), (code.place, len(layout.blocks)))
+            rest = best(code, (later[0], 0), (competing[-1], len(listed[competing[-1]].blocks)))
+            shorter = compared(f"time of {layout.words}", own, "time of the best layout after it", rest)
+        return all_of(fits, one_tile, shorter)
 
     def block(code: LayoutCode) -> Constraint | None:
-        return all_of(block_fits(code), registers(code), block_time(code))
+        layout, shape = listed[code.place], code_shape(fixed, code)
+        fits = registers = shorter = None
+        if shape.block != min(layout.blocks):
+            fits = Inequality(shared(code, code.block), symbol("Z_B"))
+        if fixed.block is None and not layout.only_if_nothing_else:
+            needed = registers_needed(shape, of_operators(fixed, code).light)
+            words = f"{needed} registers of {shape.block} threads"
+            registers = Inequality(number(needed * shape.block, words), symbol("R_M"))
+        if later := () if layout.only_if_nothing_else else layout.blocks[code.block + 1 :]:
+            own = best(code, code[:2], (code.place, code.block + 1))
+            rest = best(code, (code.place, code.block + 1), (code.place, len(layout.blocks)))
+            words = f"time of the best block after it ({', '.join(map(str, later))})"
+            shorter = compared(f"time of {shape.block} threads", own, words, rest)
+        return all_of(fits, registers, shorter)
 
     def next_layout(code: LayoutCode) -> tuple[str, LayoutCode] | None:
         place = code.place + 1

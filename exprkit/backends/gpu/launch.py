@@ -141,16 +141,6 @@ def addressed(fields: dict[str, Any], device: Any) -> dict[str, int | float]:
     }
 
 
-def is_kept(copy: np.ndarray, values: np.ndarray) -> bool:
-    """Whether these are the numbers that were ``to_keep``."""
-    return copy is values or np.array_equal(copy, values)
-
-
-def to_keep(values: np.ndarray) -> np.ndarray:
-    """Numbers in memory that nobody writes to."""
-    return values.copy() if values.flags.writeable or not values.flags.owndata else values
-
-
 def address(array: Any, device: Any) -> int:
     """Where an array is; 0 for None."""
     return 0 if array is None else device.pointer(array)
@@ -313,10 +303,12 @@ class Launcher:
         """The same for whole tiles; of the host's, kept under a name as long as they stay the same numbers."""
         if not isinstance(values, np.ndarray):
             return self.padded(values, self.pitch)
-        padded = self._padded.get(name)
-        if padded is None or not is_kept(padded[0], values):
-            padded = self._padded[name] = to_keep(values), self.padded(values, self.pitch)
-        return padded[1]
+        known, padded = self._padded.get(name, (None, None))
+        if known is not values and (known is None or not np.array_equal(known, values)):
+            own = values.copy() if values.flags.writeable or not values.flags.owndata else values  # that stays as it is
+            padded = self.padded(values, self.pitch)
+            self._padded[name] = own, padded
+        return padded
 
     def _make_columns(self, columns: Columns) -> None:
         if self.n_points == 0 or self.n_columns == 0:

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,22 +77,13 @@ def bodies(settings: Precision, dtype: DTypeLike, most_pasted: int = MOST_PASTED
     BackendError if NVRTC is not installed: says which package brings it.
     """
     double = np.dtype(dtype) == np.float64
-    return _bodies(
-        settings.operators,
-        bool(settings.approximate_division),
-        bool(settings.approximate_root),
-        bool(settings.flush_subnormals) and not double,
-        settings.contract,
-        double,
-        most_pasted,
-    )
+    own = "operators", "approximate_division", "approximate_root", "flush_subnormals", "contract"
+    plain = Precision(*(getattr(settings, name) for name in own))  # one for all levels of optimisation
+    return _bodies(replace(plain, flush_subnormals=False) if double else plain, double, most_pasted)
 
 
 @table_of_rows
-def _bodies(
-    operators: str, division: bool, root: bool, flush: bool, contract: bool, double: bool, most_pasted: int
-) -> Bodies:
-    settings = Precision(operators, division, root, flush, contract)
+def _bodies(settings: Precision, double: bool, most_pasted: int) -> Bodies:
     functions, tables = _parse(compiled(settings, double))
     of = {}
     for row in opcodes.all_rows():

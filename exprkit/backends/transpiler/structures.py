@@ -29,7 +29,7 @@ The result of a structure is that of its last instruction.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from exprkit.backends.gpu.bytecode import Bytecode, arrays_of, source, write_pro
 from exprkit.backends.gpu.layout import CONSTANT
 from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program, index_of, kind_of, operand_of
+from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled
 
 MANY = 1_000  # structures from which compiling takes long enough to share code (data/results/h200_ptx.md, "Compiling")
@@ -111,22 +112,9 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
     """The structures of lowered programs; ``indirect``: those that differ in their columns alone are one."""
     n_exprs, n_instr = len(program), len(program.code)
     most = n_instr + n_exprs  # instructions: one of an expression that could not be read
-    out = _StructureArrays(
-        of=np.empty(n_exprs, np.int32),
-        first=np.zeros(n_exprs + 1, np.int64),
-        code=np.empty(most, np.uint8),
-        a=np.empty(most, np.int32),
-        b=np.empty(most, np.int32),
-        n_numbers=np.empty(n_exprs, np.int32),
-        example=np.empty(n_exprs, np.int32),
-        n_columns=np.empty(n_exprs, np.int32),
-        first_column=np.zeros(n_exprs + 1, np.int32),
-        columns=np.empty(3 * n_instr if indirect else 0, np.int32),
-        first_number=np.zeros(n_exprs + 1, np.int32),
-        sources=np.zeros(n_instr + most + 1, np.int32),
-        steps=np.zeros((int(program.n_prologue.sum()), 4), np.int32),
-        first_step=np.zeros(n_exprs + 1, np.int32),
-    )
+    lengths = {"n_exprs": n_exprs, "n_ends": n_exprs + 1, "most": most, "n_sources": n_instr + most + 1}
+    lengths |= {"n_steps": int(program.n_prologue.sum()), "n_indirect": 3 * n_instr if indirect else 0}
+    out = zeros(_StructureArrays, **lengths)
     scratch = _Numbering(
         np.full(max(program.n_uniforms, 1), -1, np.int32),
         np.zeros(max(program.n_slots, 1), np.int32),
@@ -146,9 +134,9 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
         n_slots=0,
         n_results=n_results,
     )
-    lengths = {"first": n + 1, "code": last, "a": last, "b": last, "columns": out.first_column[-1]}
-    lengths |= dict.fromkeys(("n_numbers", "example", "n_columns"), n)
-    arrays = {name: getattr(out, name)[:length].copy() for name, length in lengths.items()}
+    used = {"first": n + 1, "code": last, "a": last, "b": last, "columns": out.first_column[-1]}
+    used |= dict.fromkeys(("n_numbers", "example", "n_columns"), n)
+    arrays = {name: getattr(out, name)[:length].copy() for name, length in used.items()}
     return Structures(of=out.of, first_column=out.first_column, numbers=numbers, indirect=bool(indirect), **arrays)
 
 
@@ -158,20 +146,20 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
 class _StructureArrays(NamedTuple):
     """What the loop writes; see ``Structures``."""
 
-    of: np.ndarray
-    first: np.ndarray
-    code: np.ndarray
-    a: np.ndarray
-    b: np.ndarray
-    n_numbers: np.ndarray
-    example: np.ndarray
-    n_columns: np.ndarray
-    first_column: np.ndarray
-    columns: np.ndarray
-    first_number: np.ndarray  # of an expression
-    sources: np.ndarray
-    steps: np.ndarray
-    first_step: np.ndarray
+    of: Annotated[np.ndarray, "int32[n_exprs]"]
+    first: Annotated[np.ndarray, "int64[n_ends]"]
+    code: Annotated[np.ndarray, "uint8[most]"]
+    a: Annotated[np.ndarray, "int32[most]"]
+    b: Annotated[np.ndarray, "int32[most]"]
+    n_numbers: Annotated[np.ndarray, "int32[n_exprs]"]
+    example: Annotated[np.ndarray, "int32[n_exprs]"]
+    n_columns: Annotated[np.ndarray, "int32[n_exprs]"]
+    first_column: Annotated[np.ndarray, "int32[n_ends]"]
+    columns: Annotated[np.ndarray, "int32[n_indirect]"]
+    first_number: Annotated[np.ndarray, "int32[n_ends]"]  # of an expression
+    sources: Annotated[np.ndarray, "int32[n_sources]"]
+    steps: Annotated[np.ndarray, "int32[n_steps, 4]"]
+    first_step: Annotated[np.ndarray, "int32[n_ends]"]
 
 
 class _Numbering(NamedTuple):

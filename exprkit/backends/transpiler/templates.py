@@ -63,6 +63,7 @@ _JOB = (
     "target", "weights", "start", "stop", "spacing", "extent", "stride", "n_tiles", "n_exprs",
 )  # fmt: skip
 FIELDS = {name: 8 * i for i, name in enumerate(_JOB)}
+_FIELDS = {f"field_{name}": at for name, at in FIELDS.items()}
 
 
 @dataclass(frozen=True)
@@ -320,7 +321,6 @@ def opening(
     kind: Kind, n_structures: int, n_bundles: int, most_structures: int, n_columns: int, **words: object
 ) -> str:
     """An entry up to its first bundle; ``words``: name, n_values, n_numbers."""
-    fields = {f"field_{name}": at for name, at in FIELDS.items()}
     is_values = kind.task == VALUES
     own = kind.block * kind.itemsize * most_structures
     own_registers = _VALUES_REGISTERS + _ROWS_REGISTERS * kind.by_row if is_values else _SUMS_REGISTERS
@@ -363,7 +363,7 @@ def opening(
             itemsize=kind.itemsize,
             chunk_bytes=kind.read * CHUNK * kind.itemsize,
             bytes_of_a_point=kind.read * kind.itemsize,
-            **fields,
+            **_FIELDS,
         )
         + dispatch
     )
@@ -390,7 +390,6 @@ def closing(kind: Kind) -> str:
         return (NEXT_ROW if kind.by_row else "") + "}\n"
     strides = "".join(fill(_STRIDE[kind.itemsize], at=at * WARP * kind.itemsize) for at in range(kind.block // WARP))
     lanes = "".join(fill(_LANE, distance=distance) for distance in (16, 8, 4, 2, 1))
-    fields = {f"field_{name}": at for name, at in FIELDS.items()}
     return (
         fill(
             ADD_UP,
@@ -400,7 +399,7 @@ def closing(kind: Kind) -> str:
             strides=strides,
             lanes=lanes,
             of_an_instance="%t7" if kind.indirect else 8,
-            **fields,
+            **_FIELDS,
         )
         + "}\n"
     )
