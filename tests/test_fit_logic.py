@@ -279,20 +279,20 @@ def test_kernels_are_compiled_side_by_side_and_once(tmp_path, monkeypatch, capsy
     ieee, text, seen, build = nvrtc.Precision("ieee"), dual_opcodes.choice(), [], nvrtc.build
     monkeypatch.setattr(nvrtc, "build", lambda *given, **chosen: seen.append(chosen) or build(*given, **chosen))
     several = [{"LANES": 32, "FRACTION": n} for n in (7, 10)]
-    nvrtc.compile_together("sm_90", [nvrtc.Wanted(ieee, text, chosen) for chosen in several])
+    nvrtc.compile_together("sm_90", [nvrtc.KernelRequest(ieee, text, chosen) for chosen in several])
     assert "compiles 2 kernels" in capsys.readouterr().err and len(seen) == 2
-    nvrtc.compile_together("sm_90", [nvrtc.Wanted(ieee, text, chosen) for chosen in (*several, several[0])])
+    nvrtc.compile_together("sm_90", [nvrtc.KernelRequest(ieee, text, chosen) for chosen in (*several, several[0])])
     made = [nvrtc.compiled("sm_90", ieee, text, **chosen) for chosen in several]
     assert len(seen) == 2 and all(b"choose" in code for code in made) and not capsys.readouterr().err
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", "")  # nothing is kept: what was compiled ahead is handed over all the same
-    nvrtc.compile_together("sm_80", [nvrtc.Wanted(ieee, text, chosen) for chosen in several])
+    nvrtc.compile_together("sm_80", [nvrtc.KernelRequest(ieee, text, chosen) for chosen in several])
     assert len(nvrtc.compiled("sm_80", ieee, text, **several[0])) > 0 and len(seen) == 4
 
 
 def test_threads_that_want_the_same_kernels_say_so_once(tmp_path, monkeypatch, capsys):
     pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
-    wanted = [nvrtc.Wanted(nvrtc.Precision("ieee"), dual_opcodes.choice(), {"LANES": 32, "FRACTION": 11})]
+    wanted = [nvrtc.KernelRequest(nvrtc.Precision("ieee"), dual_opcodes.choice(), {"LANES": 32, "FRACTION": 11})]
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(lambda _: nvrtc.compile_together("sm_90", wanted), range(4)))
     assert capsys.readouterr().err.count("compiles 1 kernel ") == 1

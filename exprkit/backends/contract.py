@@ -48,11 +48,11 @@ class Engine:
         raise NotImplementedError
 
     def prepare(self, y: Any, weights: Any, kind: str) -> Any:
-        """What ``sums`` takes for the sums of ``loss_sums`` at this target, again and again; it holds no engine."""
+        """An argument of ``sums`` for the sums of ``loss_sums`` at this target, again and again; it holds no engine."""
         return y, weights, kind
 
     def prepare_text(self, loss: Tokens, columns: np.ndarray, counted: bool) -> Any | None:
-        """The same for the sum of a loss that is a text, its tokens over f and columns; None where it makes none.
+        """An argument of ``sums`` for a loss that is a text, its tokens over f and columns; None if it can't be.
 
         ``columns`` are (n_columns, n_points); the last says how much a point counts if it is ``counted``.
         """
@@ -99,7 +99,7 @@ class Differentiable(Engine):
         raise NotImplementedError
 
     def loss_and_grad(self, params: Any, y: Any, weights: Any, kind: str) -> tuple[Any, ...]:
-        """What ``loss_sums`` gives, and its derivatives, (n_sets, n_exprs, max_params): float64."""
+        """The sums of ``loss_sums``, and their derivatives, (n_sets, n_exprs, max_params): float64."""
         raise NotImplementedError
 
     def fit(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:

@@ -55,7 +55,7 @@ UPLOAD = 15.6e9  # bytes per second between pageable host memory and an H200: 42
 
 @dataclass(frozen=True)
 class Costs:
-    """What a backend takes; seconds, and work a second (on the GPU: of an H200).
+    """Costs of a backend: seconds, and work a second (on the GPU: of an H200).
 
     ==========  ==============================================================================
     start       seconds of every evaluator
@@ -103,7 +103,7 @@ OF_A_MODULE = 120  # structures that one core compiles
 
 
 class Workload(NamedTuple):
-    """What is to be done."""
+    """Sizes of the work."""
 
     n_exprs: int
     n_tokens: int
@@ -130,7 +130,7 @@ class Workload(NamedTuple):
 
 
 class Device(NamedTuple):
-    """What of a GPU the estimates are scaled by."""
+    """Properties of a GPU by which estimates are scaled."""
 
     multiprocessors: int = H200_MULTIPROCESSORS
     bandwidth: float = H200_BANDWIDTH  # bytes per second
@@ -235,7 +235,7 @@ def estimate(work: Workload, costs: Costs, device: Device | None = None) -> Esti
 
 @functools.cache
 def costs(name: str) -> Costs:
-    """What a backend takes: as measured on this machine, else as published."""
+    """Costs of a backend: as measured on this machine, else as published."""
     return COSTS[name] if (own := _measured().get(name)) is None else own
 
 
@@ -249,7 +249,7 @@ def keep(measured: dict[str, Costs]) -> None:
 
 @functools.cache
 def _measured() -> dict[str, Costs]:
-    """What was measured on this machine, by backend."""
+    """Costs that were measured on this machine, by backend."""
     text = disk_cache.read(_name(), CALIBRATION)
     by_name = json.loads(text) if text else {}
     pairs = {name: {pair: tuple(costs[pair]) for pair in ("nodes", "code")} for name, costs in by_name.items()}

@@ -112,7 +112,7 @@ def is_settled(loss: float, gain: float, predicted: float, tol: float) -> bool:
 
 
 def is_enough(steps: int, max_iter: int, loss: float, limit: float, patience: int) -> bool:
-    """So many steps were tried: ``max_iter``, or ``patience`` where the loss is above its limit."""
+    """Whether enough steps were tried: ``max_iter``, or ``patience`` where the loss is above its limit."""
     return steps >= max_iter or (steps >= patience and loss > limit)
 
 

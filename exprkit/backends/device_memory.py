@@ -21,7 +21,7 @@ ALIGNMENT = 256  # bytes, of every array
 
 
 class ArraySpec:
-    """What a block's array is: its type, and how many numbers a row has."""
+    """An array's type, and how many numbers a row has."""
 
     __slots__ = ("dtype", "row_bytes", "width")
 
@@ -30,7 +30,7 @@ class ArraySpec:
         self.row_bytes = self.dtype.itemsize * width
 
     def n_bytes(self, length: int) -> int:
-        """Of so many rows."""
+        """Bytes of some rows."""
         return self.row_bytes * length
 
 
@@ -50,7 +50,7 @@ class Allocation:
         self.addresses = {name: begin + start for name, start in zip(parts, starts, strict=True)}
 
     def copy(self) -> Allocation:
-        """The same arrays in memory of their own."""
+        """Equal arrays in memory of their own."""
         other = Allocation.__new__(Allocation)
         other._device, other._parts, other._memory = self._device, self._parts, self._memory.copy()
         moved = self._device.pointer(other._memory) - self._device.pointer(self._memory)

@@ -231,7 +231,7 @@ def solve_once(fit, terms, damping, mask, onward):
 
 @inline
 def slope_of_trial(fit, terms, i, pivot) -> float:
-    """What the trial, as far as it stands beside p, adds to a parameter's J'r; ``pivot``: its damped diagonal."""
+    """The trial's part of a parameter's J'r, as far as it stands beside p; ``pivot``: its damped diagonal."""
     slope = pivot * fit.trial[i] if fit.trial[i] != 0.0 else 0.0
     for j in range(terms.n):
         if j != i and fit.trial[j] != 0.0:

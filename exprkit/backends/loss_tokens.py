@@ -47,7 +47,7 @@ def written(
     known: Callable[[defined.Definition, list[T]], T | None] = lambda definition, operands: None,
     power: Callable[[ops.Operator, T, float], T | None] = lambda row, base, exponent: None,
 ) -> T:
-    """What the tokens come to, of variables, and of numbers and operators as a backend writes them.
+    """The result of tokens over variables, with numbers and operators as a backend writes them.
 
     ``whole_powers``: powers by whole numbers are an operator of their own.  ``known`` and ``power`` give better code
     that a backend has for a formula of the user's or a power by a number; None: it is written as any other.
@@ -122,7 +122,7 @@ class Sums(Generic[T]):
         return result
 
     def factors(self, part: T) -> tuple[T, T] | None:
-        """What a part is the product of."""
+        """The two factors of a part that is a product."""
         return self._factors.get(self._key(part))
 
     def added(self, total: T, part: T) -> T:

@@ -111,7 +111,7 @@ def weight_of(kind: int, r: Any, f: Any, delta: Any, library: Any) -> Any:
 
 
 class Options(NamedTuple):
-    """What to minimise, and when to end."""
+    """The objective of a fit, and when to end."""
 
     kind: int = SQUARES
     delta: float = 1.0  # of ABSOLUTE (a small floor) and HUBER
@@ -145,7 +145,7 @@ class Fitted(NamedTuple):
 
 
 def best_starts(loss: np.ndarray, params: np.ndarray, status: np.ndarray, nothing: float) -> np.ndarray:
-    """Of every expression the start of least finite loss; of those that end with the same the smallest numbers.
+    """Index of each expression's start of least finite loss; of those that end alike the smallest numbers.
 
     ``loss`` and ``status`` are (n_starts, n_exprs), ``params`` (..., max_params) with nan where there is none.  Those
     that converged go before those that did not.

@@ -53,7 +53,7 @@ ARENAS = "little shared memory", "shared memory", "global memory"
 
 
 class WaitedFor(NamedTuple):
-    """What the warps of a fit, and a multiprocessor's, wait for: the step, and the longest fit at last."""
+    """Times that warps wait: all of a fit for its step, those of a multiprocessor for its longest fit."""
 
     step: float
     longest: float  # of common operators
@@ -178,7 +178,7 @@ def spills(shape: FitShape, fast: bool, rare: bool) -> bool:
 
 
 def fit_times(fixed: FitVariants, tangents: int, n_points: Any, rare: bool) -> np.ndarray:
-    """What every variant is estimated to take, (variants, points): a product of two factors.
+    """Estimated time of every variant, (variants, points): a product of two factors.
 
     An evaluation: rounds of tiles, each of which costs its vectors and the decoding, and the step after them.
     Uncommon operators gain less from several vectors: some are called for each vector, and where a derivative is nan a
@@ -220,12 +220,12 @@ def fits_of_code(fixed: FitVariants, code: FitCode) -> int:
 
 
 def needs_of(values: Values) -> dict[str, Any]:
-    """What an expression needs of a block's memory, by the symbols' values."""
+    """An expression's needs of a block's memory, from the values of symbols."""
     return {"n_params": values["m"], "instructions": values["i"], "results": values["r"], "slots": values["s"]}
 
 
 def questions(fixed: FitVariants, arena_of: Callable[..., dict[str, Any]]) -> tuple[Question, ...]:
-    """What is asked, and how another variant is made of one; ``arena_of`` gives the bytes of a block's memory."""
+    """The questions of a fit's variants, and the strategies; ``arena_of`` gives the bytes of a block's memory."""
 
     def operators(code: FitCode) -> Constraint | None:
         return None if code.rare else Inequality(symbol("u"), number(0))

@@ -160,7 +160,7 @@ def _together(fixed: VariantSet) -> tuple[LaunchShape, np.ndarray, np.ndarray]:
 
 
 def times(fixed: VariantSet, sizes: Sizes, limits: DeviceLimits) -> np.ndarray:
-    """What every variant is estimated to take, (variants, points): infinite where it can't run or is not meant to."""
+    """Estimated time of every variant, (variants, points): infinite where it can't run or is not meant to."""
     shape, registers, most_points = _together(fixed)
     shared, blocks = shape.most_shared(sizes.n_columns, sizes.n_slots), limits.registers // registers
     usable = (shared <= limits.shared_per_block) & (sizes.n_points <= most_points)
@@ -246,7 +246,7 @@ def code_shape(fixed: VariantSet, code: LayoutCode) -> LaunchShape:
 
 
 class _Times:
-    """What all variants take at some values, kept while the values are the same object's."""
+    """Estimated times of all variants at some values, kept while the values are the same object's."""
 
     def __init__(self, fixed: VariantSet) -> None:
         self._fixed, self._values, self._found = fixed, None, np.empty(0)
@@ -264,7 +264,7 @@ class _Times:
 
 @functools.lru_cache(maxsize=64)
 def questions(fixed: VariantSet) -> tuple[Question, ...]:
-    """What is asked of a variant, first, where that matters, whether powers are used; and what is made of it."""
+    """The questions of variants (first, where that matters, whether powers are used), and the strategies."""
     listed, taken = layouts(fixed), {powers: _Times(fixed._replace(powers=powers)) for powers in (False, True)}
     competing = [place for place, layout in enumerate(listed) if not layout.only_if_nothing_else]
 

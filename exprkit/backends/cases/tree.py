@@ -163,7 +163,7 @@ class Cases:
         return tuple(name for name in self.subject.symbols if name not in self.known)
 
     def at(self, device: Any = None, **values: Any) -> Cases:
-        """What remains of the discussion where some symbols are known.
+        """The rest of the discussion where some symbols are known.
 
         Parameters
         ----------

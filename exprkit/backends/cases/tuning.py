@@ -27,7 +27,7 @@ from exprkit.backends.gpu.schedule import LaunchShape, Sizes
 from exprkit.backends.precision import Precision
 from exprkit.runtime import disk_cache
 
-KEPT = ".cases"  # a kind of entries of the cache
+FASTEST = ".cases"  # a kind of entries of the cache
 MOST_SLOWER = 3.0  # variants whose estimated time is more than so many times the least are not timed
 LEAST_RUNS, MOST_RUNS = 3, 25
 
@@ -102,26 +102,26 @@ def _median(device: Any, run: Callable[[], None], seconds: float) -> float:
 # ── on disk ──────────────────────────────────────────────────────────────────────────
 
 
-def kept(device: Any, settings: Precision, fixed: VariantSet, sizes: Sizes) -> LaunchShape | None:
+def fastest(device: Any, settings: Precision, fixed: VariantSet, sizes: Sizes) -> LaunchShape | None:
     """The variant that was measured to be the fastest for this work on this device, or None."""
-    everything = _all_kept(_name(device, settings))
+    everything = _all_fastest(_name(device, settings))
     found = everything.get(_work(fixed, sizes)) if everything else None
     return None if found is None else LaunchShape(*found)
 
 
-def keep(device: Any, settings: Precision, fixed: VariantSet, sizes: Sizes, shape: LaunchShape) -> None:
+def write(device: Any, settings: Precision, fixed: VariantSet, sizes: Sizes, shape: LaunchShape) -> None:
     """Keep the fastest, for this and all later processes."""
     name = _name(device, settings)
-    _all_kept.cache_clear()
-    everything = _all_kept(name) | {_work(fixed, sizes): list(shape)}
-    disk_cache.write(name, json.dumps(everything).encode(), KEPT)
-    _all_kept.cache_clear()
+    _all_fastest.cache_clear()
+    everything = _all_fastest(name) | {_work(fixed, sizes): list(shape)}
+    disk_cache.write(name, json.dumps(everything).encode(), FASTEST)
+    _all_fastest.cache_clear()
 
 
 @functools.cache
-def _all_kept(name: str) -> dict[str, list[Any]]:
+def _all_fastest(name: str) -> dict[str, list[Any]]:
     """The fastest variants in the file of a name, by work."""
-    data = disk_cache.read(name, KEPT)
+    data = disk_cache.read(name, FASTEST)
     return json.loads(data) if data else {}
 
 

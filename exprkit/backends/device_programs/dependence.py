@@ -40,8 +40,8 @@ WORDS_BESIDE = 64  # of a thread's scratch memory, beside one for each token: de
 FOUND = {"linear": ArraySpec(np.uint64), "verdicts": ArraySpec(np.uint8)}
 
 
-class Foreknown:
-    """What is known of a population's fits, by expression, on the device.
+class FitFacts:
+    """Facts about a population's fits, by expression, on the device.
 
     ``addresses`` of ``linear`` (uint64: bits of the parameters that it is jointly linear in), ``verdicts`` (uint8:
     RUNNING for what is to be fitted, else the status that it ends with) and ``n_params`` (int32), each of which
@@ -63,8 +63,8 @@ class DependenceAnalysis:
         self._kernel = device.kernel("find_dependence", precision("ieee"), source(), LANES=device.lanes)
         self._starts = Recent()
 
-    def of(self, tokens: DeviceTokens) -> tuple[Foreknown, Sequence]:
-        """What will be known, and what finds it out; for expressions of MOST_TOKENS at the most."""
+    def of(self, tokens: DeviceTokens) -> tuple[FitFacts, Sequence]:
+        """Facts of a population, and the calls that find them; for expressions of MOST_TOKENS at the most."""
         device, threads, n_exprs, longest = self.device, self._threads, tokens.n_exprs, tokens.longest
         n_chunks, bytes_of_a_block = -(-n_exprs // threads), 8 * threads * (longest + WORDS_BESIDE)
         blocks = max(1, min(n_chunks, SCRATCH_BYTES // bytes_of_a_block))
@@ -91,10 +91,10 @@ class DependenceAnalysis:
         def array(name: str) -> Any:
             return tokens.n_params if name == "n_params" else block.array(name, n_exprs)
 
-        return Foreknown(addresses, array, scratch), start
+        return FitFacts(addresses, array, scratch), start
 
-    def known(self, pop: Population | DevicePopulation, tokens_of: Callable[[Any], DeviceTokens]) -> Foreknown:
-        """What is known of a population's fits; by the host if an expression is longer than MOST_TOKENS."""
+    def known(self, pop: Population | DevicePopulation, tokens_of: Callable[[Any], DeviceTokens]) -> FitFacts:
+        """Facts of a population's fits; found by the host if an expression is longer than MOST_TOKENS."""
         if pop.longest > MOST_TOKENS:
             return _from_host(on_host(pop), self.device)
         foreknown, start = self.of(tokens_of(pop))
@@ -107,12 +107,12 @@ def source() -> str:
     return text_of("dependence.cu", [walk])
 
 
-def _from_host(pop: Population, device: Any) -> Foreknown:
+def _from_host(pop: Population, device: Any) -> FitFacts:
     linear, differentiable = dependence_of(pop)
     verdicts = decisions.verdicts(pop, differentiable)
     names = "linear", "verdicts", "n_params"
     arrays = dict(zip(names, device.sent((linear, verdicts, pop.n_params)), strict=True))
-    return Foreknown({name: device.pointer(array) for name, array in arrays.items()}, arrays.__getitem__)
+    return FitFacts({name: device.pointer(array) for name, array in arrays.items()}, arrays.__getitem__)
 
 
 @table_of_rows

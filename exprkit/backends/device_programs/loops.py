@@ -73,7 +73,7 @@ class HostLoops:
         slices.each(functools.partial(loop, *bags), slices.even(n, self._threads, LEAST))
 
     def order(self, keys: Any) -> Any:
-        """Where numbers stand when they are sorted, equal ones as they stood."""
+        """Indices that sort numbers, equal ones in the order in which they stood."""
         return np.argsort(keys, kind="stable")
 
     def fetched(self, *arrays: Any) -> list[np.ndarray]:
@@ -93,7 +93,7 @@ class DeviceLoops:
         return type(bag)(*(there(field) if isinstance(field, np.ndarray) else field for field in bag))
 
     def run(self, loop: Any, n: int, *bags: Any) -> None:
-        """The same; it is started, and nobody waits for it."""
+        """``loop(*bags, i, i + 1)`` for each of n items; it is started, and nobody waits for it."""
         if n == 0:
             return
         kernel, arguments = _kernel(self.device, loop, tuple(map(_kinds, bags)))
@@ -103,11 +103,11 @@ class DeviceLoops:
         kernel.prepare((min(-(-n // threads), MOST_BLOCKS), 1), threads, 0, filled)()
 
     def order(self, keys: Any) -> Any:
-        """The same."""
+        """Indices that sort numbers, equal ones in the order in which they stood."""
         return np.argsort(keys, kind="stable") if self.xp is np else self.xp.argsort(keys)  # CuPy's is stable
 
     def fetched(self, *arrays: Any) -> list[np.ndarray]:
-        """The same, with one wait for all."""
+        """The arrays on the host, with one wait for all."""
         return gpu.fetched_together(arrays)
 
     def _values(self, field: Any) -> tuple[Any, ...]:

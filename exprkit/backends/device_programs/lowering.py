@@ -273,7 +273,7 @@ class Lowering:
         return self._own_views[n]
 
     def _scratch(self, bytes_of_a_block: int, n_chunks: int) -> tuple[Any, int]:
-        """What blocks work with, and how many there are: fewer where memory is short."""
+        """Scratch memory of blocks, and the number of blocks: fewer where memory is short."""
         blocks = max(1, min(n_chunks, SCRATCH_BYTES // bytes_of_a_block))
         while True:
             try:

@@ -94,7 +94,7 @@ class DevicePopulation:
         return cls(*arrays, variables=pop.variables, parameters=pop.parameters, device=device)
 
     def to_host(self) -> Population:
-        """The same as a ``Population``."""
+        """An equal ``Population`` in the host's memory."""
         from exprkit.backends.gpu import device as gpu
 
         kinds, values, offsets = gpu.fetched_together((self.kinds, self.values, self.offsets))
@@ -134,7 +134,7 @@ class DevicePopulation:
 
     @property
     def n_tokens(self) -> int:
-        """Of all expressions."""
+        """Tokens of all expressions."""
         return self._n_tokens
 
     @property
@@ -208,7 +208,7 @@ def _device() -> Any:
 
 
 class _Checking:
-    """What checks tokens on a device; it is for one population at a time."""
+    """A check of tokens on a device; it is for one population at a time."""
 
     def __init__(self, device: Any, most_variables: int, most_parameters: int) -> None:
         from exprkit.backends.device_programs.translate import text_of

@@ -85,7 +85,7 @@ def text_of(
 
 
 def arrays_text() -> str:
-    """What the translated functions are written in."""
+    """The CUDA C that translated functions are written in."""
     return (Path(__file__).parent / "arrays.cu").read_text()
 
 
@@ -303,7 +303,7 @@ class _Writer:
         return str(_plain(known).__name__)
 
     def _global(self, node: ast.expr) -> Any:
-        """What a name of the function's module, or of a module in it, stands for; None for other expressions."""
+        """The value of a name of the function's module, or of a module in it; None for other expressions."""
         if isinstance(node, ast.Name):
             return None if node.id in self.parameters else self.globals.get(node.id)
         if isinstance(node, ast.Attribute):

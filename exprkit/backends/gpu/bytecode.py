@@ -94,17 +94,17 @@ class Bytecode:
 
     @property
     def n_exprs(self) -> int:
-        """Of the population."""
+        """Number of expressions."""
         return len(self.first_instruction)
 
     @property
     def n_instructions(self) -> int:
-        """Of all expressions."""
+        """Number of instructions."""
         return len(self.instructions)
 
     @property
     def n_steps(self) -> int:
-        """Of all prologues."""
+        """Number of steps of all prologues."""
         return len(self.steps)
 
 
@@ -185,7 +185,7 @@ def arrays_of(program: Program) -> ProgramArrays:
 
 
 class _Arrays(NamedTuple):
-    """Those of ``Bytecode`` that are written here."""
+    """The arrays of ``Bytecode`` that are written here."""
 
     instructions: Annotated[np.ndarray, "uint32[n_instructions, 2]"]
     first_instruction: Annotated[np.ndarray, "int32[n_exprs]"]

@@ -90,7 +90,7 @@ class Kernel:
     def prepare(
         self, blocks: tuple[int, int], threads: int, shared: int, arguments: Any, overlaps: bool = False
     ) -> Sequence:
-        """What starts the kernel on CuPy's current stream with ``arguments`` as they are then.
+        """The calls that start the kernel on CuPy's current stream with ``arguments`` as they are then.
 
         One that ``overlaps`` may begin before the launch before it has ended, and waits for that by itself.
         """
@@ -105,7 +105,7 @@ class Kernel:
         overlaps: bool = False,
         stream: Any = STREAM,
     ) -> DriverCall:
-        """The same as a call, for a sequence; perhaps on a stream of its own, by its address."""
+        """The call that starts the kernel, for a sequence; perhaps on a stream of its own, by its address."""
         addresses = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         place, driver = ctypes.addressof(addresses), _driver()
         keep: tuple[Any, ...] = self, arguments, addresses
@@ -201,7 +201,7 @@ class CudaDevice:
         code = nvrtc.compiled(settings.architecture or self.architecture, settings, text, **macros)
         return Kernel(self._module(code), name, self.is_hopper)
 
-    def make_ready(self, wanted: Iterable[nvrtc.Wanted]) -> None:
+    def make_ready(self, wanted: Iterable[nvrtc.KernelRequest]) -> None:
         """Compile kernels side by side, so that ``kernel`` has them at once."""
         nvrtc.compile_together(self.architecture, wanted)
 
@@ -216,7 +216,7 @@ class CudaDevice:
         return module
 
     def free_bytes(self) -> int:
-        """What can still be taken: the device's free memory and that of CuPy's pool."""
+        """Bytes that can still be taken: the device's free memory and that of CuPy's pool."""
         pool = self.xp.get_default_memory_pool()
         return int(self.xp.cuda.runtime.memGetInfo()[0]) + int(pool.free_bytes())
 
@@ -276,15 +276,15 @@ class CudaDevice:
         stream.synchronize()
 
     def copying(self, source: int, place: int, n_bytes: int) -> DriverCall:
-        """What copies memory of the device into the host's, best page-locked, by their addresses."""
+        """The call that copies memory of the device into the host's, best page-locked, by their addresses."""
         return DriverCall(_driver()["cuMemcpyDtoHAsync_v2"], (place, source, n_bytes, STREAM))
 
     def waiting(self) -> Sequence:
-        """What waits for all that was started before."""
+        """The call that waits for all that was started before."""
         return _sequence(DriverCall(_driver()["cuStreamSynchronize"], (STREAM,)))
 
     def arriving(self, place: int, wanted: int) -> Sequence:
-        """What waits until a kernel writes the number at ``wanted`` into page-locked memory at ``place``, by addresses.
+        """Calls that wait until a kernel writes the number at address ``wanted`` to page-locked ``place``.
 
         Waits for all that was started before where that does not come soon, as after an error.
         """
@@ -383,7 +383,7 @@ _here = threading.local()  # ``stream_numbers``: by device, those that this thre
 
 @functools.cache  # to ask takes as long as many a fit
 def names() -> list[str]:
-    """What the devices of this process are called, by number."""
+    """Names of the devices of this process, by number."""
     from cupy.cuda import runtime
 
     return [runtime.getDeviceProperties(k)["name"].decode() for k in range(runtime.getDeviceCount())]

@@ -59,7 +59,7 @@ class DeviceBytecode:
         return array
 
     def on_host(self) -> Bytecode:
-        """The same in the host's memory."""
+        """Equal bytecode in the host's memory."""
         fetched = fetched_together([getattr(self, name) for name in NAMES])
         arrays: dict[str, Any] = dict(zip(NAMES, fetched, strict=True))
         return Bytecode(**arrays, n_slots=self.n_slots, n_results=self.n_results, code=self.code)

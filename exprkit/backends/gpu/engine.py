@@ -35,7 +35,7 @@ def unavailable() -> str | None:
 
 
 def describe() -> str:
-    """What they run on."""
+    """The devices, in a few words."""
     device = gpu.current()
     own = f"{device.name} ({device.architecture}, {device.multiprocessors} multiprocessors)"
     names = gpu.names()
@@ -93,7 +93,7 @@ class DeviceEngine(contract.Engine):
         self._immediates = Immediates(self._launcher)
 
     def _prepared(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """What ``make`` gives, or gave not too long ago."""
+        """The thing of a key that was made not too long ago, else the one that ``make`` gives."""
         return self._ready.made(key, make)
 
     def _forget(self) -> None:
@@ -101,7 +101,7 @@ class DeviceEngine(contract.Engine):
         self._ready.clear()
 
     def _next_epoch(self) -> None:
-        """What made something again for populations of the same sizes can no longer."""
+        """Have steps that are kept for populations of one size no longer be used."""
         self._epoch[0] = False
         self._epoch = [True]
 

@@ -53,7 +53,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def of(cls, program: Program) -> Columns:
-        """Those of programs of the host's."""
+        """Columns of programs of the host's."""
         code, var = (np.asarray(array, np.int32) for array in (program.column_code, program.column_var))
         low, c = np.zeros(len(code), np.int32), 0
         while c < len(code):
@@ -300,7 +300,7 @@ class Launcher:
         return padded
 
     def padded_once(self, name: str, values: Any) -> Any:
-        """The same for whole tiles; of the host's, kept under a name as long as they stay the same numbers."""
+        """``padded`` to whole tiles; of the host's, kept under a name as long as they stay the same numbers."""
         if not isinstance(values, np.ndarray):
             return self.padded(values, self.pitch)
         known, padded = self._padded.get(name, (None, None))

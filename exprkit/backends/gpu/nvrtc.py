@@ -80,18 +80,18 @@ def compiled(architecture: str, settings: Precision, text: str, **chosen: Any) -
     """
     key = _key(architecture, settings, text, chosen)
     with _making[key]:
-        code = _ahead.get(key) or disk_cache.read(key)
+        code = _compiled_together.get(key) or disk_cache.read(key)
         if code is None:
             code, _ = build(architecture, settings, text, **chosen)
             disk_cache.write(key, code)
     return code
 
 
-_ahead: dict[str, bytes] = {}  # what was compiled side by side, also where nothing is kept on disk
-_telling, _told = threading.Lock(), set[str]()  # keys of the kernels of which a line has been printed
+_compiled_together: dict[str, bytes] = {}  # what was compiled side by side, also where nothing is kept on disk
+_announcing, _announced = threading.Lock(), set[str]()  # keys of the kernels of which a line has been printed
 
 
-class Wanted(NamedTuple):
+class KernelRequest(NamedTuple):
     """A kernel that is to be compiled: its text, and how."""
 
     settings: Precision
@@ -99,22 +99,24 @@ class Wanted(NamedTuple):
     chosen: Mapping[str, Any]  # macros that differ from ``MACROS``
 
 
-def compile_together(architecture: str, wanted: Iterable[Wanted]) -> None:
+def compile_together(architecture: str, wanted: Iterable[KernelRequest]) -> None:
     """Compile kernels side by side, so that ``compiled`` has them at once; a line on stderr says that this takes time.
 
     NVRTC runs without Python's lock, and from CUDA 12.3 on all but its first phase side by side.
     """
     missing = {_key(kernel.settings.architecture or architecture, *kernel): kernel for kernel in wanted}
-    missing = {key: kernel for key, kernel in missing.items() if key not in _ahead and disk_cache.read(key) is None}
+    missing = {
+        key: kernel for key, kernel in missing.items() if key not in _compiled_together and disk_cache.read(key) is None
+    }
     if not missing:
         return
-    with _telling:  # other threads may want the same: it is said once, and they wait
-        untold = len(missing.keys() - _told)
-        _told.update(missing)
+    with _announcing:  # other threads may want the same: it is said once, and they wait
+        new = len(missing.keys() - _announced)
+        _announced.update(missing)
         importlib.import_module("cuda.core")  # before threads do: it does not bear being imported twice at once
-    if untold:
+    if new:
         place = f"they are kept in {disk_cache.folder()}" if disk_cache.folder() else "they are not kept"
-        several = f"{untold} kernel{'s' * (untold > 1)}"
+        several = f"{new} kernel{'s' * (new > 1)}"
         print(
             f"exprkit compiles {several} for this GPU ({architecture}): some seconds, once; {place}",
             file=sys.stderr,
@@ -122,10 +124,10 @@ def compile_together(architecture: str, wanted: Iterable[Wanted]) -> None:
         )
     with ThreadPoolExecutor(min(len(missing), machine.cores()), "exprkit-nvrtc") as pool:
         codes = pool.map(functools.partial(_code_of, architecture), missing.values())
-        _ahead.update(zip(missing, codes, strict=True))
+        _compiled_together.update(zip(missing, codes, strict=True))
 
 
-def _code_of(architecture: str, kernel: Wanted) -> bytes:
+def _code_of(architecture: str, kernel: KernelRequest) -> bytes:
     return compiled(kernel.settings.architecture or architecture, kernel.settings, kernel.text, **kernel.chosen)
 
 
@@ -208,7 +210,7 @@ def no_architecture(asked: object, names: Iterable[str] | None = None) -> Argume
 
 
 def complaint(text: str) -> str:
-    """What the compiler has against a text, for float or double; "" where it takes it, or is not installed."""
+    """The compiler's error for a text, for float or double; "" if it takes it, or is not installed."""
     if any(importlib.util.find_spec(name) is None for name in ("cuda", "cuda.core")):
         return ""
     for real in ("float", "double"):

@@ -85,7 +85,7 @@ def all_rows() -> list[ops.Operator]:
 
 
 def refusal(row: ops.Operator) -> str:
-    """What the compiler has against the CUDA text of a user's function, so that no kernel holds it; "" if nothing."""
+    """The compiler's error for the CUDA text of a user's function, so that no kernel holds it; "" if none."""
     return _refusal(_user_function(row)) if row.cuda.body else ""
 
 
@@ -122,7 +122,7 @@ def is_heavy(row: ops.Operator, operators: str) -> bool:
 
 
 class CodeTraits(NamedTuple):
-    """What the operators of a population ask of a kernel."""
+    """Properties of the operators of a population that decide about kernels."""
 
     heavy: bool  # some need many registers
     bulky: bool  # their code for 8 vectors outgrows the instruction cache
@@ -145,7 +145,7 @@ def operator_traits(operators: str) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def traits_of(mask: int) -> CodeTraits:
-    """What the bits of all operators in use say, one of each."""
+    """Traits of all operators in use, from the bits of each."""
     size = sum(row.cuda.code_bytes for k, row in enumerate(_sized()) if mask & HEAVY << (1 + k))
     return CodeTraits(bool(mask & HEAVY), size > CACHED_BYTES)
 

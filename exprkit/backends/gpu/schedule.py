@@ -82,7 +82,7 @@ class LaunchShape(NamedTuple):
 
     @property
     def warps(self) -> int:
-        """Of a block."""
+        """Warps of a block."""
         return self.block // self.lanes
 
     def shared_bytes(self, n_columns: int, n_slots: int, n_targets: int) -> int:
@@ -103,7 +103,7 @@ class LaunchShape(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Of the work of one launch."""
+    """Sizes of the work of one launch."""
 
     n_points: int
     n_items: int
@@ -113,7 +113,7 @@ class Sizes(NamedTuple):
 
 
 class DeviceLimits(NamedTuple):
-    """Of a device: bytes of shared memory, how many multiprocessors there are, registers of one."""
+    """A device's bytes of shared memory, number of multiprocessors, and registers of one."""
 
     shared_per_block: int
     shared_per_multiprocessor: int
@@ -122,7 +122,7 @@ class DeviceLimits(NamedTuple):
 
     @classmethod
     def of(cls, device: Any) -> DeviceLimits:
-        """Those of a device that is there."""
+        """Limits of a device that is there."""
         return cls(device.shared_per_block, device.shared_per_multiprocessor, device.multiprocessors)
 
 
@@ -141,13 +141,13 @@ def resident_blocks(shape: LaunchShape, fast: bool, registers: int = REGISTERS) 
 
 
 def estimated(shape: LaunchShape, sizes: Sizes, device: DeviceLimits, fast: bool) -> Any:
-    """What a variant takes, in units of its own: rounds of tiles, longer where few warps hide what others wait for."""
+    """Estimated time of a variant: rounds of tiles, longer where few warps hide what others wait for."""
     most = resident_blocks(shape, fast, device.registers) * shape.warps
     return rounds(shape, sizes, device, shape.most_shared(sizes.n_columns, sizes.n_slots), most)
 
 
 def rounds(shape: LaunchShape, sizes: Sizes, device: DeviceLimits, shared: Any, most: Any) -> Any:
-    """The same of a variant whose shared memory and most warps of a multiprocessor, by registers, are known."""
+    """``estimated`` of a variant whose shared memory and most warps of a multiprocessor, by registers, are known."""
     tiles, of_a_block = shape.n_tiles(sizes.n_points), shape.warps
     warps = np.minimum(device.shared_per_multiprocessor // (shared + RESERVED) * of_a_block, most)
     warps = np.maximum(np.minimum(warps, tiles * sizes.n_items // device.multiprocessors), 1)

@@ -41,7 +41,7 @@ from exprkit.backends.cases.fits import (
 from exprkit.backends.cases.fits import subject as subject_of
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.device_memory import Recent
-from exprkit.backends.device_programs.dependence import DependenceAnalysis, Foreknown
+from exprkit.backends.device_programs.dependence import DependenceAnalysis, FitFacts
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.translate import arrays_text, cuda_text
 from exprkit.backends.gpu import layout, opcodes
@@ -116,7 +116,7 @@ class FitBatch:
 
 
 class ArenaShape(NamedTuple):
-    """What a block's memory holds, as numbers: what ``arena_ends`` reads on host and device."""
+    """Sizes of the parts of a block's memory, as ``arena_ends`` reads them on host and device."""
 
     tangents: int
     warps: int
@@ -212,7 +212,7 @@ def group_of(n_params: int, rare: bool) -> int:
 
 
 class Batcher:
-    """What finds out who is launched with whom, of one population after another; asks the device once for each.
+    """Division of one population after another into launches of fits; asks the device once for each.
 
     ``rows``: J'J of many parameters is made; ``few``: most fits end at once.
     """
@@ -243,7 +243,7 @@ class Batcher:
             device,
         )
 
-    def of(self, n_exprs: int, known: Foreknown, programs: dict[str, int], **given: int) -> Sequence:
+    def of(self, n_exprs: int, known: FitFacts, programs: dict[str, int], **given: int) -> Sequence:
         """The calls that start it for programs at these addresses; ``given``: their number of instructions."""
         xp, is_small = self._device.xp, n_exprs <= MOST_COUNTED
         self._key = xp.empty(n_exprs, np.uint32)
@@ -289,7 +289,7 @@ class Batcher:
 
 
 class Preparation:
-    """What is found out about fits of one population after another, and whose kernels' memory is kept.
+    """Facts and launches of the fits of one population after another, with the kernels' memory.
 
     Where one population has been fitted, the next one's fits are prepared together with its programs
     (``Lowering.of``), so that nobody waits a second time.
@@ -300,11 +300,11 @@ class Preparation:
         self._batchers: dict[tuple[bool, bool], Batcher] = {}
         self._both = Recent()
         self._pop: Any = None  # of which the next two are
-        self._begun: Foreknown | None = None
-        self._ahead: tuple[Foreknown, list[FitBatch]] | None = None
+        self._begun: FitFacts | None = None
+        self._ahead: tuple[FitFacts, list[FitBatch]] | None = None
 
     def of(self, pop: Any) -> Preparation:
-        """The same, for a population whose programs are made next."""
+        """This preparation, for a population whose programs are made next."""
         self._pop, self._begun, self._ahead = pop, None, None
         return self
 
@@ -332,14 +332,14 @@ class Preparation:
         assert self._begun is not None
         self._ahead = self._begun, self._batcher(True).found()
 
-    def take(self, pop: Any) -> tuple[Foreknown, list[FitBatch]] | None:
-        """What was found of a population while its programs were made; once."""
+    def take(self, pop: Any) -> tuple[FitFacts, list[FitBatch]] | None:
+        """Facts and batches of a population from the time when its programs were made; once."""
         found = self._ahead if self._pop is pop else None
         self._pop = self._begun = self._ahead = None
         return found
 
-    def batches(self, known: Foreknown, rows: bool, few: bool = False) -> list[FitBatch]:
-        """Who is launched with whom, of the launcher's programs."""
+    def batches(self, known: FitFacts, rows: bool, few: bool = False) -> list[FitBatch]:
+        """Batches of the launcher's programs."""
         batcher, launcher = self._batcher(rows, few), self._launcher
         start = batcher.of(launcher.n_exprs, known, launcher.fields, n_instructions=launcher.n_instructions)
         start.then(launcher.device.waiting())()

@@ -337,7 +337,7 @@ class Derivatives:
 
 
 class FitResults:
-    """What fits end with, in rows of all expressions each; at first nan, and 0 what is counted."""
+    """Results of fits, in rows of all expressions each; at first nan, and 0 what is counted."""
 
     def __init__(self, device: Any, rows: int, n_exprs: int, max_params: int) -> None:
         self._device, self._n_exprs, self._max_params, self._rows = device, n_exprs, max_params, rows
@@ -365,7 +365,7 @@ class FitResults:
 
     @classmethod
     def given(cls, device: Any, fitted: Fitted) -> FitResults:
-        """Those of fits that need no device."""
+        """Results that need no device."""
         own = cls(device, 1, *fitted.params.shape)
         for name in PARTS:
             own.first(name)[...] = device.xp.asarray(getattr(fitted, name))
@@ -376,7 +376,7 @@ class FitResults:
         return Fitted(params, loss, iterations, status, evaluations)
 
     def on_host(self, room: LockedRoom) -> Fitted:
-        """The same in the host's memory: parts of one array, which few come to by way of a page-locked ``room``."""
+        """The first row in the host's memory: parts of one array, small ones by way of a page-locked ``room``."""
         sizes = [part.n_bytes(self._length(name, 1)) for name, part in PARTS.items()]
         *starts, n_bytes = itertools.accumulate((-(-size // 16) * 16 for size in sizes), initial=0)
         memory = np.empty(n_bytes, np.uint8)
@@ -466,7 +466,7 @@ class FitKernel(NamedTuple):
     how: tuple[Any, ...]  # the values of HOW
 
     def macros(self) -> dict[str, Any]:
-        """What its text expects to be defined."""
+        """Macros that the kernel's text expects."""
         flags = {name: one if isinstance(one, str) else int(one) for name, one in zip(HOW, self.how, strict=True)}
         return macros_of(self.shape, self.settings, self.fits, PROLOGUES=int(self.prologues), **flags)
 
@@ -491,12 +491,12 @@ def _make_ready(device: Any, wanted: list[FitKernel], beside: Callable[[], list[
     """Compile kernels side by side that have not been; where one is missing, those of ``beside`` too."""
     if not _ready.issuperset((device, one) for one in wanted):
         several = [*wanted, *(one.kernel for one in (beside() if beside else ()))]
-        device.make_ready([nvrtc.Wanted(one.settings, one.text, one.macros()) for one in several])
+        device.make_ready([nvrtc.KernelRequest(one.settings, one.text, one.macros()) for one in several])
         _ready.update((device, one) for one in several)
 
 
 class Again(NamedTuple):
-    """What fits of float32 that are SPOILED are made anew with: the same population in float64."""
+    """The population in float64, with which fits of float32 that are SPOILED are made anew."""
 
     derivatives: Derivatives
     y: Any

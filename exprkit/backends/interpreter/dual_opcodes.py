@@ -102,7 +102,7 @@ def _called_case(row: ops.Operator, operators: str) -> str:
 
 
 def _of_three(rows: list[ops.Operator]) -> str:
-    """What kernels with functions of three operands need besides their cases."""
+    """CUDA C that kernels with functions of three operands need besides their cases."""
     if not rows:
         return ""
     test = " || ".join(f"code == {row.code}" for row in rows)

@@ -224,12 +224,12 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
             return PreparedSums(self.device, {"TASK": kind.upper(), "WEIGHTED": int(weights is not None)}, goal)
 
     def prepare_text(self, loss: loss_code.Tokens, columns: np.ndarray, counted: bool) -> PreparedSums | None:
-        """The same of a loss that is a text; None where it can't be made in the kernel."""
+        """A loss that is a text, made ready; None where it can't be made in the kernel."""
         with self._needing_sums:
             return PreparedSums.of_text(self.device, self.settings, self.dtype, loss, columns, counted)
 
     def sums(self, params: Any, prepared: PreparedSums, counts: Any = None, out: Any = None) -> Any | None:
-        """What was prepared, float64 (n_sets, n_exprs); None of a text that reads more than a block's memory holds.
+        """Sums of a prepared loss, float64 (n_sets, n_exprs); None for a text that reads more than a block's memory.
 
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf there were at points of weight > 0, ``out`` on
         the device the sums.
@@ -308,7 +308,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
             span(goal, address(sums, self.device), address(count, self.device))
 
     def _spans(self, n_items: int, macros: dict[str, Any]) -> list[SpanSums]:
-        """What adds up all items of a pass; kept, unless the partial sums are large."""
+        """Launches that add up all items of a pass; kept, unless the partial sums are large."""
         key = self._key_of_spans(n_items, macros)
         if key in self._ready:
             return self._ready[key]
@@ -330,7 +330,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return "spans", n_items, *self._sizes_of_steps()[2:], *macros.values()
 
     def _span(self, items: slice, start: int, macros: dict[str, Any], partials: Any) -> SpanSums:
-        """What adds up points from ``start`` on, SPAN at the most, of some items."""
+        """Launches that add up points from ``start`` on, SPAN at the most, of some items."""
         points = (start, min(start + SPAN, self.n_points))
         n_items, n_segments = items.stop - items.start, -(-(points[1] - start) // self._segment)
         partials = partials if self._n_partials(items, macros) else None
@@ -361,7 +361,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return self._derivatives_like(None)
 
     def _derivatives_like(self, other: Derivatives | None) -> Derivatives:
-        """What makes derivatives and fits; made when first asked for, with what ``other`` knows."""
+        """Derivatives and fits of this engine, made when first asked for, with what ``other`` knows."""
         if self._known_derivatives is None:
             known = self._launcher, self._lowering.tokens, self._fits_to_come
             self._known_derivatives = Derivatives(self.pop, *known, other)
@@ -390,7 +390,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return self._derivatives.fit(starts, y, weights, options).on_host(self._locked)
 
     def fit_there(self, starts: Any, y: Any, weights: Any, options: Options) -> Fitted:
-        """The same, as arrays on the device."""
+        """``fit``, as arrays on the device."""
         return self._derivatives.fit(starts, y, weights, options).on_device()
 
     def make_ready(self, y: Any, weights: Any, options: Options, errors: bool = False, again: Any = None) -> None:
@@ -405,7 +405,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return self._derivatives.fit(starts, y, weights, options, self._in_float64(again)).on_host(self._locked)
 
     def _in_float64(self, again: Callable[[], tuple[Any, Any, Any]]) -> Callable[[], Again]:
-        """What gives that engine's derivatives, which take over what these know."""
+        """A function that gives that engine's derivatives, which take over what these know."""
         own = self._derivatives
 
         def in_float64() -> Again:
@@ -445,13 +445,13 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
 
     def _path(self, decide: Decision, sizes: Sizes) -> list[str]:
         """Why this variant: the way through the tree, or that it was measured."""
-        measured = tuning.kept(self.device, self.settings, decide.fixed, sizes) is not None
+        measured = tuning.fastest(self.device, self.settings, decide.fixed, sizes) is not None
         return ["the fastest that was measured here (tune)"] if measured else decide.why(sizes)
 
     # ── launches ─────────────────────────────────────────────────────────────────────
 
     def kernels(self) -> list[dict[str, Any]]:
-        """What was launched so far: registers, spills, memory and resident blocks of every variant, the last first."""
+        """Registers, spills, memory and resident blocks of every variant that was launched, the last first."""
         return list(self._launched.values())[::-1]
 
     def _interpreting(
@@ -519,7 +519,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         if self._forced is not None:
             return self._forced._replace(wide=wide)
         decide = self._decision(wide, powers)
-        return tuning.kept(self.device, self.settings, decide.fixed, sizes) or decide(sizes)
+        return tuning.fastest(self.device, self.settings, decide.fixed, sizes) or decide(sizes)
 
     def using(self, shape: LaunchShape | None) -> None:
         """Launch this variant from now on, None: the tree's again."""
@@ -545,7 +545,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
             found = tuning.timed(self.device, decide, sizes, self.using, run, seconds)
         finally:
             self.using(None)
-        tuning.keep(self.device, self.settings, decide.fixed, sizes, found.best)
+        tuning.write(self.device, self.settings, decide.fixed, sizes, found.best)
         self.using(None)
         return found
 
@@ -561,7 +561,7 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         return Decision(DeviceLimits.of(self.device), self._variants(wide, powers))
 
     def _variants(self, wide: bool, powers: bool) -> VariantSet:
-        """Those of these numbers and operators, and of what the user asks for."""
+        """Variants of these numbers and operators, and of the user's options."""
         fast = self.settings.operators == "fast"
         return VariantSet(self.dtype.itemsize, fast, wide, self.device.lanes, self.block_size, self.vectors, powers)
 
@@ -579,9 +579,9 @@ def _make_ready(device: Any, settings: Precision, itemsize: int) -> None:
     """Compile the kernels that all populations need, of fits in float64, too: many short ones, side by side."""
     common: dict[str, Any] = {"LANES": device.lanes}
     texts = dependence.source(), batches.measure_source(), dual_opcodes.choice()
-    wanted = [nvrtc.Wanted(CHOICE, text, common) for text in texts]
+    wanted = [nvrtc.KernelRequest(CHOICE, text, common) for text in texts]
     for size in {itemsize, 8}:
         macros = {"REAL": REAL[size], **common}
-        wanted.append(nvrtc.Wanted(lowering.COMPILED_AS, lowering.source(), macros))
-        wanted.append(nvrtc.Wanted(settings, opcodes.source(settings.operators), {**macros, "SUPPORT": 1}))
+        wanted.append(nvrtc.KernelRequest(lowering.COMPILED_AS, lowering.source(), macros))
+        wanted.append(nvrtc.KernelRequest(settings, opcodes.source(settings.operators), {**macros, "SUPPORT": 1}))
     device.make_ready(wanted)

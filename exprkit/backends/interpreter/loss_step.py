@@ -168,7 +168,7 @@ class PreparedSums:
         columns: np.ndarray,
         counted: bool,
     ) -> PreparedSums | None:
-        """Of a loss that is a text; None where there can be no kernel.
+        """A loss that is a text, made ready; None where there can be no kernel.
 
         ``columns`` (n_columns, n_points) are what it reads beside f; the last says how much a point counts if it is
         ``counted``.

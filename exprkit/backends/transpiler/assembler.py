@@ -50,7 +50,7 @@ class Linked(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """What a kernel needs of a thread: registers, and bytes of local memory."""
+    """A thread's registers in a kernel, and bytes of local memory."""
 
     registers: int
     spill_stores: int
@@ -121,7 +121,7 @@ def _in_threads(
 
 
 def _machine_code(index: int, text: bytes, *, architecture: str, options: list[str], cache: bool) -> Linked:
-    """Of one module: from this process's memory or the disk, else compiled and kept there."""
+    """Machine code of a module: from this process's memory or the disk, else compiled and kept there."""
     key = disk_cache.key("ptx", text, architecture, *options, "nvjitlink", version())
     entry = (_memory_get(key) or disk_cache.read(key)) if cache else None
     is_new = entry is None

@@ -151,7 +151,7 @@ def _similar(structures: Structures, used: np.ndarray, count: np.ndarray) -> np.
 
 
 def _size_class(count: np.ndarray) -> np.ndarray:
-    """The same number for counts that are about equal, within a quarter."""
+    """A number that is the same for counts that are about equal, within a quarter."""
     return np.floor(np.log(np.maximum(count, 1)) / np.log(1.25))
 
 

@@ -289,7 +289,7 @@ class Engine(DeviceEngine, contract.Compiling):
         return PtxSum(SUM, self.device.xp.asarray(np.ascontiguousarray(by_chunk)), None, code, counted)
 
     def sums(self, params: Any, prepared: PtxSum, counts: Any = None, out: Any = None) -> Any:
-        """What was prepared, float64 (n_sets, n_exprs)."""
+        """Sums of a prepared loss, float64 (n_sets, n_exprs)."""
 
         def add_up(sums: Any) -> None:
             for part in self._passes(params, self._sets_at_once(len(params), prepared.task)):
@@ -424,7 +424,7 @@ class Engine(DeviceEngine, contract.Compiling):
         return disassemble(next(iter(compile_modules([self.ptx(i)], architecture, self.settings))).cubin)
 
     def kernels(self) -> list[dict[str, Any]]:
-        """What has been compiled: a line for each kernel."""
+        """A line for each compiled kernel."""
         return [line for code in self._codes.values() for line in code.described()]
 
 

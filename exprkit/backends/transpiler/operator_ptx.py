@@ -151,7 +151,7 @@ def operands(row: ops.Operator) -> tuple[str, ...]:
 
 
 def compiled(settings: Precision, double: bool) -> str:
-    """What NVRTC makes of ``source``, from the cache on disk or the compiler."""
+    """NVRTC's PTX of ``source``, from the cache on disk or the compiler."""
     cuda_library("nvrtc", "nvrtcVersion", "NVRTC (nvidia-cuda-nvrtc)", "the operators' PTX needs")
     real, text = "double" if double else "float", source(settings.operators)
     defined = nvrtc.macros(settings, {"REAL": real, "SUPPORT": 1})

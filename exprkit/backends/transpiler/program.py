@@ -84,7 +84,7 @@ class Transpiled:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """What the case discussion asks of the structures: their instructions, how many share one, indirect columns."""
+        """Symbols of the case discussion: instructions, expressions per structure, whether columns are indirect."""
         every = self.structures
         longest = int(np.diff(every.first)[self.bundles.order].max(initial=0))
         return {"i": longest, "g": len(every.of) // max(len(every), 1), "d": int(every.indirect)}

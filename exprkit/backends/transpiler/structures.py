@@ -144,7 +144,7 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
 
 
 class _StructureArrays(NamedTuple):
-    """What the loop writes; see ``Structures``."""
+    """Arrays that the loop writes; see ``Structures``."""
 
     of: Annotated[np.ndarray, "int32[n_exprs]"]
     first: Annotated[np.ndarray, "int64[n_ends]"]
@@ -170,7 +170,7 @@ class _Numbering(NamedTuple):
 
 
 class _OperatorTables(NamedTuple):
-    """Of the operator table, by code."""
+    """Cells of the operator table, by code."""
 
     commutative: np.ndarray
     width: np.ndarray

@@ -68,7 +68,7 @@ _FIELDS = {f"field_{name}": at for name, at in FIELDS.items()}
 
 @dataclass(frozen=True)
 class Kind:
-    """What the code of a module is for; a structure has different code for each kind."""
+    """The purpose of a module's code; a structure has different code for each kind."""
 
     task: str  # values, square or absolute
     itemsize: int  # of a number: 4 or 8

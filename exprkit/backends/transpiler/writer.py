@@ -60,7 +60,7 @@ class Sources(NamedTuple):
 
 
 class WriterState(NamedTuple):
-    """What is written and what has been written: the templates, the kind of code, and the state."""
+    """The templates, the kind of code, and the state of writing."""
 
     text: np.ndarray
     start: np.ndarray
