@@ -186,26 +186,28 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         """One part is copied to the host while the next is computed."""
         if count is not None:
             count[...] = 0
-        on_host, main = self._is_apart(rows), self.device.current_stream()
-        stream = self.device.stream() if on_host else main
-        n_parts, rounds = -(-len(rows) // at_once), rows.dtype != self.dtype
-        size, n_buffers, xp = (at_once, self.n_points), min(n_parts, 2), self.device.xp
-        buffers = [xp.empty(size, self.dtype) for _ in range(n_buffers)]
-        short = [xp.empty(size, np.uint16) for _ in buffers] if on_host and rounds else []
-        free = [self.device.event() for _ in buffers]
-        for i in range(n_parts):
-            part, turn = slice(i * at_once, min((i + 1) * at_once, len(rows))), i % len(buffers)
+        on_host, rounds, device = self._is_apart(rows), rows.dtype != self.dtype, self.device
+        parts = [slice(first, min(first + at_once, len(rows))) for first in range(0, len(rows), at_once)]
+        size, n_buffers = (at_once, self.n_points), min(len(parts), 2 if on_host else 1)
+        buffers = [device.xp.empty(size, self.dtype) for _ in range(n_buffers)]
+        short = [device.xp.empty(size, np.uint16) for _ in buffers] if on_host and rounds else []
+        free = [device.event() for _ in buffers] if on_host else []
+        stream: Any = device.stream() if on_host else None
+        main: Any = device.current_stream() if on_host else None
+        for i, part in enumerate(parts):
+            turn = i % n_buffers
             buffer = buffers[turn][: part.stop - part.start]
-            main.wait_event(free[turn])
+            if on_host:
+                main.wait_event(free[turn])
             self._values(part, buffer, count)
             if rounds:
                 place = short[turn][: len(buffer)] if on_host else rows[part]
                 buffer = self._rounded(buffer, place, rows.dtype)
             if on_host:
-                computed = self.device.event()
+                computed = device.event()
                 computed.record()
                 stream.wait_event(computed)
-                self.device.to_host(buffer, rows[part], stream)
+                device.to_host(buffer, rows[part], stream)
                 free[turn].record(stream)
         if on_host:
             stream.synchronize()
