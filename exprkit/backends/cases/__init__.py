@@ -6,10 +6,9 @@ variants; and the plain decision that the backends take by it.  The method is th
 others, "Comprehensive Optimization of Parametric Kernels for Graphics Processing Units".
 
 =================  ==========================================================================================
-``inequality``     quantities of numbers, of arrays and of symbols alike; inequalities, with words and numbers
+``inequality``     symbols, quantities of numbers, of arrays and of symbols alike; inequalities, with words and numbers
 ``discussion``     the paper's Algorithms 1 and 2: questions, accepted and refused, over a box of values
-``tree``           what comes out: printed, restricted to a card, the path of one
-``cards``          limits of seven architectures
+``tree``           the result: printed, restricted to one of seven architectures, the path of one
 ``interpreter``    the variants of the interpreter, for values and losses
 ``fits``           those of the kernel that fits
 ``bundles``        layouts of the transpiler's code
