@@ -9,6 +9,7 @@ import pytest
 
 import exprkit as ek
 from exprkit.backends import Status, cost_model, status
+from exprkit.backends.device_memory import lies_on_device
 from exprkit.backends.gpu import device
 from exprkit.backends.transpiler.structures import to_compile
 from exprkit.errors import DataError
@@ -159,8 +160,8 @@ def test_where_data_lies():
         def __dlpack_device__(self):
             return 2, 0
 
-    assert cost_model.lies_on_device(OnDevice()) and not cost_model.lies_on_device(np.ones(3))
-    assert not cost_model.lies_on_device([[1.0]]) and not cost_model.lies_on_device(None)
+    assert lies_on_device(OnDevice()) and not lies_on_device(np.ones(3))
+    assert not lies_on_device([[1.0]]) and not lies_on_device(None)
 
 
 def test_many_steps_have_a_column_of_their_own():

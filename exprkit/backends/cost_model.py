@@ -48,7 +48,6 @@ CALIBRATION = ".costs"  # a kind of entries of the cache
 NOT_WORTH_ASKING = 0.002  # seconds: work so short is done before a GPU is found
 H200_MULTIPROCESSORS, H200_BANDWIDTH = 132, 4.9e12  # that the constants of the GPU were measured on
 MEMORY_CLOCK, MEMORY_BITS = 36, 37  # cudaDevAttrMemoryClockRate, cudaDevAttrGlobalMemoryBusWidth
-CUDA_MEMORY = 2  # kDLCUDA
 LINK = 52e9  # bytes per second from an H200 to page-locked host memory: 429 MB in 8.26 ms (h200.parquet)
 UPLOAD = 15.6e9  # bytes per second between pageable host memory and an H200: 429 MB in 28 ms
 
@@ -326,13 +325,6 @@ def device() -> Device:
     kilohertz, bits = attribute(MEMORY_CLOCK, current.index), attribute(MEMORY_BITS, current.index)
     bandwidth = 2 * 1e3 * kilohertz * bits / 8  # two transfers a clock
     return Device(current.multiprocessors, bandwidth or H200_BANDWIDTH * current.multiprocessors / H200_MULTIPROCESSORS)
-
-
-def lies_on_device(X: Any) -> bool:
-    """Whether data is in a GPU's memory."""
-    if hasattr(X, "__cuda_array_interface__"):
-        return True
-    return hasattr(X, "__dlpack_device__") and X.__dlpack_device__()[0] == CUDA_MEMORY
 
 
 def _cell(seconds: float, width: int) -> str:

@@ -18,6 +18,14 @@ from typing import Any
 import numpy as np
 
 ALIGNMENT = 256  # bytes, of every array
+CUDA_MEMORY = 2  # kDLCUDA
+
+
+def lies_on_device(values: Any) -> bool:
+    """Whether an array of any library is in a GPU's memory."""
+    if hasattr(values, "__dlpack_device__"):
+        return bool(values.__dlpack_device__()[0] == CUDA_MEMORY)
+    return hasattr(values, "__cuda_array_interface__")
 
 
 class ArraySpec:

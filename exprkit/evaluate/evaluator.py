@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import contract, cost_model, load, status
+from exprkit.backends.device_memory import lies_on_device
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.backends.precision import Precision
@@ -624,7 +625,7 @@ class Evaluator:
         pop, special = on_host_population(self.pop).expanded(), settings != Precision(settings.operators)
         choices = {}
         for task in ("values", "losses"):
-            work = self._work(inputs.length(X), cost_model.lies_on_device(X), values=task == "values")
+            work = self._work(inputs.length(X), lies_on_device(X), values=task == "values")
             choices[task] = cost_model.choose(work, pop=pop, options=options, settings=special)
         return choices
 

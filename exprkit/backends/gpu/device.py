@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends.device_memory import lies_on_device
 from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.precision import Precision
 from exprkit.operators.defined import table_of_rows
@@ -410,19 +411,15 @@ def use(index: int, stream_number: int = 0) -> None:
 
 def adopt(values: Any) -> Any | None:
     """A device array of any library as a CuPy array on the same memory; None for anything else."""
-    if isinstance(values, HOST) or ("cupy" not in sys.modules and not _on_device(values)):
+    if isinstance(values, HOST) or ("cupy" not in sys.modules and not lies_on_device(values)):
         return None
     import cupy
 
     if isinstance(values, cupy.ndarray):
         return values
-    return cupy.from_dlpack(values.detach() if hasattr(values, "detach") else values) if _on_device(values) else None
-
-
-def _on_device(values: Any) -> bool:
-    if hasattr(values, "__dlpack_device__"):
-        return bool(values.__dlpack_device__()[0] == 2)  # kDLCUDA
-    return hasattr(values, "__cuda_array_interface__")
+    if not lies_on_device(values):
+        return None
+    return cupy.from_dlpack(values.detach() if hasattr(values, "detach") else values)
 
 
 def empty(shape: tuple[int, ...], dtype: np.dtype) -> Any:
