@@ -19,7 +19,7 @@ import numpy as np
 Values = Mapping[str, Any]  # of symbols
 
 
-class Symbol(NamedTuple):
+class SymbolMeaning(NamedTuple):
     """A number of the machine, the data or the expressions."""
 
     argument: str  # of ``Cases.at``
@@ -29,22 +29,24 @@ class Symbol(NamedTuple):
 
 
 SYMBOLS = {
-    "N": Symbol("n_points", "data points", 10**8),
-    "E": Symbol("n_exprs", "expressions times parameter sets", 10**6),
-    "c": Symbol("n_columns", "columns (variables and functions of one)", 1000),
-    "s": Symbol("n_slots", "values put aside at a time", 16, True),
-    "Z_B": Symbol("shared_per_block", "shared memory of a block, bytes"),
-    "Z_M": Symbol("shared_per_multiprocessor", "shared memory of a multiprocessor, bytes"),
-    "S": Symbol("multiprocessors", "multiprocessors"),
-    "R_M": Symbol("registers", "registers of a multiprocessor"),
-    "m": Symbol("n_params", "parameters of an expression", 16),
-    "i": Symbol("n_instructions", "instructions of an expression", 200),
-    "r": Symbol("n_results", "results of a prologue", 20, True),
-    "g": Symbol("exprs_per_structure", "expressions per structure", 10**4),
-    "d": Symbol("shared_code", "1: structures that differ in their columns alone share code", 1, True),
-    "u": Symbol("uncommon_operators", "1: uncommon operators are used", 1, True),
-    "p": Symbol("powers", "1: operators that need many registers are used (powers)", 1, True),
-    "b": Symbol("bulky_operators", "1: the operators' code for 8 vectors outgrows the instruction cache", 1, True),
+    "N": SymbolMeaning("n_points", "data points", 10**8),
+    "E": SymbolMeaning("n_exprs", "expressions times parameter sets", 10**6),
+    "c": SymbolMeaning("n_columns", "columns (variables and functions of one)", 1000),
+    "s": SymbolMeaning("n_slots", "values put aside at a time", 16, True),
+    "Z_B": SymbolMeaning("shared_per_block", "shared memory of a block, bytes"),
+    "Z_M": SymbolMeaning("shared_per_multiprocessor", "shared memory of a multiprocessor, bytes"),
+    "S": SymbolMeaning("multiprocessors", "multiprocessors"),
+    "R_M": SymbolMeaning("registers", "registers of a multiprocessor"),
+    "m": SymbolMeaning("n_params", "parameters of an expression", 16),
+    "i": SymbolMeaning("n_instructions", "instructions of an expression", 200),
+    "r": SymbolMeaning("n_results", "results of a prologue", 20, True),
+    "g": SymbolMeaning("exprs_per_structure", "expressions per structure", 10**4),
+    "d": SymbolMeaning("shared_code", "1: structures that differ in their columns alone share code", 1, True),
+    "u": SymbolMeaning("uncommon_operators", "1: uncommon operators are used", 1, True),
+    "p": SymbolMeaning("powers", "1: operators that need many registers are used (powers)", 1, True),
+    "b": SymbolMeaning(
+        "bulky_operators", "1: the operators' code for 8 vectors outgrows the instruction cache", 1, True
+    ),
 }
 MACHINE = ("Z_B", "Z_M", "S", "R_M")  # as ``DeviceLimits`` has them
 
