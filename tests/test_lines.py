@@ -1,4 +1,4 @@
-"""Lines of a file, found by slices, beside Python's own."""
+"""Lines of a file, beside Python's own."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit.runtime import slices
-from exprkit.text.reader import MARK, from_bytes, from_lines, separated
+from exprkit.text.reader import MARK, from_lines, separated
 
 BYTES = st.lists(st.sampled_from([b"\r", b"\n", b"\0", b"x", b"#", b" ", MARK, b"\t", b"\r\n"])).map(b"".join)
 
@@ -20,14 +19,10 @@ def lines_of(data):
     return text.split(b"\n")[:-1]
 
 
-@given(data=BYTES, threads=st.integers(1, 5))
-def test_lines_are_those_of_python_for_any_number_of_threads(data, threads):
-    slices.LEAST, before = 1, slices.LEAST
-    try:
-        array = np.frombuffer(data + b"\n", np.uint8).copy()
-        starts, ends = separated(array, 0, threads)
-    finally:
-        slices.LEAST = before
+@given(data=BYTES)
+def test_lines_are_those_of_python(data):
+    array = np.frombuffer(data + b"\n", np.uint8).copy()
+    starts, ends = separated(array, 0)
     # a return right before the line feed that ends the file is one end of a line with it
     assert [array[a:b].tobytes() for a, b in zip(starts, ends, strict=True)] == lines_of(data + b"\n")
     assert (array[ends] == 0).all()
@@ -52,12 +47,11 @@ def test_a_path_an_open_file_and_its_text_are_the_same(tmp_path, text):
     with open(path, "rb") as as_bytes, open(path, newline="", encoding="utf-8") as as_text:
         found = ek.parse(path)
         assert found == ek.parse(as_bytes) == ek.parse(as_text)
-    whole = from_bytes(np.frombuffer(text.encode() + b"\n", np.uint8).copy())
+    whole = from_lines(text.encode())
     assert found.texts() == [str(ek.parse(whole.raw(i).decode())[0]) for i in range(len(found))]
 
 
-def test_a_file_in_pieces(monkeypatch, tmp_path):
-    monkeypatch.setattr("exprkit.expressions.parser.PIECE", 100)
+def test_a_file_with_comments(tmp_path):
     lines = ["1+1+1+1", "# sum", "", "x1 * x2", "2-1"] * 40  # more than a token for every two bytes of some
     path = tmp_path / "texts.txt"
     path.write_text("\n".join(lines))

@@ -351,7 +351,7 @@ def test_exhaustive_populations_are_the_same_by_slices(monkeypatch, spelled_out)
 def many_slices(monkeypatch):
     """Texts of many more slices than threads."""
     monkeypatch.setattr(slices, "LEAST", 500)
-    monkeypatch.setattr(slices, "SHORT", 1000)
+    monkeypatch.setattr(reader, "BLOCK", 1000)
     return from_items(generate.random(2000, (1, 20), n_vars=3, n_params=2, seed=4).texts())
 
 
@@ -368,10 +368,10 @@ def test_texts_are_put_one_slice_behind_the_other(many_slices):
 def test_a_slice_of_texts_that_fails_stops_those_behind_it(many_slices, threads, monkeypatch):
     read = reader._tokens_of_slice
 
-    def failing(batch, begin, end):
+    def failing(batch, begin, *arguments):
         if begin > 700:
             raise MemoryError(f"slice at {begin}")
-        return read(batch, begin, end)
+        return read(batch, begin, *arguments)
 
     monkeypatch.setattr(reader, "_tokens_of_slice", failing)
     with pytest.raises(MemoryError, match="slice at"):

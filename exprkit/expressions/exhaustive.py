@@ -169,22 +169,26 @@ def most_leaves(max_nodes: int, operators: Iterable[defined.Written]) -> int:
 
 def _counts(alphabet: _Alphabet) -> list[int]:
     """How many expressions there are by size; whole numbers without limit."""
-    counts = [[0] * (alphabet.n_params + 1) for _ in range(alphabet.max_nodes + 1)]  # [size][number of parameters]
-    counts[1][:2] = [alphabet.parameter, 1][: alphabet.n_params + 1]
+    top = alphabet.n_params + 1
+    counts = [[1, *[0] * alphabet.n_params]]  # [size][number of parameters]; no operand: one of size 0
+    counts.append([alphabet.parameter, 1, *[0] * top][:top])
     for size in range(2, alphabet.max_nodes + 1):
+        total = [0] * top
         for operator in alphabet.operators:
-            if operator.arity == 1:
-                counts[size] = [have + more for have, more in zip(counts[size], counts[size - 1], strict=True)]
-                continue
-            if operator.arity == 3:
-                for first, second, third in triples(size):
-                    pairs = [0] * len(counts[size])
-                    _add_pairs(pairs, counts[first], counts[second], False)
-                    _add_pairs(counts[size], pairs, counts[third], False)
-                continue
-            for left, right, half in splits(size, operator):
-                _add_pairs(counts[size], counts[left], counts[right], half)
-    return [sum(of_size) for of_size in counts]
+            for (a, b, c), half in operand_sizes(size, operator):
+                ways = _products(_products(counts[a], counts[b], half), counts[c], False)
+                total = [have + more for have, more in zip(total, ways, strict=True)]
+        counts.append(total)
+    return [0, *map(sum, counts[1:])]
+
+
+def operand_sizes(size: int, operator: defined.Written) -> list[tuple[tuple[int, int, int], bool]]:
+    """(sizes of the operands, 0 where there is none; whether half the pairs count), larger first ones first."""
+    if operator.arity == 1:
+        return [((size - 1, 0, 0), False)]
+    if operator.arity == 2:
+        return [((left, right, 0), half) for left, right, half in splits(size, operator)]
+    return [(operands, False) for operands in triples(size)]
 
 
 def splits(size: int, operator: defined.Written) -> list[tuple[int, int, bool]]:
@@ -200,12 +204,14 @@ def triples(size: int) -> list[tuple[int, int, int]]:
     return [(a, b, size - 1 - a - b) for a in range(size - 3, 0, -1) for b in range(size - 2 - a, 0, -1)]
 
 
-def _add_pairs(total: list[int], left: list[int], right: list[int], half: bool) -> None:
-    top = len(total) - 1
+def _products(left: list[int], right: list[int], half: bool) -> list[int]:
+    """Numbers of pairs by their parameters, those of the operands given likewise; ``half``: (b, a) is (a, b)."""
+    total = [0] * len(left)
     for i, a in enumerate(left):
-        for j, b in enumerate(right[: top - i + 1]):
+        for j, b in enumerate(right[: len(left) - i]):
             if not half or i <= j:
                 total[i + j] += a * (a + 1) // 2 if half and i == j else a * b
+    return total
 
 
 def _first(counts: list[int], limit: int | None) -> list[int]:
@@ -234,38 +240,21 @@ class _Size(NamedTuple):
 
 
 def _build(counts: list[int], alphabet: _Alphabet) -> list[_Size]:
-    leaves = alphabet.parameter + (alphabet.n_params > 0)
-    sizes = [empty(_Size, n=0, size=0)]
+    """The expressions by size from 1 on."""
+    sizes = [zeros(_Size, n=1, size=0)]  # no operand
     for size in range(1, len(counts)):
-        rows = empty(_Size, n=counts[size], size=size)
+        rows, position = empty(_Size, n=counts[size], size=size), 0
         sizes.append(rows)
         if size == 1:
-            rows.symbols[:, 0] = np.arange(leaves)[: counts[1]]
+            rows.symbols[:, 0] = np.arange(alphabet.parameter + (alphabet.n_params > 0))[: counts[1]]
             rows.n_params[:] = rows.symbols[:, 0] == alphabet.parameter
             continue
-        position = 0
         for operator in alphabet.operators:
             symbol = alphabet.symbol(operator)
-            if operator.arity == 1:
-                position = _apply(sizes[size - 1], symbol, rows, position)
-                continue
-            if operator.arity == 3:
-                for operands in triples(size):
-                    of = [sizes[operand] for operand in operands]
-                    position = _triple(of[0], of[1], of[2], symbol, alphabet.n_params, rows, position)
-                continue
-            for left, right, half in splits(size, operator):
-                position = _pair(sizes[left], sizes[right], half, symbol, alphabet.n_params, rows, position)
-    return sizes
-
-
-def _apply(operand: _Size, symbol: int, out: _Size, position: int) -> int:
-    """Write one unary operator over every operand; return the next free row."""
-    end = min(position + len(operand.symbols), len(out.symbols))
-    out.symbols[position:end, :-1] = operand.symbols[: end - position]
-    out.symbols[position:end, -1] = symbol
-    out.n_params[position:end] = operand.n_params[: end - position]
-    return end
+            for (a, b, c), half in operand_sizes(size, operator):
+                operands = sizes[a], sizes[b], sizes[c]
+                position = _combine(*operands, half, symbol, alphabet.n_params, rows, position)
+    return sizes[1:]
 
 
 @inline
@@ -278,39 +267,20 @@ def _copied(row, start, symbols, i):
 
 
 @compiled
-def _pair(a, b, half, symbol, most_params, out, position):
-    """Write one binary operator over every pair of operands; return the next free row."""
-    symbols_a, symbols_b, symbols = a.symbols, b.symbols, out.symbols
-    params_a, params_b, n_params = a.n_params, b.n_params, out.n_params
-    for i in range(len(symbols_a)):
-        for j in range(i if half else 0, len(symbols_b)):
-            if position == len(symbols):
-                return position
-            count = params_a[i] + params_b[j]
-            if count > most_params:
-                continue
-            row = symbols[position]
-            row[_copied(row, _copied(row, 0, symbols_a, i), symbols_b, j)] = symbol
-            n_params[position] = count
-            position += 1
-    return position
-
-
-@compiled
-def _triple(a, b, c, symbol, most_params, out, position):
-    """The same of an operator of three operands."""
+def _combine(a, b, c, half, symbol, most_params, out, position):
+    """Write an operator over all its operands, one of each kind; return the next free row."""
     symbols_a, symbols_b, symbols_c, symbols = a.symbols, b.symbols, c.symbols, out.symbols
     params_a, params_b, params_c, n_params = a.n_params, b.n_params, c.n_params, out.n_params
     for i in range(len(symbols_a)):
-        for j in range(len(symbols_b)):
-            for m in range(len(symbols_c)):
+        for j in range(i if half else 0, len(symbols_b)):
+            for k in range(len(symbols_c)):
                 if position == len(symbols):
                     return position
-                count = params_a[i] + params_b[j] + params_c[m]
+                count = params_a[i] + params_b[j] + params_c[k]
                 if count > most_params:
                     continue
                 row = symbols[position]
-                row[_copied(row, _copied(row, _copied(row, 0, symbols_a, i), symbols_b, j), symbols_c, m)] = symbol
+                row[_copied(row, _copied(row, _copied(row, 0, symbols_a, i), symbols_b, j), symbols_c, k)] = symbol
                 n_params[position] = count
                 position += 1
     return position
@@ -325,17 +295,9 @@ def _population(
     tokens, first = empty(NewTokens, n=offsets[-1]), 0
     for size in sizes:
         starts = offsets[first : first + len(size.symbols) + 1]
-        spell = functools.partial(_spell_rows, size.symbols, spelling, tokens, starts)
-        slices.each(spell, slices.short(starts), done)
+        slices.each(functools.partial(_spell, size.symbols, spelling, tokens, starts), slices.short(starts), done)
         first += len(size.symbols)
     return Population._adopt(*tokens, offsets, names)
-
-
-def _spell_rows(
-    symbols: np.ndarray, spelling: _Spelling, tokens: NewTokens, starts: np.ndarray, begin: int, end: int
-) -> None:
-    """Turn some rows of symbols into tokens."""
-    _spell(symbols[begin:end], spelling, tokens, starts[begin])
 
 
 class _Spelling(NamedTuple):
@@ -382,18 +344,18 @@ def _lengths(symbols, inner):
 
 
 @compiled
-def _spell(symbols, spelling, tokens, position):
-    """Turn rows of symbols into tokens, from ``position`` on.
+def _spell(symbols, spelling, tokens, offsets, begin, end):
+    """Turn rows ``begin`` to ``end`` of symbols into tokens.
 
     ``starts`` is a stack of where each open operand starts.  The operator that is put on
     operand a goes where a ends, which is where b starts, or where its own token stands.
     """
     kinds, values, arity, inner = spelling.kinds, spelling.values, spelling.arity, spelling.inner
     out_kinds, out_values = tokens.kinds, tokens.values
-    n, width = symbols.shape
+    width, position = symbols.shape[1], offsets[begin]
     starts = np.empty(width + 1, np.int64)
     before = np.zeros(width + 1, np.uint64)
-    for i in range(n):
+    for i in range(begin, end):
         top = 0
         before[:] = 0
         for k in range(width):

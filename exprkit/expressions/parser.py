@@ -21,21 +21,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Set
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from exprkit.errors import ExprkitError, ParseError, brief, checks_keywords, one_of
 from exprkit.expressions.population import Population
-from exprkit.runtime import files, slices
+from exprkit.runtime import files
 from exprkit.text.names import USUAL, Given, Names, columns_of
-from exprkit.text.reader import Batch, from_bytes, from_items, from_lines, tokens_of
+from exprkit.text.reader import Batch, from_items, from_lines, tokens_of
 
 if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
-
-PIECE = 1 << 22  # bytes of a file that a thread reads, at the least
 
 
 @checks_keywords
@@ -108,8 +105,8 @@ def _read(source: Any) -> Batch:
     if isinstance(source, (str, bytes)):
         return from_items([source], alone=True)
     if isinstance(source, os.PathLike):
-        with files.file_errors(source, "read"):
-            return from_bytes(_content(Path(source)))
+        with files.file_errors(source, "read"), open(source, "rb") as file:
+            return from_lines(file.read())
     if hasattr(source, "read"):
         content = source.read()
         return from_lines(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
@@ -121,27 +118,6 @@ def _read(source: Any) -> Batch:
             "give a text, a list of texts, a path or an open file"
         )
     return from_items(source.tolist() if isinstance(source, np.ndarray) else list(source))
-
-
-def _content(path: Path) -> np.ndarray:
-    """A file's bytes and one more, which ends its last line."""
-    size = os.stat(path).st_size
-    data = np.empty(size + 1, np.uint8)
-
-    def read(begin: int, end: int) -> int:
-        with open(path, "rb") as file:
-            file.seek(begin)
-            return file.readinto(data[begin:end].data)
-
-    n = sum(slices.each(read, slices.even(size, least=PIECE))) if size else 0
-    with open(path, "rb") as file:
-        if size:
-            file.seek(size)
-        rest = file.read()  # of a pipe, or of a file that grows
-    if rest or n < size:
-        data = np.frombuffer(data[:n].tobytes() + rest + b"\n", np.uint8).copy()
-    data[-1] = ord("\n")
-    return data
 
 
 def is_object(item: Any) -> bool:

@@ -10,19 +10,19 @@ In: a ``Batch``.  Out: kinds, values and offsets of the tokens, and what is wron
 A line of a file ends with a line feed, a carriage return, or both.  A 0 in the text becomes a 1, which is as wrong
 there.
 """
-# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from exprkit.runtime import machine, slices
-from exprkit.runtime.jit import compiled
+from exprkit.text import shunting_yard
+from exprkit.text.decimals import nearest_float, nearest_single
 from exprkit.text.names import USUAL, Names
 
 if TYPE_CHECKING:
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 MARK = b"\xef\xbb\xbf"  # that a file of UTF-8 may begin with
 FEED, RETURN = ord("\n"), ord("\r")
-BYTES_OF_A_TOKEN = 2  # of text, at the least, mostly
 BLOCK = 1 << 18  # bytes of text that are parsed at a time; what they become stays in the cache
 
 
@@ -57,14 +56,6 @@ class Batch:
         return Fault(self.names, raw, line, code, place, extent, count, **why)
 
 
-class Lines(NamedTuple):
-    """The lines of a file that are expressions: where they are in it, and their numbers."""
-
-    starts: np.ndarray
-    ends: np.ndarray
-    lines: np.ndarray
-
-
 def from_items(items: list[Any], alone: bool = False) -> Batch:
     objects = {}
     try:
@@ -87,29 +78,12 @@ def from_items(items: list[Any], alone: bool = False) -> Batch:
 
 def from_lines(data: bytes) -> Batch:
     """One expression per line; lines that are blank or begin with # do not count."""
-    return from_bytes(np.frombuffer(data + b"\n", np.uint8).copy())
-
-
-def from_bytes(data: np.ndarray) -> Batch:
-    """The same, of uint8 (n_bytes,), which are written to; the last one ends a line."""
-    from exprkit.text.shunting_yard import find_expressions, rules
-
-    starts, ends = separated(data, len(MARK) if data[: len(MARK)].tobytes() == MARK else 0)
-    is_one, table, cuts = np.empty(len(starts), np.bool_), rules(), slices.even(len(starts))
-    counts = slices.each(lambda begin, end: find_expressions(data, starts, table, begin, end, is_one), cuts)
-    before = dict(zip((begin for begin, _ in cuts), np.cumsum([0, *counts[:-1]]).tolist(), strict=True))
-    lines = Lines(*(np.empty(sum(counts), np.int64) for _ in range(3)))
-    slices.each(lambda begin, end: _keep(is_one, starts, ends, begin, end, lines, before[begin]), cuts)
-    return Batch(data, lines.starts, lines.ends, lines.lines)
-
-
-@compiled
-def _keep(is_one, starts, ends, begin, end, lines, n):
-    """Put starts, ends and numbers of the lines that are expressions behind ``n`` others."""
-    for line in range(begin, end):
-        if is_one[line]:
-            lines.starts[n], lines.ends[n], lines.lines[n] = starts[line], ends[line], line + 1
-            n += 1
+    lines = bytearray(data)
+    lines += b"\n"
+    text = np.frombuffer(lines, np.uint8)
+    starts, ends = separated(text, len(MARK) if data.startswith(MARK) else 0)
+    numbers = np.flatnonzero(shunting_yard.find_expressions(text, starts, shunting_yard.rules()))
+    return Batch(text, starts[numbers], ends[numbers], numbers + 1)
 
 
 def _separated(data: bytes) -> Batch:
@@ -120,126 +94,55 @@ def _separated(data: bytes) -> Batch:
 
 
 def tokens_of(batch: Batch, threads: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
-    """(kinds, values, offsets, faults by index) of all texts, read by slices over threads."""
-    n = len(batch.starts)
-    cuts = [(0, n)]
-    if len(batch.data) > slices.LEAST and n > 1:
-        *cuts, (last, _) = slices.short(batch.starts, threads, most=slices.SHORT)  # all but the last text
-        cuts.append((last, n))
-    joint = _Joint(batch, cuts)
-    parts = slices.each(joint.read, cuts, threads=threads or machine.cores())
-    faults = {
-        index: batch.fault(index, *error)
-        for part, (begin, _) in zip(parts, cuts, strict=True)
-        for index, error in zip((begin + part.bad).tolist(), part.errors.T.tolist(), strict=True)
-        if index not in batch.objects
-    }
-    return *joint.arrays(), faults
+    """(kinds, values, offsets, faults by index) of all texts, read by slices over threads.
 
-
-class _Errors(NamedTuple):
-    """What is wrong in consecutive texts."""
-
-    bad: np.ndarray  # which texts have an error
-    errors: np.ndarray  # int32 (4, n_bad): ``parse_block``
-
-
-class _Joint:
-    """The tokens of all texts: those of a slice are put there, still in the cache, when those before are counted.
-
-    There is room for as many tokens as bytes, of which nothing is used but what is written; the rest is given back.
+    A slice's tokens are put behind those of the slice before, still in the cache, as soon as these are counted.
     """
-
-    def __init__(self, batch: Batch, cuts: slices.Cuts) -> None:
-        self._batch, n_bytes = batch, len(batch.data)
-        self._kinds, self._values = np.empty(n_bytes, np.uint8), np.empty(n_bytes, np.uint64)
-        self._offsets = np.zeros(cuts[-1][1] + 1, np.int64)
-        self._numbers = {begin: k for k, (begin, _) in enumerate(cuts)}
-        self._ends, self._failed = {-1: 0}, len(cuts)
-        self._changed = threading.Condition()
-
-    def read(self, begin: int, end: int) -> _Errors:
-        """Read a slice and put its tokens behind those before."""
-        k = self._numbers[begin]
-        try:
-            part = _tokens_of_slice(self._batch, begin, end)
-            n_tokens = int(part.offsets[-1])
-            own = slice(first := self._place(k, n_tokens), first + n_tokens)
-            self._kinds[own], self._values[own] = part.kinds[:n_tokens], part.values[:n_tokens]
-            np.add(part.offsets[1:], own.start, out=self._offsets[begin + 1 : end + 1])
-        except BaseException:
-            with self._changed:
-                self._failed = min(self._failed, k)
-                self._changed.notify_all()
-            raise
-        bad = np.flatnonzero(part.errors[0])
-        return _Errors(bad, part.errors[:, bad])
-
-    def _place(self, k: int, n_tokens: int) -> int:
-        """Where the tokens of slice k begin, when the slices before are counted: slices are begun in order."""
-        with self._changed:
-            while k - 1 not in self._ends:
-                if self._failed < k:
-                    raise RuntimeError("texts before could not be read")  # which is told in place of this
-                self._changed.wait()
-            self._ends[k] = self._ends[k - 1] + n_tokens
-            self._changed.notify_all()
-            return self._ends[k - 1]
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Kinds, values and offsets of all; once."""
-        for array in (self._kinds, self._values):
-            array.resize(self._ends[len(self._numbers) - 1], refcheck=False)
-        return self._kinds, self._values, self._offsets
-
-
-class _Slice(NamedTuple):
-    """What consecutive texts become."""
-
-    kinds: np.ndarray
-    values: np.ndarray
-    offsets: np.ndarray  # int64 (n_texts + 1,)
-    errors: np.ndarray  # int32 (4, n_texts): ``parse_block``
-
-
-def _tokens_of_slice(batch: Batch, begin: int, end: int) -> _Slice:
-    from exprkit.text import shunting_yard
-
-    starts, ends, n = batch.starts[begin:end], batch.ends[begin:end], end - begin
-    longest = min(int((ends - starts).max(initial=0)), shunting_yard.MAX_BYTES)
-    work = shunting_yard.workspace(max(BLOCK, longest), longest)
-    source = shunting_yard.Source(np.frombuffer(batch.data, np.uint8), starts, ends)
-    names, rules = batch.names.table, shunting_yard.rules()
+    n, n_bytes = len(batch.starts), len(batch.data)
+    cuts = slices.short(np.append(batch.starts, n_bytes), threads, most=BLOCK) if n else []
+    # room for as many tokens as bytes; what is not written takes no memory, and is given back
+    kinds, values = np.empty(n_bytes, np.uint8), np.empty(n_bytes, np.uint64)
     offsets, errors = np.zeros(n + 1, np.int64), np.zeros((4, n), np.int32)
-    likely = int(ends[-1] - starts[0]) // BYTES_OF_A_TOKEN if n else 0
-    kinds, values = np.empty(likely, np.uint8), np.empty(likely, np.uint64)
-    done = 0
-    while done < n:
-        first, before = done, offsets[done]
-        done, n_tokens, n_slow = shunting_yard.parse_block(source, first, names, rules, work, offsets, errors)
-        for token, start, stop, flags in work.slow[:n_slow].tolist():
-            work.values[token] = _exactly(bytes(batch.data[start:stop]).decode(), flags)
-        offsets[first + 1 : done + 1] += before  # they were this block's
-        kinds, values = (
-            _put(array, before, block[:n_tokens]) for array, block in ((kinds, work.kinds), (values, work.values))
-        )
-    return _Slice(kinds, values, offsets, errors)
+    counts: dict[int, Future[int]] = {edge: Future() for edge in (0, *(end for _, end in cuts))}  # tokens before a text
+    counts[0].set_result(0)
+
+    def read(begin: int, end: int) -> None:
+        try:
+            work, n_tokens = _tokens_of_slice(batch, begin, end, offsets, errors)
+            own = slice(first := counts[begin].result(), first + n_tokens)  # slices are begun in order
+            counts[end].set_result(own.stop)
+        except BaseException as error:
+            if not counts[end].done():
+                counts[end].set_exception(error)
+            raise
+        kinds[own], values[own] = work.kinds[:n_tokens], work.values[:n_tokens]
+        offsets[begin + 1 : end + 1] += first
+
+    slices.each(read, cuts, threads=threads or machine.cores())
+    for array in (kinds, values):
+        array.resize(counts[n].result(), refcheck=False)
+    bad = [index for index in np.flatnonzero(errors[0]).tolist() if index not in batch.objects]
+    return kinds, values, offsets, {index: batch.fault(index, *errors[:, index].tolist()) for index in bad}
 
 
-def _put(array: np.ndarray, place: int, more: np.ndarray) -> np.ndarray:
-    """The array with more numbers from a place on; a longer one if they do not fit."""
-    end = place + len(more)
-    if end > len(array):
-        array = np.concatenate([array[:place], np.empty(max(place, len(more)), array.dtype)])
-    array[place:end] = more
-    return array
+def _tokens_of_slice(
+    batch: Batch, begin: int, end: int, offsets: np.ndarray, errors: np.ndarray
+) -> tuple[shunting_yard.Work, int]:
+    """The tokens of some of the texts, and how many."""
+    starts, ends = batch.starts, batch.ends
+    longest = min(int((ends[begin:end] - starts[begin:end]).max()), shunting_yard.MAX_BYTES)
+    work = shunting_yard.workspace(int(ends[end - 1] - starts[begin]), longest)
+    source = shunting_yard.Source(np.frombuffer(batch.data, np.uint8), starts, ends)
+    n_tokens, n_slow = shunting_yard.parse_slice(
+        source, begin, end, batch.names.table, shunting_yard.rules(), work, offsets, errors
+    )
+    for token, start, stop, flags in work.slow[:n_slow].tolist():
+        work.values[token] = _exactly(bytes(batch.data[start:stop]).decode(), flags)
+    return work, n_tokens
 
 
 def _exactly(literal: str, flags: int) -> np.uint64:
     """Bits of a literal whose first 19 digits do not decide them (and of fractions of large numbers)."""
-    from exprkit.text import shunting_yard
-    from exprkit.text.decimals import nearest_float, nearest_single
-
     if flags & shunting_yard.SLOW_RATIONAL:
         above, below = literal.split("//")
         number = nearest_float(Fraction(int(above), int(below))) if int(below) else float("inf")
@@ -253,50 +156,12 @@ def _exactly(literal: str, flags: int) -> np.uint64:
 # ── the lines of a file ──────────────────────────────────────────────────────────────
 
 
-def separated(data: np.ndarray, first: int, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and ends of the lines from byte ``first`` on, int64 each; writes the 0s into ``data``."""
-    cuts = slices.even(len(data), threads)
-    counts = np.array(slices.each(lambda begin, end: _count(data, begin, end), cuts))
-    if counts[:, 1].any():
-        data[data == 0] = 1
-    before = dict(zip((begin for begin, _ in cuts), np.cumsum([0, *counts[:-1, 0]]).tolist(), strict=True))
-    n = int(counts[:, 0].sum())
-    starts, ends = np.empty(n + 1, np.int64), np.empty(n, np.int64)
-    starts[0] = first
-    slices.each(lambda begin, end: _find(data, begin, end, starts, ends, before[begin]), cuts)
-    slices.each(lambda begin, end: _end(data, ends, begin, end), slices.even(n, threads))
-    return starts[:n], ends
-
-
-@compiled
-def _count(data, begin, end):
-    """How many lines end here, and how many 0s there are."""
-    lines, zeros = 0, 0
-    for i in range(begin, end):
-        if data[i] <= RETURN:
-            lines += _ends_line(data, i)
-            zeros += data[i] == 0
-    return lines, zeros
-
-
-@compiled
-def _ends_line(data, i):
-    """1 for the last byte of a line's end."""
-    if data[i] == FEED:
-        return 1
-    return 1 if data[i] == RETURN and (i + 1 == len(data) or data[i + 1] != FEED) else 0
-
-
-@compiled
-def _find(data, begin, end, starts, ends, line):
-    for i in range(begin, end):
-        if data[i] <= RETURN and _ends_line(data, i):
-            ends[line] = i - 1 if data[i] == FEED and i > 0 and data[i - 1] == RETURN else i
-            starts[line + 1] = i + 1
-            line += 1
-
-
-@compiled
-def _end(data, ends, begin, end):
-    for line in range(begin, end):
-        data[ends[line]] = 0
+def separated(data: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """Starts and ends of the lines from byte ``first`` on, int64 each; writes the 0s into ``data``, which ends with a line feed."""
+    places = np.flatnonzero(data <= RETURN)
+    data[places[data[places] == 0]] = 1
+    feeds, returns = (places[data[places] == byte] for byte in (FEED, RETURN))
+    last = np.sort(np.concatenate([feeds, returns[data[returns + 1] != FEED]]))  # of a line's end
+    ends = last - ((data[last] == FEED) & (last > 0) & (data[last - 1] == RETURN))
+    data[ends] = 0
+    return np.concatenate([[first], last[:-1] + 1]), ends

@@ -17,7 +17,7 @@ stack place    where in the text it stands, for messages
 stack commas   how many arguments of a wall are complete
 =============  ======================================================================
 
-``parser`` calls ``parse_block`` and words the errors, which come out as numbers.
+``parser`` calls ``parse_slice`` and words the errors, which come out as numbers.
 
     >>> from exprkit.operators import ops
     >>> from exprkit.text import shunting_yard
@@ -127,7 +127,7 @@ class Source(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Room for the tokens of a block of texts, and for the parser's stack."""
+    """Room for the tokens of a slice of texts, and for the parser's stack."""
 
     kinds: Annotated[np.ndarray, "uint8[size]"]
     values: Annotated[np.ndarray, "uint64[size]"]
@@ -139,7 +139,7 @@ ENTRY, OPENED, COMMAS = range(3)
 
 
 def workspace(size: int, longest: int) -> Work:
-    """Room for a block of ``size`` bytes, whose longest text has ``longest``."""
+    """Room for texts of ``size`` bytes, the longest of which has ``longest``."""
     deepest = min(longest, MAX_DEPTH + MAX_TOKENS) + 2
     n_slow = size // 4 + 1  # no literal that is left over is shorter than 4 bytes
     return empty(Work, size=size, n_slow=n_slow, stack=np.zeros((deepest, 3), np.int32))
@@ -320,24 +320,22 @@ def _behind_power(stack, top, rules):
 
 
 @compiled
-def parse_block(source, first, names, rules, work, offsets, errors):
-    """Parse texts from ``first`` on until all are done or ``work`` might not hold the next one.
+def parse_slice(source, begin_text, end_text, names, rules, work, offsets, errors):
+    """Parse texts ``begin_text`` to ``end_text``.
 
     It is one loop, and the parser's state a few local numbers, because that is five times as fast as steps that
     share the state through an array.
 
-    Into ``offsets`` goes the end of each expression among the tokens of this block, into ``errors``, int32
-    (4, n_texts), for each bad text its error, its place and length in bytes, and a count.  Gives the first text that
-    was not done, and how many tokens and slow literals were written.
+    Into ``offsets`` goes the end of each expression among the tokens of ``work``, into ``errors``, int32 (4, n_texts),
+    for each bad text its error, its place and length in bytes, and a count.  Gives how many tokens and slow literals
+    were written.
     """
     text, starts, ends = source.text, source.starts, source.ends
     kinds, values, slow, stack = work.kinds, work.values, work.slow, work.stack
     entries, numbered = names.entries, names.numbered
     n, n_slow = 0, 0
-    for i in range(first, len(starts)):
+    for i in range(begin_text, end_text):
         j, end = _skip(text, starts[i], rules), ends[i]
-        if n + (end - starts[i]) > len(kinds) and end - starts[i] <= MAX_BYTES:
-            return i, n, n_slow
         error = TOO_MANY_BYTES if end - starts[i] > MAX_BYTES else EMPTY if j == end else FINE
         extent, count = 1, 0  # of an error
         begin, begin_slow = n, n_slow
@@ -473,15 +471,14 @@ def parse_block(source, first, names, rules, work, offsets, errors):
                 errors[k, i] = number
             n, n_slow = begin, begin_slow
         offsets[i + 1] = n
-    return len(starts), n, n_slow
+    return n, n_slow
 
 
 @compiled
-def find_expressions(text, starts, rules, begin, end, is_one):
-    """Which texts are neither blank nor a comment, into ``is_one``; how many."""
-    n = 0
-    for i in range(begin, end):
+def find_expressions(text, starts, rules):
+    """Which texts are neither blank nor a comment."""
+    is_expression = np.empty(len(starts), np.bool_)
+    for i in range(len(starts)):
         first = text[_skip(text, starts[i], rules)]
-        is_one[i] = first != 0 and first != COMMENT
-        n += is_one[i]
-    return n
+        is_expression[i] = first != 0 and first != COMMENT
+    return is_expression
