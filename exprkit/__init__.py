@@ -53,34 +53,29 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.study import bench as bench
     from exprkit.study.sweep import sweep as sweep
 
-_HOME = {
-    "Compiled": "evaluate.compiled",
-    "DevicePopulation": "backends.device_programs.population",
-    "Evaluator": "evaluate.evaluator",
-    "Expression": "expressions.expression",
-    "ExpressionRegressor": "regression.estimator.expression_regressor",
-    "FitProblem": "fitting.fit",
-    "FitResult": "fitting.fit_result",
-    "FittedExpression": "fitting.fitted_expression",
-    "Population": "expressions.population",
-    "Precision": "backends.precision",
-    "SymbolicRegressor": "regression.estimator.regressor",
-    "breed": "regression.generations.breeding",
-    "description_length": "fitting.description_length",
-    "SearchResult": "search.search_result",
-    "exhaustive_search": "search.exhaustive_search",
-    "explore": "explorer.explore",
-    "fit": "fitting.fit",
-    "load": "saved",
-    "cases": "evaluate.case_discussion",
-    "compile_bytecode": "evaluate.compiled",
-    "compile_ptx": "evaluate.compiled",
-    "operator": "expressions.expression",
-    "parameters": "expressions.expression",
-    "parse": "expressions.parser",
-    "sweep": "study.sweep",
-    "variables": "expressions.expression",
+_NAMES = {  # by module
+    "backends.device_programs.population": "DevicePopulation",
+    "backends.precision": "Precision",
+    "evaluate.case_discussion": "cases",
+    "evaluate.compiled": "Compiled compile_bytecode compile_ptx",
+    "evaluate.evaluator": "Evaluator",
+    "explorer.explore": "explore",
+    "expressions.expression": "Expression operator parameters variables",
+    "expressions.parser": "parse",
+    "expressions.population": "Population",
+    "fitting.description_length": "description_length",
+    "fitting.fit": "FitProblem fit",
+    "fitting.fit_result": "FitResult",
+    "fitting.fitted_expression": "FittedExpression",
+    "regression.estimator.expression_regressor": "ExpressionRegressor",
+    "regression.estimator.regressor": "SymbolicRegressor",
+    "regression.generations.breeding": "breed",
+    "saved": "load",
+    "search.exhaustive_search": "exhaustive_search",
+    "search.search_result": "SearchResult",
+    "study.sweep": "sweep",
 }
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBMODULES = {"bench": "study.bench", "data": "data", "generate": "expressions.generate", "ops": "operators.ops"}
 __all__ = sorted(["backends", *_HOME, *_SUBMODULES])
 

@@ -36,7 +36,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.expressions.rewrite import NONE, UNIFORM_NODE, Rules, group_of, is_uniform, rewrite
+from exprkit.expressions.rewrite import NONE, UNIFORM_NODE, group_of, is_uniform, rewrite
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import table_of_rows
 from exprkit.runtime.bags import empty, zeros
@@ -116,26 +116,6 @@ def rule_texts() -> tuple[list[tuple[int, int]], Texts]:
     assert not faults, "the table's own texts can be read"
     written = formulas.expanded(kinds, values, offsets, formulas.user_formulas())  # functions of three operands
     return places, Texts(written.kinds, written.values, written.offsets, np.zeros(len(offsets) - 1, np.int32))
-
-
-@table_of_rows
-def no_rewriting() -> Rules:
-    """Rules that leave every operator as it is."""
-    none, empty = np.full(256, NONE, np.uint8), np.empty(0)
-    return Rules(
-        ops.ARITY.copy(),
-        np.ones(256, np.uint8),
-        np.full((256, 256), NONE, np.uint8),
-        none,
-        none,
-        none,
-        none,
-        none,
-        empty,
-        np.zeros(257, np.int64),
-        empty,
-        empty.astype(np.uint8),
-    )
 
 
 def make_graph(pop: TokenArrays, positive: np.ndarray, *, reverse: bool, inexact: bool, room: int = 1) -> Graph:

@@ -22,13 +22,12 @@ from exprkit.expressions.dag import (
     clear,
     derivative_rules,
     make_graph,
-    no_rewriting,
     number,
     read,
     start_derivatives,
     tangent,
 )
-from exprkit.expressions.rewrite import UNIFORM_NODE
+from exprkit.expressions.rewrite import UNIFORM_NODE, table_rules
 from exprkit.operators import defined, ops
 from exprkit.runtime.bags import empty
 from exprkit.runtime.jit import compiled
@@ -90,7 +89,7 @@ def _leaf(pop: Differentiated, name: str) -> tuple[int, int]:
 
 def _all(pop: Differentiated, kind: int, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     room, graph_room = FIRST_ROOM * len(pop.kinds) + len(pop.offsets), 1
-    rules, derivatives = no_rewriting(), derivative_rules()
+    rules, derivatives = table_rules(None), derivative_rules()
     known_positive = np.zeros(max(int(pop.n_vars), 1), np.bool_)
     tokens = _DiffTokens(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets)
     n_exprs = len(pop.offsets) - 1

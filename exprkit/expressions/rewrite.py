@@ -49,7 +49,9 @@ class Rules(NamedTuple):
 
 
 @table_of_rows
-def table_rules(precision: str) -> Rules:
+def table_rules(precision: str | None) -> Rules:
+    """The rules of a precision; None: rules that leave every operator as it is."""
+
     def code(name: str | None) -> int:
         return NONE if name is None else ops.BY_NAME[name].code
 
@@ -60,7 +62,7 @@ def table_rules(precision: str) -> Rules:
     multiple, factor = cells(NONE), np.zeros(256)
     fused = np.full((256, 256), NONE, np.uint8)
     start, value, other = np.zeros(257, np.int64), [], []
-    for row in sorted(ops.BY_CODE.values(), key=lambda row: row.code):
+    for row in sorted(ops.BY_CODE.values(), key=lambda row: row.code) if precision else ():
         width[row.code] = row.width
         positive_a[row.code] = code(row.rewrite.positive_a)
         if precision == "fast":

@@ -274,24 +274,23 @@ def numbered(expression: Expression, params: Sequence[float] | np.ndarray) -> Ex
 
 def without(expression: Expression, parameters: np.ndarray) -> Expression:
     """The expression with 0 for some parameters, and without the terms that are 0 then."""
-    zero, stack = (CONSTANT, 0), []  # of the tokens of each operand that waits
-    for kind, value in zip(expression.kinds.tolist(), expression.values.tolist(), strict=True):
-        row = defined.row(value) if kind == OPERATOR else None
-        if row is None:
-            stack.append([zero if kind == PARAMETER and value in parameters else (kind, value)])
-            continue
-        operands = stack[-row.arity :]
-        first, last = operands[0] == [zero], operands[-1] == [zero]
-        if value in (ops.MUL, ops.DIV, ops.NEG) and (first or (last and value == ops.MUL)):
-            made = [zero]
-        elif value in (ops.ADD, ops.SUB) and last:
-            made = operands[0]
-        elif value == ops.ADD and first:
-            made = operands[1]
-        else:
-            made = [*itertools.chain(*operands), (kind, value)]
-        stack[-row.arity :] = [made]
-    kinds, values = (np.array(array, dtype) for array, dtype in zip(zip(*stack[0], strict=True), "BQ", strict=True))
+    zero = [(CONSTANT, 0)]
+
+    def leaf(kind: int, value: int) -> list[tuple[int, int]]:
+        return zero if kind == PARAMETER and value in parameters else [(kind, value)]
+
+    def operation(row: defined.Written, operands: list[list[tuple[int, int]]]) -> list[tuple[int, int]]:
+        first, last = operands[0] == zero, operands[-1] == zero
+        if row.code in (ops.MUL, ops.DIV, ops.NEG) and (first or (last and row.code == ops.MUL)):
+            return zero
+        if row.code in (ops.ADD, ops.SUB) and last:
+            return operands[0]
+        if row.code == ops.ADD and first:
+            return operands[1]
+        return [*itertools.chain(*operands), (OPERATOR, row.code)]
+
+    tokens = defined.folded(expression.kinds, expression.values, leaf, operation)
+    kinds, values = (np.array(array, dtype) for array, dtype in zip(zip(*tokens, strict=True), "BQ", strict=True))
     kinds.flags.writeable = values.flags.writeable = False
     return Expression(kinds, values, expression.variables, expression.parameters)
 

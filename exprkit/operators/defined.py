@@ -18,7 +18,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from exprkit.operators import ops
 
 FIRST_CODE, END_CODE = 64, 200  # codes of user operators; the table's grow from below, lowering's stand above
 MOST_OPERANDS = 3
+T = TypeVar("T")
 OPERATOR, OPERAND = 3, 4  # kinds of a formula's tokens: as ``text.tokens`` has it, and behind those the operands
 
 
@@ -80,20 +81,29 @@ class Definition:
         )
 
 
+def folded(
+    kinds: np.ndarray, values: np.ndarray, leaf: Callable[[int, int], T], operator: Callable[[Written, list[T]], T]
+) -> T:
+    """What postfix tokens are: ``leaf(kind, value)`` of each leaf, ``operator(row, operands)`` of each operator."""
+    stack: list[T] = []
+    for kind, value in zip(kinds.tolist(), values.tolist(), strict=True):
+        if kind == OPERATOR:
+            row = known(value)
+            operands = stack[len(stack) - row.arity :]
+            del stack[len(stack) - row.arity :]
+            stack.append(operator(row, operands))
+        else:
+            stack.append(leaf(kind, value))
+    return stack[0]
+
+
 def evaluated(kinds: np.ndarray, values: np.ndarray, operands: Sequence[Any]) -> Any:
     """A formula's tokens with these operands, by the table's NumPy functions."""
-    stack: list[Any] = []
-    for kind, value in zip(kinds.tolist(), values.tolist(), strict=True):
-        if kind == OPERAND:
-            stack.append(operands[value])
-        elif kind == OPERATOR:
-            row = ops.BY_CODE[value]
-            own = stack[len(stack) - row.arity :]
-            del stack[len(stack) - row.arity :]
-            stack.append(row.numpy(*own))
-        else:
-            stack.append(np.uint64(value).view(np.float64))
-    return stack[0]
+
+    def leaf(kind: int, value: int) -> Any:
+        return operands[value] if kind == OPERAND else np.uint64(value).view(np.float64)
+
+    return folded(kinds, values, leaf, lambda row, own: row.numpy(*own))
 
 
 Written = ops.Operator | Definition  # an operator as texts have it

@@ -35,7 +35,7 @@ from exprkit.errors import OperandError, ParseError
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import OPERAND
 from exprkit.text.names import NUMBERED
-from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE, Tokens, Words
+from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE, Tokens, Words
 
 LINE = 96  # characters of a formula, from which on it gets a line of its own
 ATOM = 9  # holds together anywhere
@@ -179,22 +179,13 @@ def _unpacked(parameters: dict[int, str], library: ArrayLibrary) -> str:
 
 def _written(kinds: np.ndarray, values: np.ndarray, names: dict[int, dict[int, str]], formula: _FunctionText) -> _Term:
     """The formula; long parts go to ``formula.lines``."""
-    terms: list[_Term] = []
-    numbers = values.view("float64").tolist()
-    for token, (kind, value) in enumerate(zip(kinds.tolist(), values.tolist(), strict=True)):
-        if kind == OPERATOR:
-            row = defined.row(value)
-            assert row is not None
-            operands = terms[-row.arity :]
-            del terms[-row.arity :]
-            terms.append(_shortened(_applied(row, operands, formula), formula))
-        elif kind == CONSTANT:
-            terms.append(_number(numbers[token], formula.library))
-        elif kind == OPERAND:
-            terms.append(_Term(OPERANDS[value], ATOM))
-        else:
-            terms.append(_Term(names[kind][value], ATOM))
-    return terms[0]
+
+    def leaf(kind: int, value: int) -> _Term:
+        if kind == CONSTANT:
+            return _number(float(np.uint64(value).view(np.float64)), formula.library)
+        return _Term(OPERANDS[value] if kind == OPERAND else names[kind][value], ATOM)
+
+    return defined.folded(kinds, values, leaf, lambda row, own: _shortened(_applied(row, own, formula), formula))
 
 
 def _number(number: float, library: ArrayLibrary) -> _Term:

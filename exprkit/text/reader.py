@@ -157,7 +157,10 @@ def _exactly(literal: str, flags: int) -> np.uint64:
 
 
 def separated(data: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and ends of the lines from byte ``first`` on, int64 each; writes the 0s into ``data``, which ends with a line feed."""
+    """Starts and ends of the lines from byte ``first`` on, int64 each.
+
+    ``data``, which ends with a line feed, gets a 0 where a line ends.
+    """
     places = np.flatnonzero(data <= RETURN)
     data[places[data[places] == 0]] = 1
     feeds, returns = (places[data[places] == byte] for byte in (FEED, RETURN))

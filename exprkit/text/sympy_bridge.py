@@ -321,20 +321,13 @@ def write(expression: Tokens) -> sympy.Expr:
 
 def _object(kinds: np.ndarray, values: np.ndarray, leaf: Callable[[int, int], Any]) -> Any:
     """The object of postfix tokens."""
-    operands: list[Any] = []
-    numbers = values.view(np.float64).tolist()
-    for kind, value, number in zip(kinds.tolist(), values.tolist(), numbers, strict=True):
-        if kind == OPERATOR:
-            row = defined.row(value)
-            assert row is not None
-            own = operands[-row.arity :]
-            del operands[-row.arity :]
-            operands.append(_applied(row, own))
-        else:
-            operands.append(_number(number) if kind == CONSTANT else leaf(kind, value))
-    if not operands:
+    if not len(kinds):
         raise ParseError("an expression that could not be read has no SymPy object")
-    return operands[0]
+
+    def part(kind: int, value: int) -> Any:
+        return _number(float(np.uint64(value).view(np.float64))) if kind == CONSTANT else leaf(kind, value)
+
+    return defined.folded(kinds, values, part, _applied)
 
 
 def _applied(row: defined.Written, operands: list[Any]) -> Any:

@@ -19,16 +19,11 @@ Tree = tuple[Any, ...]  # (VARIABLE, i), (PARAMETER, i), (CONSTANT, number) or (
 
 def tree_of(expression: Expression) -> Tree:
     """An expression as nested tuples."""
-    stack: list[Tree] = []
-    for kind, value in zip(expression.kinds.tolist(), expression.values, strict=True):
-        if kind == OPERATOR:
-            row = defined.known(int(value))
-            operands = stack[len(stack) - row.arity :]
-            del stack[len(stack) - row.arity :]
-            stack.append((OPERATOR, row.code, *operands))
-        else:
-            stack.append((kind, float(value.view(np.float64)) if kind == CONSTANT else int(value)))
-    return stack[0]
+
+    def leaf(kind: int, value: int) -> Tree:
+        return kind, float(np.uint64(value).view(np.float64)) if kind == CONSTANT else value
+
+    return defined.folded(expression.kinds, expression.values, leaf, lambda row, own: (OPERATOR, row.code, *own))
 
 
 def expression_of(tree: Tree) -> Expression:
