@@ -135,10 +135,9 @@ def _plain(notebook: Path) -> Callable[[dict[str, Any]], Any]:
     """The function that does what a notebook does."""
     from exprkit.study import bench
 
-    functions = {"benchmark": bench.run_and_save}
-    if notebook.stem not in functions:
-        raise ArgumentError(f"--plain runs {', '.join(functions)}.ipynb only; {notebook} needs papermill")
-    return functions[notebook.stem]
+    if notebook.stem != "benchmark":
+        raise ArgumentError(f"--plain runs benchmark.ipynb only; {notebook} needs papermill")
+    return bench.run_and_save
 
 
 def _compile(options: argparse.Namespace) -> int:

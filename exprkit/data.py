@@ -403,10 +403,7 @@ def thesis_samples() -> pd.DataFrame:
     3: 10,000 x 10,860), ``evaluator``, ``block_size``, ``sample``, ``seconds`` (of 100
     parameter steps; Intel i5-12500, RTX 3060 Ti).
     """
-    with brought_by("notebooks"):
-        import pandas as pd
-
-    return pd.read_csv(_published("thesis_samples.csv"), dtype={"block_size": "Int64"})
+    return _published_table("thesis_samples.csv", dtype={"block_size": "Int64"})
 
 
 def thesis_steps() -> pd.DataFrame:
@@ -415,10 +412,14 @@ def thesis_steps() -> pd.DataFrame:
     Columns ``evaluator``, ``benchmark``, ``step`` (0: before), ``change``, ``relative``: the
     time of a sample where that of the first version is 1.
     """
+    return _published_table("thesis_steps.csv")
+
+
+def _published_table(name: str, **options: Any) -> pd.DataFrame:
     with brought_by("notebooks"):
         import pandas as pd
 
-    return pd.read_csv(_published("thesis_steps.csv"))
+    return pd.read_csv(_published(name), **options)
 
 
 def _published(name: str) -> Path:

@@ -17,7 +17,7 @@ import exprkit as ek
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.errors import PopulationError
 from exprkit.expressions import checks, generate
-from exprkit.expressions.population import USER_ARITY, Population
+from exprkit.expressions.population import Population, known_arity
 from exprkit.operators import ops
 from exprkit.programs import lower as lowering
 from exprkit.programs.linearity import dependence
@@ -243,7 +243,7 @@ def first_problem(kinds, values, offsets, valid):
         height = 0
         for t in range(end - begin):
             kind, value = int(kinds[begin + t]), int(values[begin + t])
-            operands = int(USER_ARITY[value]) if kind == OPERATOR and value < 256 else 0
+            operands = int(known_arity(formulas=False)[value] & 3) if kind == OPERATOR and value < 256 else 0
             if kind > OPERATOR:
                 return checks.KIND, i, t
             if kind == OPERATOR and (operands == 0 or operands > height):
@@ -289,7 +289,7 @@ def test_the_first_problem_is_the_same_for_any_slices(seed, n):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(slices, "LEAST", least)
             patch.setattr(machine, "cores", lambda: 5)
-            unchecked = checks.unchecked(*arrays, USER_ARITY, MAX_INDEX, MAX_INDEX)
+            unchecked = checks.unchecked(*arrays, known_arity(formulas=False), MAX_INDEX, MAX_INDEX)
             *found, n_vars = checks.check(unchecked)
         assert tuple(found) == expected
         if expected[0] == checks.FINE:

@@ -26,6 +26,19 @@ from exprkit.text.tokens import CONSTANT, MAX_TOKENS, OPERATOR, PARAMETER, VARIA
     FINE, OFFSETS, KIND, CODE, OPERANDS, LEFT_OVER, NO_TOKENS, INVALID_TOKENS, VARIABLE_INDEX, PARAMETER_INDEX,
     TOO_LONG,
 ) = range(11)  # fmt: skip
+WORDS = (  # of the problems; {0}: the number of tokens, {1} and {2}: limits of variables and parameters
+    "",
+    "offsets must rise from 0 to the number of tokens, {0}",
+    "a token is of no known kind",
+    "no operator has this code",
+    "an operator lacks operands",
+    "operands are left over at the end",
+    "it is valid but has no tokens",
+    "it is not valid but has tokens",
+    "a variable's index is not below {1}",
+    "a parameter's index is not below {2}",
+    f"it has more than {MAX_TOKENS:,} tokens",
+)
 
 # Beside how many operands it takes: what packs two, and who takes those as one; instead of that: no operator.  All are
 # more than the operands of any expression, so that ``_check_all`` finds them without a question of its own.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, nearest, shortened
+from exprkit.errors import ArgumentError, nearest, number_of, shortened
 from exprkit.expressions.dag import (
     FULL,
     NO_RULE,
@@ -64,13 +64,10 @@ def differentiate(pop: Differentiated, name: str) -> tuple[np.ndarray, np.ndarra
 
 def first_problem(faults: dict[int, Fault], text: str) -> str:
     """What is wrong with the first expression that has no derivative, which reads ``text``."""
-    i = min(faults)
+    i, more = min(faults), len(faults) - 1
+    others = f" (and {number_of(more, 'other')})" if more else ""
     advice = 'errors="mask" keeps those that have a derivative'
-    return f"expression {i} ({shortened(text, LONGEST)}): {faults[i].reason}{_others(len(faults) - 1)}; {advice}"
-
-
-def _others(n: int) -> str:
-    return f" (and {n:,} other{'s' * (n != 1)})" if n else ""
+    return f"expression {i} ({shortened(text, LONGEST)}): {faults[i].reason}{others}; {advice}"
 
 
 def _leaf(pop: Differentiated, name: str) -> tuple[int, int]:

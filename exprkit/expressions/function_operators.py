@@ -34,6 +34,7 @@ from exprkit.text.names import Names
 from exprkit.text.tokens import OPERATOR
 
 LETTERS = ("a", "b", "c", "y")  # of which a derivative is a text
+MEANING = "a function of the user's own"
 TRIED = 9  # numbers of its domain that a function is tried on
 FORM = "write it as ek.operator('name(a)', numpy=…), with a and b for two operands, a, b and c for three"
 
@@ -51,19 +52,36 @@ def define(text: str, function: Any, cuda: str, derivative: Any, domain: Any, la
     definition = _as_definition(name, arity, function, compiled)
     _try(name, definition, intervals)
     machine_code = _machine_code(definition, compiled, arity, intervals)
-    if arity == 3:
-        return _of_three(name, definition, machine_code, cuda, _slopes(name, arity, derivative), intervals, latex)
-    return defined.add_row(
+    slopes, operands = _slopes(name, arity, derivative), ("a", "b", "c")[:arity]
+    parts = latex_parts(name, latex, operands) if arity == 3 else ()
+    row = defined.add_row(
         ops.operator(
             name,
-            arity,
-            "a function of the user's own",
-            numpy=definition,
+            min(arity, 2),
+            MEANING,
+            numpy=(lambda pair, c: definition(pair[0], pair[1], c)) if arity == 3 else definition,
+            packed=arity == 3,
             domain=intervals,
+            cuda=_cuda_cell(name, cuda, ("a", "a_low", "b") if arity == 3 else operands),
+            derivative=slopes,
+            latex="" if arity == 3 else latex,
             **machine_code,
-            cuda=_cuda_cell(name, cuda, ("a", "b")[:arity]),
-            derivative=_slopes(name, arity, derivative),
+        )
+    )
+    if arity < 3:
+        return row
+    return defined.add(
+        defined.Definition(
+            name=name,
+            operands=operands,
+            formula=MEANING,
+            kinds=np.array([OPERAND, OPERAND, OPERATOR, OPERAND, OPERATOR], np.uint8),
+            values=np.array([0, 1, ops.PAIR_OF, 2, row.code], np.uint64),
+            uses=(),
+            domain=intervals,
             latex=latex,
+            latex_parts=parts,
+            function=True,
         )
     )
 
@@ -96,50 +114,6 @@ def _check_known(name: str, arity: int) -> None:
         raise ArgumentError(f"operator {name!r} is a formula already; give the new one another name")
     if known is not None and (known.arity == 3) != (arity == 3):
         raise ArgumentError(f"operator {name!r} is {defined.head(known)!r} already; give the new one another name")
-
-
-def _of_three(
-    name: str,
-    definition: Callable[..., np.ndarray],
-    machine_code: dict[str, Any],
-    cuda: str,
-    slopes: tuple[str, ...],
-    intervals: tuple[ops.Interval, ...],
-    latex: str,
-) -> defined.Definition:
-    """A function of three operands: a row that takes the first two packed, and what packs them."""
-    operands, meaning = ("a", "b", "c"), "a function of the user's own"
-    parts = latex_parts(name, latex, operands)
-    row = defined.add_row(
-        ops.operator(
-            name,
-            2,
-            meaning,
-            numpy=lambda pair, c: definition(pair[0], pair[1], c),
-            packed=True,
-            domain=intervals,
-            cuda=_cuda_cell(name, cuda, ("a", "a_low", "b")),
-            derivative=slopes,
-            latex="",
-            **machine_code,
-        )
-    )
-    kinds = np.array([OPERAND, OPERAND, OPERATOR, OPERAND, OPERATOR], np.uint8)
-    values = np.array([0, 1, ops.PAIR_OF, 2, row.code], np.uint64)
-    return defined.add(
-        defined.Definition(
-            name=name,
-            operands=operands,
-            formula=meaning,
-            kinds=kinds,
-            values=values,
-            uses=(),
-            domain=intervals,
-            latex=latex,
-            latex_parts=parts,
-            function=True,
-        )
-    )
 
 
 def _head(text: Any, function: Any) -> tuple[str, int]:

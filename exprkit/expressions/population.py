@@ -49,9 +49,6 @@ SHOWN = 8  # rows of the picture in a notebook
 LONGEST = 120  # characters of an expression there
 SELECTS = "a population takes a number, a slice, a list of numbers or a mask"
 
-USER_ARITY = ops.ARITY.copy()  # what lowering makes does not belong into a population
-USER_ARITY[[row.code for row in ops.INTERNAL]] = 0
-
 
 def known_arity(formulas: bool = True) -> np.ndarray:
     """Operands of every operator that a population may have, by code, as ``checks.unchecked`` takes it.
@@ -257,18 +254,7 @@ class Population:
     def _complaint(self, problem: int, index: int, token: int, limits: list[int]) -> str:
         from exprkit.expressions import checks
 
-        words = {
-            checks.OFFSETS: f"offsets must rise from 0 to the number of tokens, {len(self.kinds)}",
-            checks.KIND: "a token is of no known kind",
-            checks.CODE: "no operator has this code",
-            checks.OPERANDS: "an operator lacks operands",
-            checks.LEFT_OVER: "operands are left over at the end",
-            checks.NO_TOKENS: "it is valid but has no tokens",
-            checks.INVALID_TOKENS: "it is not valid but has tokens",
-            checks.VARIABLE_INDEX: f"a variable's index is not below {limits[0]}",
-            checks.PARAMETER_INDEX: f"a parameter's index is not below {limits[1]}",
-            checks.TOO_LONG: f"it has more than {MAX_TOKENS:,} tokens",
-        }[problem]
+        words = checks.WORDS[problem].format(len(self.kinds), *limits)
         if problem == checks.OFFSETS:
             return words
         from exprkit.expressions.expression import Expression
@@ -571,12 +557,10 @@ class Population:
 
     def __repr__(self) -> str:
         bad = len(self) - int(self.valid.sum())
-        return f"<Population: {self._summary()}{f', {bad:,} not valid' if bad else ''}>"
-
-    def _summary(self) -> str:
         counts = {"expression": len(self), "token": len(self.kinds), "variable": self.n_vars}
-        words = [number_of(n, what) for what, n in counts.items()]
-        return ", ".join([*words, f"up to {number_of(self.max_params, 'parameter')}"])
+        words = ", ".join(number_of(n, what) for what, n in counts.items())
+        more = f", {bad:,} not valid" if bad else ""
+        return f"<Population: {words}, up to {number_of(self.max_params, 'parameter')}{more}>"
 
     def _repr_html_(self) -> str:
         first = self[:SHOWN]

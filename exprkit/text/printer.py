@@ -41,7 +41,7 @@ FRACTION = POWER - 1  # is one block of its own, except under an exponent
 def texts(pop: NamedTokens) -> list[str]:
     """All expressions as text; an empty one for those without tokens."""
     words = [list(map(in_text, of_kind)) for of_kind in _leaf_words(pop)]
-    return _written(pop, [list(map(number_text, _numbers(pop))), *words], _text_tables(defined.count()))
+    return _written(pop, [list(map(number_text, _numbers(pop))), *words], _tables(False, defined.count()))
 
 
 def latex(
@@ -54,7 +54,7 @@ def latex(
     words = [list(map(word_latex, of_kind)) for of_kind in _leaf_words(pop)]
     words[1] = words[1] if parameters is None else parameters
     numbers = [_number_latex(number, written) for number in _numbers(pop)]
-    return _written(pop, [numbers, *words], _latex_tables(defined.count()))
+    return _written(pop, [numbers, *words], _tables(True, defined.count()))
 
 
 def number_text(number: float) -> str:
@@ -124,6 +124,7 @@ def text_latex(text: str) -> str:
 
 Tables = tuple[list[str], np.ndarray, np.ndarray]  # pieces, need, strength
 Parts = tuple[str, str, str, str]  # of an operator: before, twice between, after
+Places = tuple[int, int, int]  # by place
 
 
 def _strengths(prefix_on_the_right: int) -> np.ndarray:
@@ -134,53 +135,46 @@ def _strengths(prefix_on_the_right: int) -> np.ndarray:
     return strength
 
 
-def _after_sign(on_the_right: int) -> tuple[int, int, int]:
+def _after_sign(on_the_right: int) -> Places:
     """Strengths of something that begins with a sign, by place."""
     sign = max(row.precedence for row in ops.OPERATORS if row.infix and row.arity == 1)
     return sign, on_the_right, 0
 
 
-@lru_cache(maxsize=1)
-def _text_tables(n_defined: int) -> Tables:
+@lru_cache(maxsize=2)
+def _tables(is_latex: bool, n_defined: int) -> Tables:
+    """The tables of a notation; anew when there are more operators."""
     pieces = [""] * infix.FIRST_LEAF
-    pieces[infix.OPENING], pieces[infix.CLOSING] = "(", ")"
-    need, strength = np.zeros((256, 3), np.uint8), _strengths(ATOM)
+    pieces[infix.OPENING], pieces[infix.CLOSING] = (r"\left(", r"\right)") if is_latex else "()"
+    need, strength = np.zeros((256, 3), np.uint8), _strengths(0 if is_latex else ATOM)
+    if is_latex:
+        strength[infix.SCIENTIFIC, : infix.PREFIX] = FRACTION
     for row in defined.all_rows():
-        if row.infix is None:
-            parts = _placed([f"{row.name}(", *[", "] * (row.arity - 1), ")"])
-        elif row.arity == 1:
-            parts = row.infix, "", "", ""
-            need[row.code], strength[row.code] = row.precedence, _after_sign(ATOM)
-        else:
-            parts = "", f" {row.infix} ", "", ""
-            need[row.code] = row.precedence + row.right, row.precedence + (not row.right), 0
-            strength[row.code] = row.precedence
-        _put(pieces, row, parts)
+        first = infix.PIECES_OF_OPERATOR * row.code
+        parts, need[row.code], strength[row.code] = (_latex_row if is_latex else _text_row)(row)
+        pieces[first : first + infix.PIECES_OF_OPERATOR] = parts
     return pieces, need, strength
 
 
-@lru_cache(maxsize=1)
-def _latex_tables(n_defined: int) -> Tables:
-    pieces = [""] * infix.FIRST_LEAF
-    pieces[infix.OPENING], pieces[infix.CLOSING] = r"\left(", r"\right)"
-    need, strength = np.zeros((256, 3), np.uint8), _strengths(0)
-    strength[infix.SCIENTIFIC, : infix.PREFIX] = FRACTION
-    for row in defined.all_rows():
-        parts = _latex_parts(row)
-        several = row.arity > 1
-        sides = (row.precedence + row.right, row.precedence + (not row.right)) if row.infix else (ATOM, ATOM)
-        # operands at the template's edges touch what stands around, so they may need delimiters
-        need[row.code, infix.LEFT] = sides[0] if parts[0] == "" else 0
-        need[row.code, infix.RIGHT] = sides[1] if several and parts[infix.AFTER] == "" else 0
-        need[row.code, infix.PREFIX] = row.precedence if not several and parts[infix.AFTER] == "" else 0
-        strength[row.code] = _latex_strength(row)
-        _put(pieces, row, parts)
-    return pieces, need, strength
+def _text_row(row: defined.Written) -> tuple[Parts, Places, Places]:
+    """(parts, need, strength) of an operator."""
+    if row.infix is None:
+        return _placed([f"{row.name}(", *[", "] * (row.arity - 1), ")"]), (0, 0, 0), (ATOM, ATOM, ATOM)
+    if row.arity == 1:
+        return (row.infix, "", "", ""), (row.precedence,) * 3, _after_sign(ATOM)
+    need = row.precedence + row.right, row.precedence + (not row.right), 0
+    return ("", f" {row.infix} ", "", ""), need, (row.precedence,) * 3
 
 
-def _put(pieces: list[str], row: defined.Written, parts: Parts) -> None:
-    first = infix.PIECES_OF_OPERATOR * row.code
-    pieces[first : first + infix.PIECES_OF_OPERATOR] = parts
+def _latex_row(row: defined.Written) -> tuple[Parts, Places, Places]:
+    """The same; operands at the template's edges touch what stands around, so they may need delimiters."""
+    parts = _placed(
+        row.latex_parts if isinstance(row, defined.Definition) else row.latex.format(a="\0", b="\0").split("\0")
+    )
+    left, right = (row.precedence + row.right, row.precedence + (not row.right)) if row.infix else (ATOM, ATOM)
+    at_end = parts[infix.AFTER] == ""
+    need = left * (parts[0] == ""), right * (at_end and row.arity > 1), row.precedence * (at_end and row.arity == 1)
+    return parts, need, _latex_strength(row)
 
 
 def _placed(parts: Sequence[str]) -> Parts:
@@ -190,24 +184,18 @@ def _placed(parts: Sequence[str]) -> Parts:
     return before, first, second, after
 
 
-def _latex_parts(row: defined.Written) -> Parts:
-    """The template around its operands."""
-    if isinstance(row, defined.Definition):
-        return _placed(row.latex_parts)
-    return _placed(row.latex.format(a="\0", b="\0").split("\0"))
-
-
-def _latex_strength(row: defined.Written) -> int | tuple[int, int, int]:
+def _latex_strength(row: defined.Written) -> Places:
     if row.infix and row.arity == 1:
         return _after_sign(0)
+    strength = row.precedence if row.infix else ATOM
     if isinstance(row, defined.Definition):
         first, last = row.latex_parts[0], row.latex_parts[-1]
-        return 0 if "" in (first, last) else ATOM if last.endswith(r"\right)") else FRACTION
-    if row.latex.startswith(r"\frac"):
-        return FRACTION
-    if "^{{" in row.latex:
-        return POWER
-    return row.precedence if row.infix else ATOM
+        strength = 0 if "" in (first, last) else ATOM if last.endswith(r"\right)") else FRACTION
+    elif row.latex.startswith(r"\frac"):
+        strength = FRACTION
+    elif "^{{" in row.latex:
+        strength = POWER
+    return strength, strength, strength
 
 
 def _written(pop: NamedTokens, leaves: list[list[str]], tables: Tables) -> list[str]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MARK = b"\xef\xbb\xbf"  # that a file of UTF-8 may begin with
 FEED, RETURN = ord("\n"), ord("\r")
-BLOCK = 1 << 18  # bytes of text that are parsed at a time; what they become stays in the cache
+BLOCK = 1 << 19  # bytes of text that are parsed at a time; what they become stays in the cache
 
 
 @dataclass(slots=True)
@@ -68,12 +68,12 @@ def from_items(items: list[Any], alone: bool = False) -> Batch:
     if joined.count("\0") != len(items) - 1:  # a text holds the separator; \1 is as wrong there as \0
         joined = "\0".join([item.replace("\0", "\1") for item in items])
     try:
-        data = joined.encode()
+        text = joined.encode()
     except UnicodeEncodeError:  # half of a surrogate pair
-        data = joined.encode("utf-8", "surrogatepass")
-    batch = _separated(data + b"\0") if items else Batch(b"", *np.zeros((2, 0), np.int64))
-    batch.objects, batch.alone = objects, alone
-    return batch
+        text = joined.encode("utf-8", "surrogatepass")
+    data = text + b"\0" if items else b""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0)
+    return Batch(data, np.append(0, ends + 1)[: len(ends)], ends, objects=objects, alone=alone)
 
 
 def from_lines(data: bytes) -> Batch:
@@ -84,13 +84,6 @@ def from_lines(data: bytes) -> Batch:
     starts, ends = separated(text, len(MARK) if data.startswith(MARK) else 0)
     numbers = np.flatnonzero(shunting_yard.find_expressions(text, starts, shunting_yard.rules()))
     return Batch(text, starts[numbers], ends[numbers], numbers + 1)
-
-
-def _separated(data: bytes) -> Batch:
-    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0)
-    starts = np.empty_like(ends)
-    starts[0], starts[1:] = 0, ends[:-1] + 1
-    return Batch(data, starts, ends)
 
 
 def tokens_of(batch: Batch, threads: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
