@@ -106,10 +106,13 @@ def _read(source: Any) -> Batch:
         return from_items([source], alone=True)
     if isinstance(source, os.PathLike):
         with files.file_errors(source, "read"), open(source, "rb") as file:
-            return from_lines(file.read())
+            data = bytearray(os.fstat(file.fileno()).st_size)
+            data[file.readinto(data) :] = file.read() + b"\n"  # a pipe has no size, and a file may grow
+            return from_lines(data)
     if hasattr(source, "read"):
         content = source.read()
-        return from_lines(content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content)
+        content = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
+        return from_lines(bytearray(content) + b"\n")
     if is_object(source):
         return from_items([source], alone=True)
     if isinstance(source, (Set, Mapping)) or not isinstance(source, Iterable):

@@ -3,12 +3,9 @@
 In: a ``Batch``.  Out: kinds, values and offsets of the tokens, and what is wrong with which text.
 ``shunting_yard`` is the compiled code, ``parse_errors`` words what is wrong.
 
-    >>> data = np.frombuffer(bytearray(b"x1 + 1\\r\\n\\nx2\\n"), np.uint8)
-    >>> [array.tolist() for array in separated(data, 0)]
-    [[0, 8, 9], [6, 8, 11]]
-
-A line of a file ends with a line feed, a carriage return, or both.  A 0 in the text becomes a 1, which is as wrong
-there.
+    >>> batch = from_lines(bytearray(b"x1 + 1\\r\\n\\nx2\\n"))
+    >>> [batch.raw(i) for i in range(2)], batch.lines.tolist()
+    ([b'x1 + 1', b'x2'], [1, 3])
 """
 
 from __future__ import annotations
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
 
 MARK = b"\xef\xbb\xbf"  # that a file of UTF-8 may begin with
-FEED, RETURN = ord("\n"), ord("\r")
 BLOCK = 1 << 19  # bytes of text that are parsed at a time; what they become stays in the cache
 
 
@@ -76,14 +72,15 @@ def from_items(items: list[Any], alone: bool = False) -> Batch:
     return Batch(data, np.append(0, ends + 1)[: len(ends)], ends, objects=objects, alone=alone)
 
 
-def from_lines(data: bytes) -> Batch:
-    """One expression per line; lines that are blank or begin with # do not count."""
-    lines = bytearray(data)
-    lines += b"\n"
-    text = np.frombuffer(lines, np.uint8)
-    starts, ends = separated(text, len(MARK) if data.startswith(MARK) else 0)
-    numbers = np.flatnonzero(shunting_yard.find_expressions(text, starts, shunting_yard.rules()))
-    return Batch(text, starts[numbers], ends[numbers], numbers + 1)
+def from_lines(data: bytearray) -> Batch:
+    """One expression per line; lines that are blank or begin with # do not count.
+
+    ``data``, which ends with a line feed, is written to.
+    """
+    lines = np.empty((3, len(data) // 2 + 1), np.int64)
+    text, first = np.frombuffer(data, np.uint8), len(MARK) if data.startswith(MARK) else 0
+    n = shunting_yard.find_lines(text, first, shunting_yard.rules(), lines)
+    return Batch(text, *lines[:, :n].copy())
 
 
 def tokens_of(batch: Batch, threads: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:
@@ -144,20 +141,3 @@ def _exactly(literal: str, flags: int) -> np.uint64:
     else:
         number = float(literal)
     return np.float64(-number if flags & shunting_yard.SLOW_NEGATIVE else number).view(np.uint64)
-
-
-# ── the lines of a file ──────────────────────────────────────────────────────────────
-
-
-def separated(data: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Starts and ends of the lines from byte ``first`` on, int64 each.
-
-    ``data``, which ends with a line feed, gets a 0 where a line ends.
-    """
-    places = np.flatnonzero(data <= RETURN)
-    data[places[data[places] == 0]] = 1
-    feeds, returns = (places[data[places] == byte] for byte in (FEED, RETURN))
-    last = np.sort(np.concatenate([feeds, returns[data[returns + 1] != FEED]]))  # of a line's end
-    ends = last - ((data[last] == FEED) & (last > 0) & (data[last - 1] == RETURN))
-    data[ends] = 0
-    return np.concatenate([[first], last[:-1] + 1]), ends

@@ -59,7 +59,9 @@ PLUS_SIGN, RATIONAL_SIGN = 254, 255  # no operators: the prefix ``+`` and the in
 
 SLOW_NEGATIVE, SLOW_SINGLE, SLOW_RATIONAL = 1, 2, 4
 
-ZERO, PLUS, MINUS, LETTER_X, LETTER_P, LOWER_E, UPPER_E, LOWER_F, COMMENT = np.frombuffer(b"0+-xpeEf#", np.uint8)
+ZERO, PLUS, MINUS, LETTER_X, LETTER_P, LOWER_E, UPPER_E, LOWER_F, COMMENT, FEED, RETURN = np.frombuffer(
+    b"0+-xpeEf#\n\r", np.uint8
+)
 EXACT_WHOLE = np.uint64(1 << 53)
 FNV_BASIS, FNV_PRIME = np.uint32(0x811C9DC5), np.uint32(0x01000193)
 
@@ -475,10 +477,24 @@ def parse_slice(source, begin_text, end_text, names, rules, work, offsets, error
 
 
 @compiled
-def find_expressions(text, starts, rules):
-    """Which texts are neither blank nor a comment."""
-    is_expression = np.empty(len(starts), np.bool_)
-    for i in range(len(starts)):
-        first = text[_skip(text, starts[i], rules)]
-        is_expression[i] = first != 0 and first != COMMENT
-    return is_expression
+def find_lines(text, first, rules, lines):
+    """Put starts, ends and numbers of the lines that are neither blank nor a comment into ``lines``; how many.
+
+    A line ends with a line feed, a carriage return, or both, in place of which stands a 0 then.  A 0 in the text
+    becomes a 1, which is as wrong there.
+    """
+    n, line, start = 0, 1, first
+    for i in range(first, len(text)):
+        if text[i] > RETURN:
+            continue
+        if text[i] == 0:
+            text[i] = 1
+        elif text[i] == FEED or (text[i] == RETURN and text[i + 1] != FEED):
+            end = i - 1 if text[i] == FEED and i > start and text[i - 1] == RETURN else i
+            text[end] = 0
+            begin = text[_skip(text, start, rules)]
+            if begin != 0 and begin != COMMENT:
+                lines[0, n], lines[1, n], lines[2, n] = start, end, line
+                n += 1
+            start, line = i + 1, line + 1
+    return n
