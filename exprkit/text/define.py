@@ -34,7 +34,11 @@ FORM = "write it as 'name(a, b) = formula'"
 def define(text: Any, domain: Any = None, latex: str = "") -> Definition:
     """Define an operator; the arguments and errors are those of ``exprkit.operator``."""
     name, operands, formula = _parts(text)
-    names = _names(name, operands)
+    check_name(name)
+    try:
+        names = Names(variables=list(operands), parameters=0)
+    except ParseError as error:
+        raise ArgumentError(f"operator {name!r}: its operands are no names: {error}") from None
     kinds, values, uses = _tokens(name, formula, names)
     for index, operand in enumerate(operands):
         if not np.any((kinds == OPERAND) & (values == index)):
@@ -162,15 +166,6 @@ def check_name(name: str) -> None:
         raise ArgumentError(f"operator {name!r}: losses and derivatives are written over {words}; choose another name")
     if name in CONSTANTS or any(Names.numbered(name, kind) for kind in (VARIABLE, PARAMETER)):
         raise ArgumentError(f"operator {name!r}: this is how a number, variable or parameter is written")
-
-
-def _names(name: str, operands: tuple[str, ...]) -> Names:
-    """The words of the formula: its operands as variables."""
-    check_name(name)
-    try:
-        return Names(variables=list(operands), parameters=0)
-    except ParseError as error:
-        raise ArgumentError(f"operator {name!r}: its operands are no names: {error}") from None
 
 
 def _tokens(name: str, formula: str, names: Names) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:

@@ -60,12 +60,11 @@ class Names:
     """
 
     def __init__(self, variables: Given = None, parameters: Given = None, *, of_data: bool = False) -> None:
-        self._of_data = of_data
         self.variables, self.max_x = _given(variables, VARIABLE)
         self.parameters, self.max_p = _given(parameters, PARAMETER)
         self._made_with, self._made = -1, dict[str, tuple[int, int]]()
         self._tables: tuple[dict[str, tuple[int, int]], NameTable] | None = None
-        self._check()
+        self._check(of_data)
 
     @property
     def _meanings(self) -> dict[str, tuple[int, int]]:
@@ -93,26 +92,24 @@ class Names:
                 if in_text(word) == word and word not in rows and word not in ops.COMPOSED:  # sec may be seconds
                     yield word, (kind, index)
 
-    def _check(self) -> None:
+    def _check(self, of_data: bool) -> None:
         taken: dict[str, str] = {}
-        for kind, words in ((VARIABLE, self.variables), (PARAMETER, self.parameters)):
+        own = {VARIABLE: self.variables, PARAMETER: self.parameters}
+        for kind, words in own.items():
+            other = PARAMETER if kind == VARIABLE else VARIABLE
+            what, others = PLURAL[kind], PLURAL[other]
             for word in words or ():
-                self._check_free(word, kind, taken)
-
-    def _check_free(self, word: str, kind: int, taken: dict[str, str]) -> None:
-        what = PLURAL[kind]
-        if word in CONSTANTS and not self._of_data:
-            raise ParseError(f"{what}: {word!r} is a constant; give it another name")
-        if word in taken:
-            twice = "comes twice" if taken[word] == what else f"is among the {taken[word]} too"
-            raise ParseError(f"{what}: {word!r} {twice}; names must differ")
-        other = PARAMETER if kind == VARIABLE else VARIABLE
-        if (self.parameters if kind == VARIABLE else self.variables) is None and self.numbered(word, other):
-            raise ParseError(
-                f"{what}: {word!r} is also how one of the {PLURAL[other]} is written; name the {PLURAL[other]}, too: "
-                f"exprkit.parse(…, {PLURAL[other]}=[…])"
-            )
-        taken[word] = what
+                if word in CONSTANTS and not of_data:
+                    raise ParseError(f"{what}: {word!r} is a constant; give it another name")
+                if word in taken:
+                    twice = "comes twice" if taken[word] == what else f"is among the {taken[word]} too"
+                    raise ParseError(f"{what}: {word!r} {twice}; names must differ")
+                if own[other] is None and self.numbered(word, other):
+                    raise ParseError(
+                        f"{what}: {word!r} is also how one of the {others} is written; name the {others}, too: "
+                        f"exprkit.parse(…, {others}=[…])"
+                    )
+                taken[word] = what
 
     @staticmethod
     def numbered(word: str, kind: int) -> int:

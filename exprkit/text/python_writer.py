@@ -35,7 +35,8 @@ from exprkit.errors import OperandError, ParseError
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import OPERAND
 from exprkit.text.names import NUMBERED
-from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE, Tokens, Words
+from exprkit.text.printer import texts
+from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE, NamedTokens, Tokens, Words
 
 LINE = 96  # characters of a formula, from which on it gets a line of its own
 ATOM = 9  # holds together anywhere
@@ -90,7 +91,7 @@ class _FunctionText(NamedTuple):
     imports: list[str]
 
 
-def function(expression: Tokens, library: ArrayLibrary, params: Sequence[float] | None = None) -> str:
+def function(expression: NamedTokens, library: ArrayLibrary, params: Sequence[float] | None = None) -> str:
     """The text of ``f(X, params)``; with ``params`` these are its default.
 
     Raises
@@ -111,19 +112,13 @@ def function(expression: Tokens, library: ArrayLibrary, params: Sequence[float] 
         body = ['with np.errstate(all="ignore"):', *(f"    {line}" for line in body)]
     head = _signature(names[PARAMETER], params)
     before = [
-        f"# {_harmless(_title(expression))}",
+        f"# {_harmless(texts(expression)[0])}",
         library.data if names[VARIABLE] else "",
         *_columns(names[VARIABLE], expression.variables),
         _unpacked(names[PARAMETER], library),
     ]
     lines = [head, *(f"    {line}" for line in (*filter(None, before), *body))]
     return "\n".join([*formula.imports, "", "", *formula.functions.values(), *lines, ""])
-
-
-def _title(expression: Tokens) -> str:
-    from exprkit.text.printer import texts
-
-    return texts(expression)[0]  # type: ignore[arg-type]  # one Expression has offsets, too
 
 
 def _harmless(text: str) -> str:
