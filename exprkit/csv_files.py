@@ -105,7 +105,7 @@ def _text(content: str | bytes) -> str:
 
 
 def _separator(lines: list[str]) -> str | None:
-    """What stands between the cells; None if pandas is to tell."""
+    """The separator of the cells; None if pandas is to determine it."""
     for separator in ("\t", ";", ",", "|", r"\s+"):
         lengths = [len(_cells(line, separator)) for line in lines]
         if not lines[0].endswith(separator) and all(line.endswith(separator) for line in lines[1:]):

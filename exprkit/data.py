@@ -310,7 +310,7 @@ def from_table(
 
 
 def _elapsed(table: Any, pd: Any) -> dict[str, tuple[str, Any, Any]]:
-    """Of columns of dates: a name with the unit, the time since the first, and that."""
+    """By column of dates: (its name with the unit, the times since the first date, the first date)."""
     elapsed = {}
     for name, column in table.items():
         if column.dtype.kind != "M" and not all(isinstance(cell, str) and DATE.match(cell) for cell in column.dropna()):
@@ -326,14 +326,14 @@ def _elapsed(table: Any, pd: Any) -> dict[str, tuple[str, Any, Any]]:
 
 def _chosen(table: Any, target: str, columns: Sequence[str]) -> Any:
     """The table with these columns and the target's alone."""
-    names, wanted = list(map(str, table.columns)), listed(columns)
-    if isinstance(columns, str) or not wanted or len(set(wanted)) < len(wanted):
+    names, chosen = list(map(str, table.columns)), listed(columns)
+    if isinstance(columns, str) or not chosen or len(set(chosen)) < len(chosen):
         raise DataError(f"columns must be a list of names, each once, not {brief(columns)}")
-    for name in wanted:
+    for name in chosen:
         if name not in names or name == target:
             others = f"none of {', '.join(names)}{did_you_mean(str(name), names)}"
             raise DataError(f"columns: {brief(name)} is {'the target' if name == target else others}")
-    return table.iloc[:, [names.index(name) for name in (*wanted, target)]]
+    return table.iloc[:, [names.index(name) for name in (*chosen, target)]]
 
 
 def _frame(table: Any, pd: Any) -> tuple[Any, list[str]]:
@@ -407,7 +407,7 @@ def thesis_samples() -> pd.DataFrame:
 
 
 def thesis_steps() -> pd.DataFrame:
-    """What each optimisation step of the thesis brought on benchmark 1, as its text says.
+    """The speed-up of each optimisation step of the thesis on benchmark 1, from its text.
 
     Columns ``evaluator``, ``benchmark``, ``step`` (0: before), ``change``, ``relative``: the
     time of a sample where that of the first version is 1.

@@ -154,7 +154,7 @@ def flag(name: str, value: Any, error: type[ExprkitError] = ArgumentError) -> bo
 
 
 def listed(values: Any) -> tuple[Any, ...] | None:
-    """What a list holds; None for what is none, as a text."""
+    """The items of a list; None for a text and for anything that is no list."""
     try:
         return None if isinstance(values, (str, bytes)) else tuple(values)
     except TypeError:

@@ -63,7 +63,7 @@ def check_quantities(what: str, values: Any) -> None:
 
 
 def _as_number(what: str, value: Any, gaps: bool) -> float:
-    """What a Python object is as a number."""
+    """A Python object as a number."""
     if gaps and (value is None or type(value).__name__ == "NAType"):
         return np.nan
     try:

@@ -67,7 +67,7 @@ def unchecked(
     max_variable: int,
     max_parameter: int,
 ) -> Unchecked:
-    """What ``check`` takes; ``arity`` may have PACKS and TAKES_PACKED in it."""
+    """The argument of ``check``; ``arity`` may have PACKS and TAKES_PACKED in it."""
     operands, most = np.zeros(512, np.int32), np.zeros(256, np.uint64)
     operands[256:] = np.where(arity == 0, np.int32(NO_OPERATOR), arity)
     most[[CONSTANT, VARIABLE, PARAMETER, OPERATOR]] = (1 << 64) - 1, max_variable, max_parameter, len(arity)
@@ -124,7 +124,7 @@ def _check_all(pop):
 
 @compiled
 def problem_of(pop, begin, end, valid):
-    """What is wrong with an expression, and its first token that is."""
+    """(the problem of an expression, its first bad token)."""
     if end - begin > pop.max_tokens:
         return TOO_LONG, end - begin - 1
     if valid != (end > begin):
@@ -150,7 +150,7 @@ def problem_of(pop, begin, end, valid):
 
 @compiled
 def _are_taken(pop, begin, end):
-    """Whether the operands that are packed just before token ``begin`` are taken as such; True if it can't be told."""
+    """True if the operands packed just before token ``begin`` are taken as such, or if a token is bad."""
     above = 0  # operands that lie above them
     for t in range(begin, end):
         cell = 0
@@ -202,7 +202,7 @@ def function_lengths(kinds, values, numbers, offsets, length):
 
 
 def depths(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, arity: np.ndarray) -> np.ndarray:
-    """Of each expression how many operators stand above its deepest leaf, int64; 0 where there is nothing."""
+    """The depth of each expression, int64: operators above its deepest leaf; 0 without tokens."""
     depth_by_expression = np.zeros(len(offsets) - 1, np.int64)
     longest = int(np.diff(offsets).max(initial=0))
     _depths(kinds, values, offsets, arity, np.zeros(longest + 1, np.int64), depth_by_expression)

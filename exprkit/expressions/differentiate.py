@@ -44,7 +44,7 @@ SHOWN = 8  # names in a message
 
 
 class Differentiated(TokenArrays, NamedTokens, Protocol):
-    """What a derivative is asked of: a population."""
+    """A population."""
 
     @property
     def n_vars(self) -> int: ...
@@ -63,7 +63,7 @@ def differentiate(pop: Differentiated, name: str) -> tuple[np.ndarray, np.ndarra
 
 
 def first_problem(faults: dict[int, Fault], text: str) -> str:
-    """What is wrong with the first expression that has no derivative, which reads ``text``."""
+    """The message for the first expression without a derivative, whose text is given."""
     i, more = min(faults), len(faults) - 1
     others = f" (and {number_of(more, 'other')})" if more else ""
     advice = 'errors="mask" keeps those that have a derivative'

@@ -153,7 +153,7 @@ def _leaf_hash(kind, value):
 
 @inline
 def _operator_hash(code, a, b, commutative):
-    """Of both operands, or of an operand and 0."""
+    """The hash of an operator from those of both operands, or of one and 0."""
     both = a + b if commutative else a + b * np.uint64(0xA0761D6478BD642F)
     return mixed(both ^ (code + np.uint64(1)) * np.uint64(0xE7037ED1A0B428DB))
 
@@ -189,7 +189,7 @@ def _find_some(tokens, hashes, table, trees, part, shift, first):
 
 @compiled
 def _equal(tokens, trees, i, j):
-    """Whether two expressions are equal up to the order of operands."""
+    """True if two expressions are equal up to the order of operands."""
     begin, other = tokens.offsets[i], tokens.offsets[j]
     length = tokens.offsets[i + 1] - begin
     if tokens.offsets[j + 1] - other != length:

@@ -301,7 +301,7 @@ def _population(
 
 
 class _Spelling(NamedTuple):
-    """What each symbol stands for."""
+    """The token of each symbol."""
 
     kinds: Annotated[np.ndarray, "uint8[n]"]
     values: np.ndarray  # uint64

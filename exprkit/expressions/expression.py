@@ -164,7 +164,7 @@ class Expression:
     # ── its numbers ──
 
     def __call__(self, X: Any, params: Any = None) -> np.ndarray:
-        """What it gives at every data point, in float64 on the CPU.
+        """Its values at the data points, in float64 on the CPU.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class Expression:
         return self.kinds.tobytes(), self.values.tobytes(), variables, parameters
 
     def __eq__(self, other: object) -> bool:
-        """Whether all tokens (constants bit by bit) and the names that matter are the same."""
+        """True if all tokens (constants bit by bit) and the names that matter are the same."""
         return self._state() == other._state() if isinstance(other, Expression) else NotImplemented
 
     def __hash__(self) -> int:
@@ -253,7 +253,7 @@ def _rebuilt(
     parameters: Words,
     definitions: tuple[defined.Saved, ...] = (),
 ) -> Expression:
-    """What was pickled (NumPy forgets that an array was read-only)."""
+    """An unpickled expression (NumPy forgets that an array was read-only)."""
     if definitions:
         from exprkit.text.define import restored
 

@@ -95,7 +95,7 @@ def _cuda_cell(name: str, text: str, operands: Sequence[str]) -> ops.Cuda:
 def _machine_code(
     definition: Callable[..., np.ndarray], compiled: Any, arity: int, domain: tuple[ops.Interval, ...]
 ) -> dict[str, Any]:
-    """What the CPU backend runs: a function of Numba's, as vector code where it can be traced."""
+    """Cells for the CPU backend: a function of Numba's, as vector code where it can be traced."""
     trace = None if compiled is None else trace_of(compiled, arity)
     if trace is None or not trace.agrees(definition, domain):
         return {"compiled": compiled}

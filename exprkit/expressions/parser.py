@@ -124,7 +124,7 @@ def _read(source: Any) -> Batch:
 
 
 def is_object(item: Any) -> bool:
-    """Whether it is a SymPy object or an Expression (without importing SymPy)."""
+    """True for a SymPy object or an Expression (without importing SymPy)."""
     from exprkit.expressions.expression import Expression
 
     sympy = sys.modules.get("sympy")

@@ -350,7 +350,7 @@ class Population:
         return self.variables, self.parameters, self.kinds, self.values, self.offsets
 
     def __eq__(self, other: object) -> bool:
-        """Whether all tokens (constants bit by bit) and names are the same."""
+        """True if all tokens (constants bit by bit) and names are the same."""
         if not isinstance(other, Population):
             return NotImplemented
         return all(
@@ -366,7 +366,7 @@ class Population:
         return self.__dict__ | {"analyses": {}, "definitions": self.definitions()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """What was pickled or copied; its arrays may lie in a buffer or a file that others can write to."""
+        """Restore a pickle or copy; its arrays may lie in a buffer or a file that others can write to."""
         definitions = state.pop("definitions", ())
         if definitions:
             from exprkit.text.define import restored
@@ -393,7 +393,7 @@ class Population:
 
     @functools.cached_property
     def has_wide_constants(self) -> bool:
-        """Whether a constant is no float32."""
+        """True if a constant is no float32."""
         numbers = self.values[self.kinds == CONSTANT].view(np.float64)
         with np.errstate(over="ignore"):
             return bool((numbers.astype(np.float32) != numbers).any())
@@ -497,7 +497,7 @@ class Population:
         return defined.saved(self.user_operators())
 
     def depths(self) -> np.ndarray:
-        """Of each expression how many operators stand above its deepest leaf, int64: 0 of ``x1``, 2 of ``exp(-x1)``."""
+        """The depth of each expression, int64: operators above its deepest leaf, 0 of ``x1``, 2 of ``exp(-x1)``."""
         from exprkit.expressions import checks
 
         return checks.depths(self.kinds, self.values, self.offsets, defined.arity())

@@ -41,7 +41,7 @@ OF_POPULATION = (*ARRAYS, *NAMES, OPERATORS, files.CHECKSUMS)
 
 
 class _Saved(TokenArrays, Protocol):
-    """What is saved: a population."""
+    """A population."""
 
     def definitions(self) -> tuple[defined.Saved, ...]: ...
 
@@ -53,30 +53,30 @@ def arrays_of(pop: _Saved) -> dict[str, np.ndarray]:
         if getattr(pop, name) is not None:
             arrays[name] = np.array(getattr(pop, name), dtype=np.str_)
     if definitions := pop.definitions():
-        arrays[OPERATORS] = np.array([_as_texts(*one) for one in definitions], dtype=np.str_)
+        arrays[OPERATORS] = np.array([_as_texts(*row) for row in definitions], dtype=np.str_)
     return arrays
 
 
 def fields_of(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """What a ``Population`` is made of, among the arrays of a file; the user's operators are defined."""
-    found: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
-    found |= {name: tuple(map(str, arrays[name])) for name in NAMES if name in arrays}
+    """The arguments of ``Population`` from the arrays of a file; the user's operators are defined."""
+    fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+    fields |= {name: tuple(map(str, arrays[name])) for name in NAMES if name in arrays}
     if OPERATORS in arrays:
         from exprkit.text.define import restored
 
         definitions = [_from_texts(*row) for row in arrays[OPERATORS].tolist()]
-        found["values"] = restored(found["kinds"], found["values"], definitions)
-    return found
+        fields["values"] = restored(fields["kinds"], fields["values"], definitions)
+    return fields
 
 
 @contextlib.contextmanager
 def opened(path: str | os.PathLike[str], what: str, whole: bool = True) -> Iterator[dict[str, np.ndarray]]:
     """The arrays of a file, or those of its population alone; what fails inside says that the file is no ``what``."""
-    wanted = None if whole else OF_POPULATION
-    arrays = files.read_arrays(path, what, wanted, unchecked=True)
+    names = None if whole else OF_POPULATION
+    arrays = files.read_arrays(path, what, names, unchecked=True)
     with files.damage_errors(path, what):
         yield arrays
-        files.check(arrays, wanted)
+        files.check(arrays, names)
 
 
 def of_part(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:

@@ -97,7 +97,7 @@ def random(
 
 
 class _Draw(NamedTuple):
-    """What random expressions are drawn from."""
+    """The leaves and operators of random expressions."""
 
     codes: np.ndarray  # of the operators, unary ones first, then binary ones, then those of three operands
     n_unary: int

@@ -203,7 +203,7 @@ def intervals_of(name: str, domain: Any, arity: int) -> tuple[ops.Interval, ...]
 
 
 def latex_parts(name: str, latex: str, operands: tuple[str, ...]) -> tuple[str, ...]:
-    r"""What stands before, between and after the operands of ``\frac{{a}}{{b}}``; its operands are in braces."""
+    r"""The parts before, between and after the operands of ``\frac{{a}}{{b}}``; its operands are in braces."""
     if not isinstance(latex, str):
         raise ArgumentError(f"operator {name!r}: latex must be a text, not {brief(latex)}")
     if not any(f"{{{operand}}}" in latex for operand in operands):

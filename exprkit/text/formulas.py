@@ -48,7 +48,7 @@ class Expanded(NamedTuple):
 
 
 def user_formulas(last: Formula | None = None) -> Formulas:
-    """Those of the operators that are defined, and one with a single operand for the code LAST."""
+    """The formulas of the user's operators, and ``last``, of a single operand, for the code LAST."""
     by_code = {definition.code: (definition.kinds, definition.values) for definition in defined.definitions()}
     arity = defined.arity()
     if last is not None:
@@ -86,7 +86,7 @@ def expanded(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, formula
 
 
 def applied(kinds: np.ndarray, values: np.ndarray, offsets: np.ndarray, formula: Formula) -> Expanded:
-    """What ``expanded`` gives of a formula applied to every expression that has tokens."""
+    """A formula applied to every expression that has tokens, as ``expanded`` gives it."""
     full = np.diff(offsets) > 0
     ends = offsets[1:][full]
     longer = offsets + np.concatenate([[0], np.cumsum(full)])

@@ -51,7 +51,7 @@ class NameTable(NamedTuple):
 
 
 class Names:
-    """What every identifier of a text means.
+    """The meanings of the identifiers of a text.
 
     ``variables`` and ``parameters`` are None: ``x1, x2, …`` (``p1, p2, …``); a number: that many of them; or names.
     ``of_data``: the names are what they are: those of constants may be among them, and need backquotes.
@@ -62,7 +62,7 @@ class Names:
     def __init__(self, variables: Given = None, parameters: Given = None, *, of_data: bool = False) -> None:
         self.variables, self.max_x = _given(variables, VARIABLE)
         self.parameters, self.max_p = _given(parameters, PARAMETER)
-        self._made_with, self._made = -1, dict[str, tuple[int, int]]()
+        self._n_defined, self._by_word = -1, dict[str, tuple[int, int]]()
         self._tables: tuple[dict[str, tuple[int, int]], NameTable] | None = None
         self._check(of_data)
 
@@ -73,9 +73,9 @@ class Names:
         The value of an operator is its code, and 256 times that of one around it.
         """
         n_defined = defined.count()
-        if self._made_with != n_defined:
-            self._made, self._made_with = dict(self._words()), n_defined
-        return self._made
+        if self._n_defined != n_defined:
+            self._by_word, self._n_defined = dict(self._words()), n_defined
+        return self._by_word
 
     def _words(self) -> Iterator[tuple[str, tuple[int, int]]]:
         own, rows = {*(self.variables or ()), *(self.parameters or ())}, defined.spellings()
@@ -204,7 +204,7 @@ def _given(words: Given, kind: int) -> tuple[tuple[str, ...] | None, int]:
 
 
 def word_of(kind: int, index: int, words: Words) -> str:
-    """What a variable or parameter is called."""
+    """The name of a variable or parameter."""
     return words[index] if words else f"{NUMBERED[kind]}{index + 1}"
 
 
@@ -225,7 +225,7 @@ def in_text(name: str) -> str:
 
 
 def column_name(key: Any) -> str:
-    """What a column is called; of several levels, as pandas has them, those that are not empty."""
+    """The name of a column, a text; of pandas' several levels those that are not empty."""
     return "_".join(str(part) for part in key if str(part)) if isinstance(key, tuple) else str(key)
 
 

@@ -42,7 +42,7 @@ ASSIGNED = re.compile(r"\s*([^=<>!~]*[^=<>!~\s])\s*(=|~)(?![=>])")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with one item: a reason in words, or an error's number and place in a text."""
+    """The error of one item: a reason in words, or an error's number and place in a text."""
 
     names: Names
     raw: bytes | None = None  # the text; None where there is none to show

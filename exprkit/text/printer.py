@@ -178,7 +178,7 @@ def _latex_row(row: defined.Written) -> tuple[Parts, Places, Places]:
 
 
 def _placed(parts: Sequence[str]) -> Parts:
-    """What stands before, between and after operands, as four pieces."""
+    """The texts before, between and after the operands, as four pieces."""
     before, *between, after = parts
     first, second = [*between, "", ""][:2]
     return before, first, second, after

@@ -83,7 +83,7 @@ class _Term(NamedTuple):
 
 
 class _FunctionText(NamedTuple):
-    """What has been written so far."""
+    """A function's text while it is written."""
 
     library: ArrayLibrary
     lines: list[str]
@@ -130,7 +130,7 @@ def _harmless(text: str) -> str:
 
 
 def _names(expression: Tokens, kind: int) -> dict[int, str]:
-    """What the variables or parameters that are used are called in the function, by index."""
+    """The names of the used variables or parameters in the function, by index."""
     words: Words = expression.variables if kind == VARIABLE else expression.parameters
     used = sorted({int(index) for index in expression.values[expression.kinds == kind]})
     return {index: _name(words[index] if words else "", kind, index) for index in used}

@@ -31,7 +31,7 @@ BLOCK = 1 << 19  # bytes of text that are parsed at a time; what they become sta
 
 @dataclass(slots=True)
 class Batch:
-    """What is to be parsed: the texts as bytes, each followed by a 0, and what is not text."""
+    """Texts to be parsed, as bytes, each followed by a 0; and objects that are not text."""
 
     data: bytes | np.ndarray
     starts: np.ndarray

@@ -215,7 +215,7 @@ def _symbol(text, j, rules):
 
 @compiled
 def _power_follows(text, j, rules):
-    """Whether the next thing is an operator that binds tighter than a prefix."""
+    """True if the next thing is an operator that binds tighter than a prefix."""
     code = _symbol(text, _skip(text, j, rules), rules)
     return rules[PRECEDENCE, code] > rules[PREFIXES, 0]
 
@@ -315,7 +315,7 @@ def _quoted(text, start, names, rules):
 
 @compiled
 def _behind_power(stack, top, rules):
-    """Whether what comes next is an exponent, signs put aside."""
+    """True if the next operand is an exponent, perhaps with signs before it."""
     while stack[top, ENTRY] >> 8 == rules[PREFIXES, 0]:
         top -= 1
     return stack[top, ENTRY] >> 8 > rules[PREFIXES, 0]
@@ -342,7 +342,7 @@ def parse_slice(source, begin_text, end_text, names, rules, work, offsets, error
         extent, count = 1, 0  # of an error
         begin, begin_slow = n, n_slow
         top, waiting, depth = 0, 0, 0  # entry 0 of the stack is a wall around everything
-        wanted = True  # an operand, not an operator
+        operand_next = True  # not an operator
         after_sign = False
         while error == FINE:
             start = j  # of the thing that is read in this round
@@ -351,7 +351,7 @@ def parse_slice(source, begin_text, end_text, names, rules, work, offsets, error
             if kind == SPACE:
                 j += 1
                 continue
-            if wanted:
+            if operand_next:
                 sign, after_sign = after_sign, False
                 opens, function = kind == OPEN, np.int64(0)
                 token, value, undecided, flags = NOTHING, np.uint64(0), False, 0
@@ -418,7 +418,7 @@ def parse_slice(source, begin_text, end_text, names, rules, work, offsets, error
                 if token != NOTHING:
                     kinds[n], values[n] = token, value
                     n += 1
-                    wanted = False
+                    operand_next = False
             elif kind in (SYMBOL, COMMA, CLOSE, END):
                 code = _symbol(text, j, rules) if kind == SYMBOL else 0
                 if kind == SYMBOL and (code == 0 or code == RATIONAL_SIGN):
@@ -436,7 +436,7 @@ def parse_slice(source, begin_text, end_text, names, rules, work, offsets, error
                     top, waiting = top + 1, waiting + 1
                     stack[top, ENTRY] = np.int32(rules[PRECEDENCE, code]) << 8 | np.int32(code)
                     j += 2 if code == rules[DOUBLED, c] else 1
-                    wanted = True
+                    operand_next = True
                 elif kind == COMMA:
                     if wall == 0:
                         error = STRAY_COMMA
@@ -446,7 +446,7 @@ def parse_slice(source, begin_text, end_text, names, rules, work, offsets, error
                         kinds[n], values[n] = OPERATOR, wall
                         n += 1
                     j += 1
-                    wanted = True
+                    operand_next = True
                 elif kind == CLOSE:
                     if top == 0:
                         error = NOT_OPENED

@@ -87,7 +87,7 @@ def read(obj: sympy.Basic, names: Names) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _holds(obj: Any, classes: tuple[Any, ...]) -> bool:
-    """Whether one of these stands in an object, each of whose shared parts is looked at once."""
+    """True if an object contains one of these classes; shared parts are visited once."""
     waiting, seen = [obj], set[int]()
     while waiting:
         item = waiting.pop()
@@ -100,7 +100,7 @@ def _holds(obj: Any, classes: tuple[Any, ...]) -> bool:
 
 
 def _items(obj: Any, names: Names) -> list[Item]:
-    """What an object consists of, in postfix order: tokens and smaller objects."""
+    """The parts of an object in postfix order: tokens and smaller objects."""
     if isinstance(obj, sympy.Symbol):
         return [_symbol(obj.name, names)]
     if isinstance(obj, (sympy.Number, sympy.NumberSymbol)):
