@@ -27,12 +27,12 @@ from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.programs.lower import lower
 from exprkit.programs.program import SLOT, Program
+from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
 from exprkit.study import workload
 from exprkit.text.tokens import OPERATOR, VARIABLE
 
 N, TIMED, POINTS, TURNS = 10_000, 2_000, 10_860, 25
 F4 = np.dtype("float32")
-Node = tuple[Any, ...]  # kind and value of a token, and its operands
 
 
 def populations() -> dict[str, ek.Population]:
@@ -61,25 +61,16 @@ def saved(program: Program) -> float:
 
 def without_products(pop: ek.Population) -> ek.Population:
     """Every product that a sum takes up left out, with the operand of the two that is a leaf."""
-    texts = []
-    for first, last in zip(pop.offsets, pop.offsets[1:], strict=False):
-        stack: list[Node] = []
-        for kind, value in zip(pop.kinds[first:last], pop.values[first:last], strict=True):
-            arity = ops.ARITY[value] if kind == OPERATOR else 0
-            operands = stack[len(stack) - arity :]
-            del stack[len(stack) - arity :]
-            stack.append(_left_out((kind, value, *operands)))
-        texts.append(list(_postfix(stack[0])))
-    kinds, values = (np.concatenate([[token[i] for token in one] for one in texts]) for i in (0, 1))
-    offsets = np.concatenate([[0], np.cumsum([len(one) for one in texts])])
-    return ek.Population(kinds.astype(np.uint8), values.astype(np.uint64), offsets.astype(np.int64))
+    return ek.Population.of([expression_of(_left_out(tree_of(expression))) for expression in pop])
 
 
-def _left_out(node: Node) -> Node:
+def _left_out(node: Tree) -> Tree:
     kind, value, *operands = node
-    if kind != OPERATOR or value not in (ops.ADD, ops.SUB):
+    if kind != OPERATOR:
         return node
-    for place, one in enumerate(operands):
+    operands = list(map(_left_out, operands))
+    node = kind, value, *operands
+    for place, one in enumerate(operands if value in (ops.ADD, ops.SUB) else []):
         if one[0] == OPERATOR and one[1] == ops.MUL and _varies(one):
             leaves = [part for part in one[2:] if len(part) == 2]
             kept = [part for part in one[2:] if not leaves or part is not leaves[-1]]
@@ -88,14 +79,8 @@ def _left_out(node: Node) -> Node:
     return node
 
 
-def _varies(node: Node) -> bool:
+def _varies(node: Tree) -> bool:
     return bool(node[0] == VARIABLE) or any(map(_varies, node[2:]))
-
-
-def _postfix(node: Node) -> Any:
-    for operand in node[2:]:
-        yield from _postfix(operand)
-    yield node[:2]
 
 
 def seconds(call: Callable[[], Any]) -> float:

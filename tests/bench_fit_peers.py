@@ -21,17 +21,17 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-from bench_peers import Pyoperon
+from bench_peers import Pyoperon, walk
 from timing import listed, seconds_of
 
 import exprkit as ek
 from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.backends.objective import Options
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
-from exprkit.text.tokens import OPERATOR, PARAMETER
+from exprkit.text.tokens import PARAMETER
 
 WITHIN = 1e-6
 MAX_ITER = 50
@@ -72,16 +72,11 @@ class Operon(Pyoperon):
 
 def _order(pop: Population, i: int) -> list[int]:
     """The parameters of expression i in the order of pyoperon's nodes, operands from right to left."""
-    stack: list[list[int]] = []
-    for t in range(pop.offsets[i], pop.offsets[i + 1]):
-        kind, value = pop.kinds[t], int(pop.values[t])
-        if kind == OPERATOR:
-            arity = ops.BY_CODE[value].arity
-            operands, stack = stack[-arity:], stack[:-arity]
-            stack.append([j for operand in reversed(operands) for j in operand])
-        else:
-            stack.append([value] if kind == PARAMETER else [])
-    return stack[0]
+
+    def leaf(kind: int, value: Any) -> list[int]:
+        return [value] if kind == PARAMETER else []
+
+    return walk(pop, i, leaf, lambda row, operands: [j for operand in reversed(operands) for j in operand])
 
 
 def scipy_params(pop: Population, start: np.ndarray, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:

@@ -38,9 +38,9 @@ from timing import listed, seconds_of
 import exprkit as ek
 from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined, ops
 from exprkit.runtime import machine
-from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
+from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
 SAMPLE_SECONDS = 0.05  # a sample repeats a short call for so long
 MOST_DIFFERENT = 0.01  # share of the values that may differ: cancellation makes a few do so honestly
@@ -52,19 +52,12 @@ F32 = np.dtype(np.float32)
 
 def walk(pop: Population, i: int, leaf: Callable[[int, Any], Any], apply: Callable[..., Any]) -> Any:
     """Expression ``i`` from its postfix form: ``leaf(kind, index or number)``, ``apply(row, operands)``."""
-    stack: list[Any] = []
-    for t in range(pop.offsets[i], pop.offsets[i + 1]):
-        kind, value = pop.kinds[t], int(pop.values[t])
-        if kind == OPERATOR:
-            row = ROWS[value]
-            operands, stack = stack[-row.arity :], stack[: -row.arity]
-            stack.append(apply(row, operands))
-        else:
-            stack.append(leaf(kind, float(pop.values[t : t + 1].view(np.float64)[0]) if kind == CONSTANT else value))
-    return stack[0]
+    expression = pop[i]
 
+    def number_or_index(kind: int, value: int) -> Any:
+        return leaf(kind, float(np.uint64(value).view(np.float64)) if kind == CONSTANT else value)
 
-ROWS = {row.code: row for row in ops.OPERATORS}
+    return defined.folded(expression.kinds, expression.values, number_or_index, apply)
 
 
 class Arrays:
@@ -199,35 +192,31 @@ class Pyoperon:
     def evaluate(self, out: np.ndarray, threads: int) -> None:
         self.po.EvaluateTrees(self.trees, self.dataset, self.range, out, threads)
 
-    def _type(self, row: ops.Operator) -> tuple[object, int]:
-        """The node type and arity that mean the operator: by one of its names, or unary - and / ."""
+    def _type(self, row: ops.Operator) -> object:
+        """The node type that means the operator: by one of its names, or unary - and / ."""
         for name in (row.name, *row.aliases, "sub" if row.infix == "-" else "", "div" if row.name == "inv" else ""):
             if hasattr(self.po.NodeType, name.capitalize() or "-"):
-                return getattr(self.po.NodeType, name.capitalize()), row.arity
-        return None, row.arity
+                return getattr(self.po.NodeType, name.capitalize())
+        return None
 
     def _tree(self, pop: Population, i: int, params: np.ndarray) -> object:
-        stack: list[list[object]] = []
-        for t in range(pop.offsets[i], pop.offsets[i + 1]):
-            kind, value = pop.kinds[t], int(pop.values[t])
-            if kind == OPERATOR:
-                node_type, arity = self.types[value]
-                node = self.po.Node(node_type)
-                node.Arity = arity
-                operands, stack = stack[-arity:], stack[:-arity]
-                stack.append([*(n for operand in reversed(operands) for n in operand), node])
-            elif kind == VARIABLE:
-                node = self.po.Node(self.po.NodeType.Variable, self.hashes[value])
-                node.Value = 1.0
-                node.Optimize = False  # the variable's own weight, for fits
-                stack.append([node])
-            else:
-                number = pop.values[t : t + 1].view(np.float64)[0] if kind == CONSTANT else params[value]
-                node = self.po.Node(self.po.NodeType.Constant)
-                node.Value = float(number)
-                node.Optimize = bool(kind != CONSTANT)
-                stack.append([node])
-        return self.po.Tree(stack[0]).UpdateNodes()
+        def leaf(kind: int, value: Any) -> list[Any]:
+            is_variable = kind == VARIABLE
+            node = (
+                self.po.Node(self.po.NodeType.Variable, self.hashes[value])
+                if is_variable
+                else self.po.Node(self.po.NodeType.Constant)
+            )
+            node.Value = 1.0 if is_variable else float(value if kind == CONSTANT else params[value])
+            node.Optimize = kind == PARAMETER  # a variable's own weight stays, too
+            return [node]
+
+        def operation(row: ops.Operator, operands: list[list[Any]]) -> list[Any]:
+            node = self.po.Node(self.types[row.code])
+            node.Arity = row.arity
+            return [*(n for operand in reversed(operands) for n in operand), node]
+
+        return self.po.Tree(walk(pop, i, leaf, operation)).UpdateNodes()
 
 
 # ── measuring ────────────────────────────────────────────────────────────────────────
