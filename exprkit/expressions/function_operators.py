@@ -19,18 +19,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.errors import ArgumentError, ParseError, brief, listed, whole_number
-from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops, traced_vectors
 from exprkit.operators.defined import OPERAND
 from exprkit.operators.traced import trace_of
 from exprkit.text import formulas
 from exprkit.text.define import check_name, formula_tokens, intervals_of, latex_parts
 from exprkit.text.names import Names
+from exprkit.text.printer import texts as texts_of
 from exprkit.text.tokens import OPERATOR
 
 LETTERS = ("a", "b", "c", "y")  # of which a derivative is a text
@@ -195,6 +195,16 @@ def _slopes(name: str, arity: int, derivative: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
+class _OneRule(NamedTuple):
+    """A derivative's tokens, as printers take them."""
+
+    kinds: np.ndarray
+    values: np.ndarray
+    offsets: np.ndarray
+    variables: tuple[str, ...]
+    parameters: None = None
+
+
 def _written_out(name: str, text: str, arity: int) -> str:
     """A derivative without operators that are formulas."""
     letters = LETTERS if arity == 3 else ("a", "b", "y")
@@ -203,5 +213,5 @@ def _written_out(name: str, text: str, arity: int) -> str:
     except ParseError as error:
         raise ParseError(f"operator {name!r}, derivative: {error}") from None
     expansion = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
-    kinds, values, _ = defined.unpacked(expansion.kinds, expansion.values, expansion.offsets)
-    return str(Expression(kinds, values, letters))
+    tokens = defined.unpacked(expansion.kinds, expansion.values, expansion.offsets)
+    return texts_of(_OneRule(*tokens, letters))[0]
