@@ -139,7 +139,7 @@ def test_losses_are_means_of_what_evaluators_add_up(values, y, loss):
 def test_a_sample_is_the_same_after_it_was_sent():
     loss, columns = "abs(f - y) / s", {"s": np.arange(1.0, 6.0)}
     rows = rows_for(loss, X, Y, columns=columns)
-    again = Rows.of_arrays(rows.arrays, list(columns))
+    again = Rows.of_arrays(*rows.arrays, list(columns), rows.coarseness)
     values = np.stack([Y + 1, 2 * Y])
     assert np.array_equal(Goal(loss, again).losses(values), Goal(loss, rows).losses(values))
     other = rows_for(loss, X, Y, columns={"s": 2 * columns["s"]})

@@ -37,7 +37,7 @@ def evolve(search: FormulaSearch, settings: SearchSettings, workers: Workers, sh
     """Breed on all workers, and let the front of the search take the result; returns why that ended."""
     rows, names = search.problem.rows, [field.name for field in dataclasses.fields(settings)]
     columns = None if rows.loss_rows is None else list(rows.loss_rows.columns)
-    islands = SharedObject(workers, _rows, rows.arrays, columns, rows.coarseness, backend=settings.backend)
+    islands = SharedObject(workers, Rows.of_arrays, rows.arrays, columns, rows.coarseness, backend=settings.backend)
     shared = {name: getattr(settings, name) for name in names if name not in NOT_SHARED}
     shared["operators"], n = [row.name for row in settings.operators], islands.n_places
     for first in range(0, settings.niterations, EPOCH):
@@ -60,14 +60,6 @@ def evolve(search: FormulaSearch, settings: SearchSettings, workers: Workers, sh
         if any(settings.early_stop(entry.loss, entry.size) for entry in search.front.entries()):
             return "the loss is as small as was asked for"
     return f"{settings.niterations:,} iterations are done on {n} islands"
-
-
-def _rows(*arguments: Any) -> Rows:
-    """The rows of their arrays, the names of a loss's columns, and how coarse y is."""
-    *arrays, columns, coarseness = arguments
-    rows = Rows.of_arrays(arrays, columns)
-    rows.coarseness = coarseness
-    return rows
 
 
 def _bred(rows: Rows, settings: dict[str, Any], front: Population) -> tuple[Population, int]:

@@ -75,10 +75,10 @@ class Rows:
         return self.X, self.y, self.w, self.loss_rows.y, self.loss_rows.least, *self.loss_rows.columns.values()
 
     @classmethod
-    def of_arrays(cls, arrays: Sequence[np.ndarray], columns: Sequence[str] | None) -> Rows:
-        """Rows of their ``arrays``; ``columns`` names those of a user's loss text, None without one."""
+    def of_arrays(cls, *parts: Any) -> Rows:
+        """Rows of their ``arrays``, the names of the columns of a loss text (or None), and their ``coarseness``."""
         rows = cls.__new__(cls)
-        rows.X, rows.y, rows.w, *loss_rows = arrays
+        rows.X, rows.y, rows.w, *loss_rows, columns, rows.coarseness = parts
         rows.total, rows.copies = float(rows.w.sum()), np.ones(len(rows.y), np.int64)
         if columns is not None:
             rows.loss_rows = LossRows(loss_rows[0], loss_rows[1], dict(zip(columns, loss_rows[2:], strict=True)))

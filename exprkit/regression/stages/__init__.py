@@ -11,7 +11,6 @@ In: a ``SearchProblem``, frozen but for the front that the search writes.  Out: 
 ``sums``             ``single``, ``sum``, ``sum_within``, ``regress``: one and several functions by least squares
 ``fewer_variables``  ``group``, ``factor``, ``product``: other stages with fewer variables
 ``growth``           ``grow_first``, ``grow``: formulas of the front with one function more
-``generations``      ``breed``: genetic programming, begun with all of that
-``discovery``        ``begin``: the mean and the user's guesses; the table of the stages in order; ``Discovery``
+``discovery``        ``begin``: the mean and the user's guesses; ``breed``: generations; ``Discovery``: the order of all
 ===================  ==========================================================================================
 """

@@ -22,18 +22,20 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from exprkit.errors import ArgumentError, FileError, brought_by
+from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import backend_of_fits
+from exprkit.operators import ops
 from exprkit.regression.formulas.front import Entry
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.groups import monomials_in_unit_of_y
-from exprkit.regression.stages import exact, fewer_variables, generations, growth, nested, simplification, sums
+from exprkit.regression.stages import exact, fewer_variables, growth, nested, simplification, sums
 from exprkit.regression.stages.search import FormulaSearch, Stage
 from exprkit.regression.stages.search_problem import SearchProblem, SearchSettings, Step
-from exprkit.runtime.budget import Budget, Ended
+from exprkit.runtime.budget import Budget, Ended, spend
 
 with brought_by("search"):
     from threadpoolctl import threadpool_limits
@@ -63,6 +65,46 @@ def begin(problem: SearchProblem) -> Iterator[Step]:
     if not problem.front.entries():
         system = settings.rules.unit_systems if settings.rules else []
         yield [*parse(["0"]), *monomials_in_unit_of_y(rows, system, effort.FEWER_VARIABLES.max_unit_systems)]
+
+
+def first_generation(problem: SearchProblem) -> Evolution:
+    """An ``Evolution`` whose first generation, of small functions, has been fitted."""
+    settings, pool = problem.settings, problem.pool(problem.generation_rows, effort.GROWTH.functions)
+    evolution = Evolution(
+        problem.generation_rows,
+        list(settings.operators),
+        Population.of([pool.expression(i) for i in range(len(pool))]),
+        population_size=settings.population_size,
+        width=settings.maxsize,
+        seed=settings.seed,
+        loss=settings.loss,
+        backend=settings.backend,
+        threads=settings.threads,
+        rules=settings.rules,
+    )
+    evolution.generation()
+    return evolution
+
+
+def breed(problem: SearchProblem, evolution: Evolution, number: int) -> Iterator[Step]:
+    """The best formulas of the next generation; every tenth one the front joins the population first.
+
+    Method: genetic programming (J. R. Koza, Genetic Programming, 1992) with tournaments, islands and migration, linear
+    scaling of every tree (M. Keijzer, EuroGP 2003), and constant optimisation by Levenberg-Marquardt
+    (``generations/evolution``).
+    Costs: a thousand trees with eight steps each; all of the time that the other stages leave.
+    Pays: data/results/h200_evolution.csv and h100_evolution.csv.
+    """
+    if number % effort.GENERATIONS.polish_period == 0:
+        evolution.immigrate(Population.of([entry.expression for entry in problem.front.entries()]))
+    generation = evolution.generation()
+    problem.budget.count(generation.tried)
+    work, tokens = effort.WORK, problem.settings.maxsize / 2 * len(problem.generation_rows)
+    spend(work.fits + generation.tried * (work.fit + tokens * work.fit_value))
+    yield problem.best_candidates(generation.formulas, generation.loss)
+    if problem.spelling is not None and not {ops.ADD, ops.MUL} <= problem.spelling.codes:
+        trees = (Expression(f.kinds[2:-2], f.values[2:-2], f.variables) for f in generation.formulas)  # of a + b * tree
+        yield problem.refitted(list(trees))
 
 
 class Turn(NamedTuple):
@@ -212,14 +254,14 @@ class Discovery:
     def evolve(self) -> None:
         """Generations until the limit; ``checkpoint`` holds each, for a later search may add more of them."""
         self.search.stage = "evolve"
-        problem, evolution = self.problem, generations.first_generation(self.problem)
+        problem, evolution = self.problem, first_generation(self.problem)
         if self._resumed is not None and self._resumed.evolution:
             evolution.resume(self._resumed.evolution)
             problem.budget.n_evals, problem.budget.work = self._resumed.n_evals, self._resumed.work
         self._evolution = evolution
         while self.generation < problem.settings.niterations:
             number = self.generation
-            self.search.run_stage(functools.partial(generations.breed, evolution=evolution, number=number))
+            self.search.run_stage(functools.partial(breed, evolution=evolution, number=number))
             self.search.stage, self.generation = f"generation {number + 1}", number + 1
             self.search.check_end()
             if number % effort.GENERATIONS.polish_period == effort.GENERATIONS.polish_period - 1:
