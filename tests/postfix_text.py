@@ -14,15 +14,14 @@ AWKWARD += [np.inf, -np.inf, np.nan]
 
 def words(expression: ek.Expression) -> str:
     """``x1 2.5 add`` for x1 + 2.5."""
-    numbers = expression.values.view(np.float64)
+    letters, numbers = {VARIABLE: "x", PARAMETER: "p"}, expression.values.view(np.float64).tolist()
     return " ".join(
-        {
-            CONSTANT: lambda t=t: repr(float(numbers[t])),
-            VARIABLE: lambda value=value: f"x{value + 1}",
-            PARAMETER: lambda value=value: f"p{value + 1}",
-            OPERATOR: lambda value=value: ops.BY_CODE[value].name,
-        }[kind]()
-        for t, (kind, value) in enumerate(zip(expression.kinds.tolist(), expression.values.tolist(), strict=True))
+        f"{letters[kind]}{value + 1}"
+        if kind in letters
+        else repr(number)
+        if kind == CONSTANT
+        else ops.BY_CODE[value].name
+        for kind, value, number in zip(expression.kinds.tolist(), expression.values.tolist(), numbers, strict=True)
     )
 
 
