@@ -127,7 +127,7 @@ def _is_number(word: str) -> bool:
 
 
 def _as_numbers(table: Any, may_have_commas: bool) -> tuple[Any, list[str]]:
-    """The table with numbers for the texts that are some, without a row of units; and what that was."""
+    """(the table with numbers in place of their texts and without a row of units; that row, in words)."""
     cells = {
         place: [cell.strip().translate(DASHES) if isinstance(cell, str) else cell for cell in table.iloc[:, place]]
         for place in range(table.shape[1])
@@ -144,15 +144,8 @@ def _as_numbers(table: Any, may_have_commas: bool) -> tuple[Any, list[str]]:
         and not _is_number(cells[place][0])
         and not any(isinstance(cell, str) for cell in rest)
     }
-    others = [place for place in range(table.shape[1]) if place not in texts]
-    no_numbers = (
-        all(
-            (isinstance(first := table.iloc[0, place], str) and not _is_number(first)) or first != first
-            for place in others
-        )
-        if len(table)
-        else False
-    )
+    firsts = [table.iloc[0, place] for place in range(table.shape[1]) if place not in texts]
+    no_numbers = all(cell != cell or (isinstance(cell, str) and not _is_number(cell)) for cell in firsts)
     has_units = len(table) > 1 and no_numbers and any(word.lower() not in MISSING for word in texts.values())
     left_out = []
     if has_units:
