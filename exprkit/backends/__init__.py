@@ -45,7 +45,8 @@ def known(name: str) -> Backend:
     if name not in NAMES:
         hint = did_you_mean(name.lower(), NAMES, OTHER_WORDS)
         raise BackendError(f"there is no backend {name!r}{hint} (there are: auto, {', '.join(NAMES)})")
-    return _backend(name)
+    backend: Backend = importlib.import_module(f"{__name__}.{MODULES[name]}").BACKEND
+    return backend
 
 
 def backends() -> dict[str, Status]:
@@ -62,16 +63,6 @@ def backends() -> dict[str, Status]:
 
 def status(name: str) -> Status:
     """Whether the backend of that name can run here."""
-    backend = _backend(name)
+    backend = known(name)
     reason = backend.unavailable()
     return Status(True, backend.describe()) if reason is None else Status(False, reason)
-
-
-def offered(name: str) -> tuple[str, ...]:
-    """The options of a backend."""
-    return _backend(name).options
-
-
-def _backend(name: str) -> Backend:
-    backend: Backend = importlib.import_module(f"{__name__}.{MODULES[name]}").BACKEND
-    return backend

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends import NAMES, Status, offered, status
+from exprkit.backends import NAMES, Status, known, status
 from exprkit.backends.transpiler.structures import FEWER, MANY
 from exprkit.errors import number_of
 from exprkit.expressions import duplicates
@@ -309,7 +309,7 @@ def _obstacle(name: str, state: Status, work: Workload, options: tuple[str, ...]
         return f"can't run here: {state.detail}"
     if work.on_device and not COSTS[name].on_device:
         return "the data lies on the device"
-    if missing := [option for option in options if option not in offered(name)]:
+    if missing := [option for option in options if option not in known(name).options]:
         return f"has no option {missing[0]!r}"
     if settings and not COSTS[name].on_device:
         return "takes precision by name only"

@@ -93,7 +93,7 @@ class LockedRoom:
 
     def __init__(self, device: Any) -> None:
         self._device, self._memory = device, np.empty(0, np.uint8)
-        self._view: np.ndarray = self._memory
+        self._view, self.address = self._memory, 0
 
     def shaped(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Memory as an array; the next one lies at the same place.  The last one is kept: it is mostly the same."""
@@ -101,5 +101,6 @@ class LockedRoom:
             n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
             if self._memory.nbytes < n_bytes:
                 self._memory = self._device.pinned(1 << (n_bytes - 1).bit_length())
+                self.address = self._device.pointer(self._memory)
             self._view = self._memory[:n_bytes].view(dtype).reshape(shape)
         return self._view

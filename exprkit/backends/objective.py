@@ -54,13 +54,9 @@ KINDS = {
 
 FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y: far below what noise does to a median
 
-REASON_NAMES = (
-    "FTOL", "XTOL", "GTOL", "MAX_ITER", "STUCK", "NOT_FINITE", "NO_PARAMETERS", "NO_WEIGHT", "INVALID", "NO_DERIVATIVE",
-    "FLAT", "NO_SLOPE",
-)  # fmt: skip
 (
     FTOL, XTOL, GTOL, MAX_ITER, STUCK, NOT_FINITE, NO_PARAMETERS, NO_WEIGHT, INVALID, NO_DERIVATIVE, FLAT, NO_SLOPE,
-) = range(len(REASON_NAMES))  # fmt: skip
+) = range(12)  # fmt: skip
 # of starts: share by which losses differ that are the same, as fits with the default tol end; and by how much the
 # sizes of their parameters (the sum of log(1 + abs p), and a little for a minus sign) differ where one is smaller; what
 # did not converge counts as larger than any

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from exprkit.backends import NAMES, load, offered
+from exprkit.backends import NAMES, known, load
 from exprkit.backends.contract import Backend
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import opcodes
@@ -25,9 +25,9 @@ from exprkit.operators import defined, ops
 def check_options(options: dict[str, Any], called: Callable[..., Any]) -> None:
     """An error for what is neither an argument of ``called`` nor an option of any backend; names the nearest one."""
     for name in options:
-        known = [option for backend in NAMES for option in offered(backend)]
-        if name not in known:
-            hint = did_you_mean(name, [*inspect.signature(called).parameters, *known], OTHER_KEYWORDS)
+        every = [option for backend in NAMES for option in known(backend).options]
+        if name not in every:
+            hint = did_you_mean(name, [*inspect.signature(called).parameters, *every], OTHER_KEYWORDS)
             raise ArgumentError(f"{called.__name__} has no option {name!r}{hint}")
 
 
