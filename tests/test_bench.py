@@ -212,8 +212,12 @@ def test_no_sample_is_begun_after_the_time_is_up():
 
 
 def test_a_population_is_measured_like_its_texts():
-    table = bench.measure(ek.parse(TEXTS), POINTS, ["numpy"], n_steps=2, n_samples=1)
-    assert set(table["n_tokens"]) == {21}
+    named = ek.parse(
+        [text.replace("x1", "speed") for text in TEXTS], variables=["speed", "x2"], parameters=["p1", "p2"]
+    )
+    for pop in (ek.parse(TEXTS), named):
+        table = bench.measure(pop, POINTS, ["numpy"], n_steps=2, n_samples=1)
+        assert set(table["n_tokens"]) == {21} and set(table["n_params"]) == {3}
 
 
 def test_run_measures_what_the_notebook_s_parameters_say():

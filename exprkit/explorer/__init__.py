@@ -6,11 +6,11 @@ In: an expression and data.  Out: a widget.  Uses exprkit as its users do, and m
 ``explore``           the widget: its panels, options and data, and what happens on a key or a click
 ``fit_panel``         sliders, the curve, residuals, losses, a fit
 ``inspectors``        tree, postfix, program, bytecode, PTX, SASS, derivatives: text, and the call for it
-``population_panel``  many expressions: pages, fits, the front; ``table``: what is known of them
+``population_panel``  many expressions: sorted, fitted, their front; ``table``: the computation
 ``search_panel``      a search for formulas of the data, live
 ``race``              backends on the same work, and the panel that shows it
 ``sources``           data and expressions to begin with, and the code that makes them
 ``drawings``          numbers to pictures; ``pages``: text, pictures and errors to HTML
-``jobs``              the queue in which all work is done, the progress bar
+``jobs``              work in the background: a queue of short jobs, a bar for a long one
 ====================  ==============================================================================
 """

@@ -24,6 +24,7 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.errors import brought_by, shortened
+from exprkit.explorer.pages import RED, picture_page
 from exprkit.text.listing import nodes
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
@@ -34,15 +35,7 @@ with brought_by("notebooks"):
     from PIL import Image
 
 # Okabe and Ito's colours, which most people can tell apart; blue is lighter than theirs, for dark pages
-BLUE, ORANGE, GREEN, RED, PURPLE, SKY, GREY = (
-    "#2B8CC4",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#56B4E9",
-    "#888888",
-)
+BLUE, ORANGE, GREEN, PURPLE, SKY, GREY = "#2B8CC4", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#888888"
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED, "#B8A500", GREY)
 DPI = 100
 DRAWN = 2000  # points at the most; of more, evenly many are left out
@@ -52,9 +45,9 @@ FEW_TICKS = 6
 FEW_DECADES = 1, 0.4  # of a logarithmic axis, where numbers between the powers of ten are written
 SMOOTH = 200  # places of a line
 LONGEST = 40  # characters of a name beside an axis
-FRONT = "loss over the number of tokens; the marks are the front"  # what its picture shows
 LINEAR, LOG_X, LOG_BOTH = AXES = "linear", "logarithmic along", "logarithmic both"
-COLOURS_KEPT = 256  # of a picture: a PNG of half the time and a third of the bytes, and nobody sees it
+PALETTE = 256  # colours of a picture: a PNG of half the time and a third of the bytes, and nobody sees it
+Pair = tuple[np.ndarray, np.ndarray]  # tokens and losses
 
 
 def limits(values: Any, margin: float = 0.05, logarithmic: bool = False) -> tuple[float, float]:
@@ -98,7 +91,7 @@ def _png(figure: Figure, *, whole: bool = True) -> bytes:
         canvas.draw()
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba()))
     file = io.BytesIO()
-    picture.quantize(COLOURS_KEPT, Image.Quantize.FASTOCTREE).save(file, "png", compress_level=1)
+    picture.quantize(PALETTE, Image.Quantize.FASTOCTREE).save(file, "png", compress_level=1)
     return file.getvalue()
 
 
@@ -277,39 +270,45 @@ def _near(axes: Any, values: np.ndarray) -> np.ndarray:
 # ── a front ────────────────────────────────────────────────────────────────────────
 
 
-def front(
-    cloud: tuple[np.ndarray, np.ndarray],
-    line: tuple[np.ndarray, np.ndarray],
-    chosen: tuple[np.ndarray, np.ndarray],
-) -> tuple[bytes, np.ndarray]:
-    """PNG of (tokens, loss): of many expressions as dots, of the front as a line with marks, of the chosen ones in red.
+def front_page(cloud: Pair, front: Pair, selected: Pair, titles: Sequence[str]) -> str:
+    """HTML of ``front_picture``, with a title for each mark: of the front, then of the selected ones."""
+    png, places = front_picture(cloud, front, selected)
+    losses = np.concatenate([front[1], selected[1]])
+    sizes = np.concatenate([front[0], selected[0]])
+    words = [
+        f"{title}\n{size:.0f} tokens, loss (rmse) {loss:.4g}"
+        for title, size, loss in zip(titles, sizes, losses, strict=True)
+    ]
+    return picture_page(png, places.tolist(), words, alt="loss over the number of tokens; the marks are the front")
 
-    Also returns where the marks of the front and then the chosen ones are, (n, 2): shares of the width, from the
+
+def front_picture(cloud: Pair, front: Pair, selected: Pair) -> tuple[bytes, np.ndarray]:
+    """PNG of (tokens, losses): all as dots, the front as a line with marks, the selected ones in red.
+
+    Also returns where the marks of the front and then the selected ones are, (n, 2): shares of the width, from the
     left, and of the height, from the top.
     """
     figure = _figure(760, 260)
     axes = _axes(figure, 0.14, 0.18, 0.84, 0.78, "tokens", "loss (rmse)")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    losses = np.concatenate([cloud[1], line[1], chosen[1]])
+    losses = np.concatenate([cloud[1], front[1], selected[1]])
     positive = len(losses) > 0 and bool((losses > 0).all())
     ends = 1 / LARGEST if positive else -LARGEST, LARGEST
-    cloud, line, chosen = ((tokens, np.clip(loss, *ends)) for tokens, loss in (cloud, line, chosen))
+    cloud, front, selected = ((tokens, np.clip(loss, *ends)) for tokens, loss in (cloud, front, selected))
     # the bad ones would press the front flat
-    shown = np.minimum(np.clip(losses, *ends), 10 * line[1].max(initial=0.0))
-    axes.set_xlim(limits(np.concatenate([cloud[0], line[0]])))
+    seen = np.minimum(np.clip(losses, *ends), 10 * front[1].max(initial=0.0))
+    axes.set_xlim(limits(np.concatenate([cloud[0], front[0]])))
     if positive:
         axes.semilogy()
         axes.yaxis.set_major_formatter(LogFormatter())
         axes.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=FEW_DECADES))
-        axes.set_ylim(10 ** np.array(limits(np.log10(shown), 0.1)))
-    else:
-        axes.set_ylim(limits(shown, 0.1))
-    seen = cloud[1] <= axes.get_ylim()[1]  # far outside, matplotlib would have to clip them
-    axes.plot(cloud[0][seen], cloud[1][seen], "o", color=GREY, markersize=2.5, markeredgewidth=0, alpha=0.7)
-    axes.plot(*line, "o-", color=BLUE, markersize=7, linewidth=1, alpha=0.75)
-    axes.plot(*chosen, "o", color=RED, markersize=9, alpha=0.75)
+    axes.set_ylim(limits(seen, 0.1, logarithmic=positive))
+    inside = cloud[1] <= axes.get_ylim()[1]  # far outside, matplotlib would have to clip them
+    axes.plot(cloud[0][inside], cloud[1][inside], "o", color=GREY, markersize=2.5, markeredgewidth=0, alpha=0.7)
+    axes.plot(*front, "o-", color=BLUE, markersize=7, linewidth=1, alpha=0.75)
+    axes.plot(*selected, "o", color=RED, markersize=9, alpha=0.75)
     png = _png(figure)
-    marks = np.column_stack([np.concatenate(parts) for parts in zip(line, chosen, strict=True)])
+    marks = np.column_stack([np.concatenate(parts) for parts in zip(front, selected, strict=True)])
     places = axes.transData.transform(marks) / figure.bbox.size
     return png, np.column_stack([places[:, 0], 1 - places[:, 1]])
 

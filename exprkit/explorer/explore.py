@@ -13,7 +13,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import ArgumentError, ExprkitError, brought_by, checks_keywords
 from exprkit.explorer.fit_panel import FitPanel, Numbers
-from exprkit.explorer.inspectors import INSPECTORS, Subject, formula, page
+from exprkit.explorer.inspectors import INSPECTORS, Subject, formula
 from exprkit.explorer.jobs import JobQueue, ProgressBar
 from exprkit.explorer.pages import LOOK, STALE, TABS, WHOLE, CodeView, button, choice, error_page, show_if, text_page
 from exprkit.explorer.population_panel import PopulationPanel
@@ -127,7 +127,7 @@ class Explorer(widgets.VBox):
         self.fit_panel = FitPanel(self.queue, self.progress_bar)
         self.population_panel = PopulationPanel(self._select, self.progress_bar, options)
         self.search_panel = SearchPanel(self._select, self.progress_bar)
-        self.race_panel = RacePanel(self.progress_bar)
+        self.race_panel = RacePanel(self.population_panel, self.progress_bar, options)
         self.inspectors = {name: widgets.HTMLMath() for name in INSPECTORS}
         self.codes = {name: CodeView() for name in INSPECTORS}
         sides = [widgets.VBox([self.inspectors[name], self.codes[name]]) for name in INSPECTORS]
@@ -146,7 +146,7 @@ class Explorer(widgets.VBox):
         if population is not None:
             self.population_panel.give(population)
         self._show(subject, FIRST_PARAMS if subject.text == FIRST and points.code == Points.code else None)
-        self.tabs.observe(lambda _: self.queue.put("tab", lambda stop: self._draw_tab()), "selected_index")
+        self.tabs.observe(lambda _: self.queue.put("tab", self._draw_tab), "selected_index")
 
     @property
     def expression(self) -> ek.Expression:
@@ -213,7 +213,7 @@ class Explorer(widgets.VBox):
 
     def _type(self, text: str) -> None:
         """A key was pressed, or the text was set."""
-        self.queue.put("text", lambda stop: self._read(text), delay=PAUSE)
+        self.queue.put("text", lambda: self._read(text), delay=PAUSE)
 
     def _read(self, text: str) -> None:
         if text != self._subject.text or self.error.value:
@@ -222,11 +222,11 @@ class Explorer(widgets.VBox):
     def _select(self, text: str, params: Numbers | None) -> None:
         """An expression of the population was selected: its curve is shown."""
         self.tabs.selected_index = 0
-        self.queue.put("text", lambda stop: self._write(text, params or ()))
+        self.queue.put("text", lambda: self._write(text, params or ()))
 
     def _example(self, text: str) -> None:
         if text:
-            self.queue.put("text", lambda stop: self._write(renamed(ek.parse(text), self._points).texts()[0], ()))
+            self.queue.put("text", lambda: self._write(renamed(ek.parse(text), self._points).texts()[0], ()))
 
     def _open(self, text: str, params: Numbers | None = None) -> None:
         """Look at an expression; an error is shown with its caret, and what was there before stays, pale."""
@@ -251,7 +251,7 @@ class Explorer(widgets.VBox):
     def _show(self, subject: Subject, params: Numbers | None = None) -> None:
         self._subject = subject
         self.error.value = ""
-        self.formula.value = page(formula(subject))
+        self.formula.value = formula(subject).page
         self.fit_panel.show(subject, params)
         for current in (self.formula, self.tabs):
             current.remove_class(STALE)
@@ -276,15 +276,15 @@ class Explorer(widgets.VBox):
         except Exception as error:  # what cannot be shown here leaves the others
             inspector.value = error_page(error)
         else:
-            inspector.value = page(shown)
+            inspector.value = shown.page
             code.show(shown.code)
             show_if(code, True)
 
     def _set_option(self, name: str, value: str) -> None:
         self._options[name] = value
-        self.queue.put("option", lambda stop: self._open(self._subject.text, self.fit_panel.params))
+        self.queue.put("option", lambda: self._open(self._subject.text, self.fit_panel.params))
 
-    def _failed(self, kind: str, error: Exception) -> None:
+    def _failed(self, error: Exception) -> None:
         self.error.value = error_page(error)
 
     # ── data ──
@@ -312,7 +312,7 @@ class Explorer(widgets.VBox):
         """A CSV file's path, its target or its columns were entered; without a path they are of the uploaded file."""
         path, target, columns = self.path.value.strip(), *self._target_and_columns()
         if path:
-            self.queue.put("data", lambda stop: self._change_data(points_of(path, target, columns)))
+            self.queue.put("data", lambda: self._change_data(points_of(path, target, columns)))
         else:
             self._load_uploaded()
 
@@ -332,10 +332,10 @@ class Explorer(widgets.VBox):
         target, columns = self._target_and_columns()
         if files := self.upload.value:
             name, content = files[-1]["name"], bytes(files[-1]["content"])
-            self.queue.put("data", lambda stop: self._change_data(uploaded(name, content, target, columns)))
+            self.queue.put("data", lambda: self._change_data(uploaded(name, content, target, columns)))
 
     def _take(self, points: Points) -> None:
-        self.queue.put("data", lambda stop: self._change_data(points))
+        self.queue.put("data", lambda: self._change_data(points))
 
     def _change_data(self, points: Points) -> None:
         """Use other data; the expression's variables keep their places, whatever they are called there."""

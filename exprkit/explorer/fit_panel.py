@@ -24,7 +24,7 @@ from exprkit.errors import ExprkitError, brought_by, shortened
 from exprkit.explorer.drawings import AXES, CurvePlot, widest
 from exprkit.explorer.inspectors import Subject
 from exprkit.explorer.jobs import JobQueue, ProgressBar, Stopped
-from exprkit.explorer.pages import CodeView, Picture, choice, error_page, red_page, show_if, table_page, text_page
+from exprkit.explorer.pages import CodeView, Picture, button, choice, error_page, red_page, show_if, table_page
 from exprkit.fitting.fit import LOSSES
 from exprkit.fitting.fitted_expression import rounded
 from exprkit.runtime.jit import COMPILING
@@ -38,11 +38,10 @@ SHOWN = {"sse": "sse", "mse": "mse", "rmse": "rmse", "mae": "mae", "R2": "r2"}  
 START = 1.0
 RESTARTS = 5  # beside the first start
 NO_BETTER = 1e-6  # of a constant's loss: so much less is no less
-RANGE = 5.0
+REACH, GRID = 5.0, 0.002  # of a slider: times the number in its middle, to either side; and a step, as a share
 MOST_SLIDERS = 12
 OWN = "a text"  # as loss
 LONGEST = 60  # characters of an expression in the words on the picture
-DIGITS = 5  # of a number that a slider can be moved in
 STANDARD_DEVIATIONS = 1.959964  # on either side hold 95 % of a normal distribution
 
 
@@ -64,28 +63,32 @@ class FitPanel(widgets.HBox):
     """Sliders, curve, residuals and losses of one expression.
 
     ``params`` is what the sliders say, or the last fit; ``result`` is the fit's, as long as the parameters are its own.
-    A fit starts where ``ek.fit`` does, and also from what was set or fitted for this expression.
+    A fit starts where ``ek.fit`` does, and also from what was set or fitted for this expression.  A slider stands in
+    its middle where its parameter was typed or fitted, and changes it by up to ``REACH`` times that.
     """
 
     plot: CurvePlot
 
     def __init__(self, queue: JobQueue | None = None, progress_bar: ProgressBar | None = None) -> None:
-        self.queue, self._progress_bar = queue or JobQueue(lambda kind, error: None), progress_bar or ProgressBar()
+        self.queue, self._progress_bar = queue or JobQueue(print), progress_bar or ProgressBar()
         self.params = np.empty(0)
         self.result: ek.FitResult | None = None
-        self._is_set = False  # whether the parameters were set for this expression
-        self._start: list[float] | None = None  # that the last fit was given
-        self._constant = np.nan  # the loss of the best constant, by the loss of the last fit
+        self._start: list[float] | None = None  # where the best fit started; None: where ``ek.fit`` does
+        self._constant = np.inf  # the loss of a constant
         self._subject: Subject | None = None
-        self._grids: dict[int, tuple[float, float, float]] = {}  # ends and step that a slider had before
+        self._is_set = False  # whether the user has chosen the parameters of this expression
+        self._middle = np.empty(0)  # parameters where the sliders are in their middle
         self._drawing = RLock()  # held while the expression changes or is drawn: jobs draw as well
         self._drawn: Any = None  # what ``plot`` is of: data, variable, axes
-        self._drawn_at: Any = None  # the evaluator at its places, and of what
+        self._drawn_at: Any = None  # the evaluator at its places
         self.sliders, self.numbers = widgets.VBox(), widgets.VBox()
-        self.fit_button = widgets.Button(
-            description="Fit", icon="bullseye", tooltip="from what is set, from ones and from random starts"
+        self.fit_button = button(
+            "Fit",
+            lambda: self._progress_bar.run("fitting", lambda stop, _: self._fit_beside(stop)),
+            "148px",
+            icon="bullseye",
+            tooltip="from what is set, from ones and from random starts",
         )
-        self.fit_button.on_click(lambda _: self._progress_bar.run("fitting", lambda stop, _: self._fit_beside(stop)))
         self.loss = choice("loss", [*LOSSES, OWN], width="220px")
         self.own_loss = widgets.Text(
             placeholder="as logcosh(f - y)",
@@ -94,12 +97,11 @@ class FitPanel(widgets.HBox):
             layout=widgets.Layout(width="320px", display="none"),
         )
         self.loss.observe(lambda change: show_if(self.own_loss, change["new"] == OWN), "value")
-        self.restarts = widgets.BoundedIntText(
-            RESTARTS, min=0, max=10_000, description="restarts", layout=widgets.Layout(width="220px")
-        )
+        layout = widgets.Layout(width="220px")
+        self.restarts = widgets.BoundedIntText(RESTARTS, min=0, max=10_000, description="restarts", layout=layout)
         self.along, self.axes = choice("along", [""], width="220px"), choice("axes", AXES, width="220px")
         for field in (self.along, self.axes):
-            field.observe(lambda _: self.queue.put("curve", lambda stop: self.draw()), "value")
+            field.observe(lambda _: self.queue.put("curve", self.draw), "value")
         self.scores, self.code, self.more = widgets.HTML(), CodeView(), widgets.HTML()
         self.picture = Picture(format="png", layout=widgets.Layout(width="760px", max_width="100%"))
         fields = self.fit_button, self.loss, self.own_loss, self.restarts, self.along, self.axes, self.scores
@@ -121,10 +123,10 @@ class FitPanel(widgets.HBox):
         before, n_params = self._subject, subject.expression.n_params
         if params is None and before is not None and self._is_set and _grows(before, subject):
             params = self.params
-        given = np.asarray(() if params is None else params)[:n_params].tolist()
+        chosen = np.asarray(() if params is None else params)[:n_params]
         self._ev, self._drawn_at = subject.evaluator(), None
-        self.params = np.array([*given, *[START] * (n_params - len(given))], np.float64)
-        self._is_set = len(given) > 0 and bool(np.isfinite(self._ev.evaluate([self.params])).any())
+        self.params = np.append(chosen, np.full(n_params - len(chosen), START)).astype(np.float64)
+        self._is_set = len(chosen) > 0 and bool(np.isfinite(self._ev.evaluate([self.params])).any())
         if not self._is_set:
             self.params[:] = START
         self._subject, self.result = subject, None
@@ -146,9 +148,9 @@ class FitPanel(widgets.HBox):
         if subject is None:
             return
         points, params, result = subject.points.dataset, self.params.copy(), self.result  # a handler may change them
-        wanted = id(points), self.along.index or 0, self.axes.value
-        if self._drawn != wanted:
-            self.plot, self._drawn, self._drawn_at = CurvePlot(points, *wanted[1:]), wanted, None
+        to_draw = id(points), self.along.index or 0, self.axes.value
+        if self._drawn != to_draw:
+            self.plot, self._drawn, self._drawn_at = CurvePlot(points, *to_draw[1:]), to_draw, None
         if self._drawn_at is None:
             self._drawn_at = subject.evaluator(self.plot.places)
         band = None
@@ -176,54 +178,45 @@ class FitPanel(widgets.HBox):
     # ── sliders ──
 
     def _set_sliders(self, subject: Subject) -> None:
+        """Show the parameters as numbers, each slider in its middle."""
         names = subject.expression.parameters or [f"p{i + 1}" for i in range(len(self.params))]
-        own, numbers = (list(box.children[: len(self.params)]) for box in (self.sliders, self.numbers))
-        for place in range(len(own), min(len(self.params), MOST_SLIDERS)):
-            slider = widgets.FloatSlider(
-                START, min=-RANGE, max=RANGE, step=0.01, readout=False, layout=widgets.Layout(width="190px")
-            )
-            slider.observe(lambda change, place=place: self._moved(place, change["owner"]), "value")
+        sliders, numbers = (list(box.children[: len(self.params)]) for box in (self.sliders, self.numbers))
+        for place in range(len(sliders), min(len(self.params), MOST_SLIDERS)):
+            layout = widgets.Layout(width="190px")
+            slider = widgets.FloatSlider(0.0, min=-1.0, max=1.0, step=GRID, readout=False, layout=layout)
+            slider.observe(lambda change, place=place: self._moved(place, change["new"]), "value")
             number = widgets.FloatText(START, tooltip="any number", layout=widgets.Layout(width="160px"))
             number.observe(lambda change, place=place: self._typed(place, change["new"]), "value")
-            own.append(slider)
+            sliders.append(slider)
             numbers.append(number)
-        for place, (slider, name, value) in enumerate(zip(own, names, self.params.tolist(), strict=False)):
-            slider.description = name
-            before = slider.min, slider.max, slider.step
-            _set_slider(slider, value)
-            if before != (slider.min, slider.max, slider.step):
-                self._grids[place] = before
-            self._show_number(numbers[place], value)
-        left = len(self.params) - len(own)
+        self._middle = self.params.copy()
+        for slider, number, name, value in zip(sliders, numbers, names, self.params.tolist(), strict=False):
+            slider.description, slider.value = name, 0.0
+            _show_number(number, value)
+        left = len(self.params) - len(sliders)
         self.more.value = f"{left} more, which a fit changes as well" if left else ""
-        if len(own) != len(self.sliders.children):
-            self.sliders.children, self.numbers.children = own, numbers
+        if len(sliders) != len(self.sliders.children):
+            self.sliders.children, self.numbers.children = sliders, numbers
 
-    def _moved(self, place: int, slider: Any) -> None:
-        """A slider was moved: by the user, or by ``_set_sliders``, whose value the browser rounds and sends back."""
-        if place < len(self.params) and not _shows(slider, self.params[place]):
-            if _is_echo(slider.value, self.params[place], self._grids.get(place)):
-                slider.value = float(self.params[place])
-                return
-            self.params[place] = slider.value
-            self.result, self._is_set = None, True
-            self._show_number(self.numbers.children[place], slider.value)
-            self.queue.put("curve", lambda stop: self.draw())
-
-    @staticmethod
-    def _show_number(number: Any, value: float) -> None:
-        """A parameter with all its digits."""
-        if np.isfinite(value):
-            number.value = value
+    def _moved(self, place: int, position: float) -> None:
+        """A slider was moved, by the user or back to its middle."""
+        if place < len(self.params):
+            middle, steps = self._middle[place], round(position / GRID)  # a browser may send 0 in other bits
+            value = middle + REACH * (abs(middle) or START) * GRID * steps
+            if value != self.params[place]:
+                self._set(place, value)
+                _show_number(self.numbers.children[place], value)
 
     def _typed(self, place: int, value: float) -> None:
-        """A number was typed, of any size."""
-        if self._subject is None or place >= len(self.params) or value == self.params[place]:
-            return
-        if np.isfinite(value):
-            self.params[place], self.result, self._is_set = value, None, True
-            self.queue.put("curve", lambda stop: self.draw())
-        self._set_sliders(self._subject)
+        """A number was typed, of any size; one that is not finite is taken back."""
+        if self._subject is not None and place < len(self.params) and value != self.params[place]:
+            if np.isfinite(value):
+                self._set(place, value)
+            self._set_sliders(self._subject)
+
+    def _set(self, place: int, value: float) -> None:
+        self.params[place], self.result, self._is_set = value, None, True
+        self.queue.put("curve", self.draw)
 
     # ── the fit ──
 
@@ -240,7 +233,7 @@ class FitPanel(widgets.HBox):
     def _fit_beside(self, stop: Event) -> None:
         """The same beside the notebook's messages and what is drawn, until it is stopped."""
 
-        def shown(done: int, total: int) -> None:
+        def look(done: int, total: int) -> None:
             if stop.is_set():
                 raise Stopped
 
@@ -248,17 +241,17 @@ class FitPanel(widgets.HBox):
         if subject is None or not len(self.params):
             return
         self.fit_button.description = "Fitting …"
-        self.scores.value = text_page(f"fitting; before the first fit {COMPILING}")
+        self.scores.value = f"fitting; before the first fit {COMPILING}"
         try:
-            fitted = self._fitted(subject, shown)
+            fitted = self._fitted(subject, look)
         except ExprkitError as error:
             message = error_page(error)
-            self.queue.put("fit", lambda _: setattr(self.scores, "value", message))  # after what is still to be drawn
+            self.queue.put("fit", lambda: setattr(self.scores, "value", message))  # after what is still to be drawn
         except Stopped:
-            self.queue.put("curve", lambda _: self.draw())
+            self.queue.put("curve", self.draw)
             raise
         else:
-            self.queue.put("fit", lambda _: self._take(subject, *fitted))
+            self.queue.put("fit", lambda: self._take(subject, *fitted))
         finally:
             self.fit_button.description = "Fit"
 
@@ -336,32 +329,7 @@ def _rounded(params: Numbers) -> list[float]:
     return [float(f"{value:.6g}") for value in params]
 
 
-def _set_slider(slider: Any, value: float) -> None:
-    """Move a slider, and its ends where the value lies outside."""
-    if not np.isfinite(value):
-        return
-    with slider.hold_sync():  # the browser hears of all at once, and rounds no value to another one's step
-        while not slider.min <= value <= slider.max:
-            reach = 2 * max(abs(slider.min), abs(slider.max))
-            slider.min, slider.max = -reach, reach
-        slider.step = min(slider.max / 500, _fine(value))
-        slider.value = value
-
-
-def _fine(value: float) -> float:
-    """A step in which a number has five digits."""
-    return 10.0 ** (np.floor(np.log10(abs(value))) - DIGITS + 1) if value else 1.0
-
-
-def _shows(slider: Any, value: float) -> bool:
-    """Whether the slider stands at this value, or at the step that is nearest to it."""
-    return slider.value == value or _is_echo(slider.value, value, (slider.min, slider.max, slider.step))
-
-
-def _is_echo(shown: float, value: float, grid: tuple[float, float, float] | None) -> bool:
-    """Whether a browser that knows these ends and this step shows a value so."""
-    if grid is None:
-        return False
-    low, high, step = grid
-    nearest = low + np.floor((np.clip(value, low, high) - low) / step + 0.5) * step
-    return bool(abs(shown - nearest) < 1e-3 * step)
+def _show_number(field: Any, value: float) -> None:
+    """Show a parameter with all its digits."""
+    if np.isfinite(value):
+        field.value = value

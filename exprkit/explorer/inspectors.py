@@ -15,7 +15,7 @@ text: a notebook shows it to be copied.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,15 +34,11 @@ MOST_DERIVATIVES = 12  # parameters and variables that are shown
 
 
 class Shown(NamedTuple):
-    """What an inspector shows, and the code that prints its ``content``.
+    """What an inspector shows: text (LaTeX; a line ``name: LaTeX`` for a derivative), code that prints it, HTML."""
 
-    ``content`` is text, LaTeX, or a line ``name: LaTeX`` for each derivative; a ``drawing`` (PNG) stands in its place.
-    """
-
-    form: Literal["text", "latex", "derivatives"]
     content: str
     code: str
-    drawing: bytes | None = None
+    page: str
 
 
 class Subject:
@@ -92,8 +88,7 @@ class Subject:
         return f"{self.setup}{self.points.code}\nev = ek.Evaluator(pop, points.X{self.options()})\n"
 
     def bytecode(self) -> ek.Compiled:
-        X = self.points.dataset.X
-        return ek.compile_bytecode(self.pop, X, precision=self.precision, dtype=self.dtype)
+        return ek.compile_bytecode(self.pop, self.points.dataset.X, precision=self.precision, dtype=self.dtype)
 
     @property
     def bytecode_code(self) -> str:
@@ -108,35 +103,42 @@ class Subject:
 # ── the inspectors ───────────────────────────────────────────────────────────────────
 
 
+def _text(content: str, code: str) -> Shown:
+    return Shown(content, code, text_page(content))
+
+
 def formula(subject: Subject) -> Shown:
     """LaTeX; the text itself where it is too long to be typeset."""
     if subject.expression.n_tokens > TYPESET:
-        return Shown("text", str(subject.expression), f"{subject.setup}print(pop[0])")
-    return Shown("latex", subject.expression.latex(), f"{subject.setup}print(pop[0].latex())")
+        return _text(str(subject.expression), f"{subject.setup}print(pop[0])")
+    latex = subject.expression.latex()
+    return Shown(latex, f"{subject.setup}print(pop[0].latex())", formula_page([latex]))
 
 
 def tree(subject: Subject) -> Shown:
     """The tree, drawn; as text where it is too large."""
     expression = subject.expression
-    drawing = drawings.tree(expression) if expression.n_tokens <= drawings.MOST_NODES else None
-    return Shown("text", expression.tree(), f"{subject.setup}print(pop[0].tree())", drawing)
+    shown = _text(expression.tree(), f"{subject.setup}print(pop[0].tree())")
+    if expression.n_tokens > drawings.MOST_NODES:
+        return shown
+    return shown._replace(page=picture_page(drawings.tree(expression), alt=shown.content))
 
 
 def postfix(subject: Subject) -> Shown:
     """The tokens as the thesis draws them: kind, text, bits or index or code."""
-    return Shown("text", subject.expression.listing(), f"{subject.setup}print(pop[0].listing())")
+    return _text(subject.expression.listing(), f"{subject.setup}print(pop[0].listing())")
 
 
 def program(subject: Subject) -> Shown:
     """The three-address program and the columns it reads."""
-    return Shown("text", subject.bytecode().program(0), f"{subject.bytecode_code}print(bytecode.program(0))")
+    return _text(subject.bytecode().program(0), f"{subject.bytecode_code}print(bytecode.program(0))")
 
 
 def bytecode(subject: Subject) -> Shown:
     """What the GPU interpreter reads, and the CUDA C of the cases that it runs."""
     compiled = subject.bytecode()
     code = f"{subject.bytecode_code}print(bytecode.listing(0) + '\\n')\nprint(bytecode.cuda(0))"
-    return Shown("text", f"{compiled.listing(0)}\n\n{compiled.cuda(0)}", code)
+    return _text(f"{compiled.listing(0)}\n\n{compiled.cuda(0)}", code)
 
 
 def ptx(subject: Subject) -> Shown:
@@ -149,27 +151,30 @@ def ptx(subject: Subject) -> Shown:
         "    print(f'{arch}: {made.registers[0]} registers, {made.spills[0]} bytes spilled')\nprint()\n"
         "print(made.ptx(0))"
     )
-    return Shown("text", "\n".join([*lines, "", code_for[ARCHITECTURES[-1]].ptx(0)]), code)
+    return _text("\n".join([*lines, "", code_for[ARCHITECTURES[-1]].ptx(0)]), code)
 
 
 def sass(subject: Subject) -> Shown:
     """The machine code, where a disassembler is installed."""
     call = f"ek.compile_ptx(pop, {SASS_OF!r}{subject.options('precision', 'dtype')})"
-    return Shown("text", subject.ptx(SASS_OF).sass(0), f"{subject.setup}print({call}.sass(0))")
+    return _text(subject.ptx(SASS_OF).sass(0), f"{subject.setup}print({call}.sass(0))")
 
 
 def derivatives(subject: Subject) -> Shown:
     """The derivative by each parameter, then by each variable that is used."""
-    names = leaves(subject.expression)[:MOST_DERIVATIVES]
-    lines = [f"{name}: {_derivative(subject.pop, name)}" for name in names]
+    names = _leaves(subject.expression)[:MOST_DERIVATIVES]
+    formulas = [_derivative(subject.pop, name) for name in names]
     code = (
         f"{subject.setup}import sympy\n\nfor name in {names}:\n"
         "    print(f'{name}: {sympy.latex(pop.diff(name)[0].sympy().doit())}')"
     )
-    return Shown("derivatives", "\n".join(lines), code)
+    lines = [f"{name}: {latex}" for name, latex in zip(names, formulas, strict=True)]
+    heads = [rf"\frac{{\partial f}}{{\partial {word_latex(name)}}} = " for name in names]
+    page = formula_page(map("".join, zip(heads, formulas, strict=True)))
+    return Shown("\n".join(lines), code, page if names else text_page("no parameters, no variables"))
 
 
-def leaves(expression: ek.Expression) -> list[str]:
+def _leaves(expression: ek.Expression) -> list[str]:
     """Names of the parameters and variables that the expression uses."""
     words = []
     for kind, names in ((PARAMETER, expression.parameters), (VARIABLE, expression.variables)):
@@ -199,17 +204,3 @@ INSPECTORS: dict[str, Callable[[Subject], Shown]] = {
     "SASS": sass,
     "Derivatives": derivatives,
 }
-
-
-def page(shown: Shown) -> str:
-    """HTML of what an inspector shows."""
-    if shown.drawing is not None:
-        return picture_page(shown.drawing, alt=shown.content)
-    if shown.form == "text":
-        return text_page(shown.content)
-    if shown.form == "latex":
-        return formula_page([shown.content])
-    if not shown.content:
-        return text_page("no parameters, no variables")
-    lines = (line.split(": ", 1) for line in shown.content.splitlines())
-    return formula_page(rf"\frac{{\partial f}}{{\partial {word_latex(name)}}} = {value}" for name, value in lines)

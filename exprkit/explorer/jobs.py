@@ -1,11 +1,10 @@
-"""A queue of background jobs in a thread of its own, with a progress bar for long ones.
+"""Work of the explorer in the background: a queue of short jobs, and a bar for one long job.
 
-A widget's handler only puts a job into a queue, so that the notebook stays alive; of jobs of one kind that
-wait, only the newest is done.
+A widget's handler only submits work, so that the notebook stays responsive.
 
     >>> from exprkit.explorer.jobs import JobQueue
     >>> queue, sums = JobQueue(print), []
-    >>> queue.put("sum", lambda stop: sums.append(1 + 2))
+    >>> queue.put("sum", lambda: sums.append(1 + 2))
     >>> queue.wait()
     True
     >>> sums
@@ -15,10 +14,11 @@ wait, only the newest is done.
 from __future__ import annotations
 
 import atexit
+import concurrent.futures as futures
 import html
 from collections.abc import Callable
-from threading import Condition, Event, Thread
-from time import monotonic
+from threading import Event, Thread
+from time import monotonic, sleep
 from weakref import WeakSet
 
 from exprkit.errors import brought_by, number_of
@@ -29,154 +29,140 @@ with brought_by("notebooks"):
     import ipywidgets as widgets
 
 FULL = 1000  # of the bar
-PAUSE = 0.1  # seconds between two states that are shown
-PATIENCE = 30.0  # seconds that the end of Python waits for a job that has been told to end
+PAUSE = 0.1  # seconds between two states of the bar
+PATIENCE = 30.0  # seconds that the end of Python waits for a stopped job
 
-Job = Callable[[Event], None]
 Progress = Callable[[int, int], bool]
 
 
-_queues: WeakSet[JobQueue] = WeakSet()
-
-
-@atexit.register
-def _end_all() -> None:
-    """A thread that Python ends while it is within a library of C++ ends the process with an error."""
-    queues = list(_queues)
-    for queue in queues:
-        queue.stop()
-    for queue in queues:
-        queue.wait(PATIENCE)
-
-
 class JobQueue:
-    """Does jobs one after the other, in a thread that ends when there are none; ``failed`` shows what one raises."""
+    """Does short jobs in one thread, of those of a kind that wait the newest alone; ``failed`` gets their errors."""
 
-    def __init__(self, failed: Callable[[str, Exception], None]) -> None:
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
         self._failed = failed
-        self._changed = Condition()
-        self._waiting: dict[str, tuple[float, Job]] = {}  # kind: (when it is due, job)
-        self._stop = Event()
-        self.busy = False  # whether a job runs or waits
-        _queues.add(self)
+        self._newest: dict[str, Callable[[], object]] = {}
+        self._executor = futures.ThreadPoolExecutor(1, "exprkit explorer")
+        self._last: futures.Future[None] | None = None
 
-    def put(self, kind: str, job: Job, delay: float = 0.0) -> None:
-        """Have ``job(stop)`` done after ``delay`` seconds, in place of one of this kind that waits.
-
-        A long job looks at ``stop.is_set()`` now and then, and returns when it is.
-        """
-        with self._changed:
-            self._waiting[kind] = monotonic() + delay, job
-            if not self.busy:
-                self.busy = True
-                Thread(target=self._work, name="exprkit explorer", daemon=True).start()
-            self._changed.notify_all()
-
-    def stop(self) -> None:
-        """Ask the running job to end, and forget those that wait."""
-        with self._changed:
-            self._waiting.clear()
-            self._stop.set()
-            self._changed.notify_all()
+    def put(self, kind: str, job: Callable[[], object], delay: float = 0.0) -> None:
+        """Have ``job()`` done after ``delay`` seconds, in place of one of this kind that waits."""
+        self._newest[kind] = job
+        self._last = self._executor.submit(self._work, kind, job, delay)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until nothing is left to do; False if that takes longer than ``timeout`` seconds."""
-        with self._changed:
-            return self._changed.wait_for(lambda: not self.busy, timeout)
+        """Wait until all jobs are done; False if that takes longer than ``timeout`` seconds."""
+        end = None if timeout is None else monotonic() + timeout
+        while (last := self._last) is not None:
+            if futures.wait([last], None if end is None else max(end - monotonic(), 0)).not_done:
+                return False
+            if last is self._last:
+                break
+        return True
 
-    def _work(self) -> None:
-        while (first := self._next()) is not None:
-            kind, job = first
+    def _work(self, kind: str, job: Callable[[], object], delay: float) -> None:
+        if delay and self._newest[kind] is job:
+            sleep(delay)
+        if self._newest[kind] is job:
             try:
-                job(self._stop)
-            except Exception as error:  # whatever a job raises is shown, and the queue goes on
-                self._failed(kind, error)
-
-    def _next(self) -> tuple[str, Job] | None:
-        """The job that is due first, waiting for it; None, and the thread's end, if there is none."""
-        with self._changed:
-            while self._waiting:
-                kind, (due, job) = min(self._waiting.items(), key=lambda item: item[1][0])
-                if due <= monotonic():
-                    self._stop.clear()
-                    del self._waiting[kind]
-                    return kind, job
-                self._changed.wait(due - monotonic())
-            self.busy = False
-            self._changed.notify_all()
-            return None
+                job()
+            except Exception as error:  # is shown, and the queue goes on
+                self._failed(error)
 
 
 class Stopped(Exception):
-    """What ends a job whose stop button was pressed."""
+    """Ends a job whose stop button was pressed."""
 
 
 class ProgressBar(widgets.HBox):
-    """Runs one long job at a time, shows how far it is, and has a button that stops it; a second one has to wait.
+    """Runs one long job at a time, with a bar, a text and a button that stops it.
 
-    ``text``, ``bar`` and ``button`` are its widgets, ``queue`` does the jobs.
-
-        >>> from exprkit.explorer.jobs import ProgressBar
-        >>> bar = ProgressBar()
-        >>> bar.run("counting", lambda stop, progress: progress(3, 3))
-        >>> bar.queue.wait(), bar.text.value[:14]
-        (True, 'counting: done')
+    >>> from exprkit.explorer.jobs import ProgressBar
+    >>> bar = ProgressBar()
+    >>> bar.run("counting", lambda stop, progress: progress(3, 3))
+    >>> bar.wait(), bar.text.value[:14]
+    (True, 'counting: done')
     """
 
     def __init__(self) -> None:
-        self.queue = JobQueue(self._failed)
         self.bar = widgets.IntProgress(max=FULL, layout=widgets.Layout(width="240px"))
-        self.button = widgets.Button(
-            description="Stop", disabled=True, layout=widgets.Layout(width="80px", flex="0 0 auto")
-        )
-        self.button.on_click(lambda _: self.queue.stop())
+        layout = widgets.Layout(width="80px", flex="0 0 auto")
+        self.button = widgets.Button(description="Stop", disabled=True, layout=layout)
+        self.stop, self._what = Event(), ""
+        self.button.on_click(lambda _: self.stop.set())
         self.text = widgets.HTML()
-        self._what = ""
+        self._thread: Thread | None = None
         super().__init__([self.bar, self.button, self.text])
+        _bars.add(self)
+
+    @property
+    def busy(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def run(self, what: str, job: Callable[[Event, Progress], object], unit: str = "") -> None:
-        """Start ``job(stop, progress)``, which returns when ``stop`` is set; ``unit`` is of what is counted.
+        """Start ``job(stop, progress)``, which returns, or raises ``Stopped``, when ``stop`` is set.
 
-        It calls ``progress(done, total)``, which is True when it is time to show other things, too.
+        It calls ``progress(done, total)``, in the words of ``unit``; that is True where the bar moves.
         """
-        if self.queue.busy:
+        if self.busy:
             self._say(f"{self._what} is still running: stop it first")
             return
         self._what = what
-        self.queue.put(what, lambda stop: self._work(job, stop, unit))
+        self.stop.clear()
+        self._thread = Thread(target=self._work, args=(job, unit), name="exprkit explorer's work", daemon=True)
+        self._thread.start()
 
-    def _work(self, job: Callable[[Event, Progress], object], stop: Event, unit: str) -> None:
-        begin, shown = monotonic(), 0.0
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the job has ended; False if that takes longer than ``timeout`` seconds."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+        return not self.busy
+
+    def _work(self, job: Callable[[Event, Progress], object], unit: str) -> None:
+        begin, last_shown = monotonic(), 0.0
         self.bar.value, self.button.disabled = 0, False
         self._say(f"{self._what} …")
 
         def progress(done: int, total: int) -> bool:
-            nonlocal shown
-            if monotonic() - shown < PAUSE and done < total:
+            nonlocal last_shown
+            if monotonic() - last_shown < PAUSE and done < total:
                 return False
-            shown = monotonic()
+            last_shown = monotonic()
             self.bar.value = FULL * done // max(total, 1)
             self._say(f"{self._what}: {done:,} of {total:,}{unit}")
             return True
 
         def compiling(loops: int) -> None:
-            if not shown:  # in its midst, what has been done is told
+            if not last_shown:
                 self._say(f"{self._what}: {COMPILING}; {number_of(loops, 'loop')} so far")
 
         try:
             with compiling_watched(compiling):
-                job(stop, progress)
+                job(self.stop, progress)
         except Stopped:
-            stop.set()
+            self.stop.set()
+        except Exception as error:
+            self.text.value = error_page(error)
+            return
         finally:
             self.button.disabled = True
-        self._say(f"{self._what}: {'stopped' if stop.is_set() else 'done'} after {duration(monotonic() - begin)}")
-
-    def _failed(self, kind: str, error: Exception) -> None:
-        self.text.value = error_page(error)
+        how = "stopped" if self.stop.is_set() else "done"
+        self._say(f"{self._what}: {how} after {duration(monotonic() - begin)}")
 
     def _say(self, text: str) -> None:
         self.text.value = html.escape(text)
+
+
+_bars: WeakSet[ProgressBar] = WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End all jobs first: a thread that Python ends within a library of C++ ends the process with an error."""
+    bars = list(_bars)
+    for bar in bars:
+        bar.stop.set()
+    for bar in bars:
+        bar.wait(PATIENCE)
 
 
 def duration(seconds: float) -> str:

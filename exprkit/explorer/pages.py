@@ -1,4 +1,4 @@
-"""HTML of the explorer's panels: texts, formulas, pictures, code, errors and selection fields."""
+"""HTML of the explorer's panels, and its small widgets: selection fields, buttons, rows, pictures, code."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from exprkit.errors import ExprkitError, brought_by
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
+    import pandas as pd
     import traitlets
 
 MOST_CHARACTERS = 100_000  # of a text on a page
+ROWS = 12  # of a table that are seen at once
 CLASS = "exprkit-rows"
 FONT = f"<style>.{CLASS} select, .{CLASS} button {{ font: 13px monospace; text-align: left; padding: 0 }}</style>"
 EDGE = "#9E9E9E"  # 7 : 1 on JupyterLab's dark pages; its own borders and arrows have 3 : 1 and 2 : 1
@@ -49,9 +51,42 @@ def button(description: str, clicked: Callable[[], object], width: str = "80px",
     return widget
 
 
-def show_if(widget: Any, wanted: bool) -> None:
+def line(*fields: Any) -> Any:
+    """Widgets side by side, on several lines where the page is narrow."""
+    return widgets.HBox(fields, layout=widgets.Layout(flex_flow="row wrap"))
+
+
+def show_if(widget: Any, visible: bool) -> None:
     """Show or hide a widget."""
-    widget.layout.display = None if wanted else "none"
+    widget.layout.display = None if visible else "none"
+
+
+class Rows(widgets.Select):
+    """Lines of text to select from, of which ``ROWS`` are seen; ``selected(place)`` is called when the user does so."""
+
+    def __init__(self, selected: Callable[[int], object], min_width: str) -> None:
+        layout = widgets.Layout(width="calc(100% - 4px)", min_width=min_width)  # with its borders
+        super().__init__(rows=ROWS, layout=layout)
+        self._selected = selected
+        self.observe(self._select, "index")
+
+    def show(self, lines: Sequence[str], place: int | None = None) -> None:
+        """Show other lines, one of them selected."""
+        self.unobserve(self._select, "index")
+        self.options = lines
+        self.index = place
+        self.observe(self._select, "index")
+
+    def _select(self, change: Any) -> None:
+        if change["new"] is not None:
+            self._selected(change["new"])
+
+
+def under_heads(heads: Any, rows: Rows) -> Any:
+    """A table of rows in a fixed-width font, which scrolls to the side."""
+    table = widgets.VBox([widgets.HTML(FONT), heads, rows], layout=widgets.Layout(overflow="auto"))
+    table.add_class(CLASS)
+    return table
 
 
 class Picture(widgets.Image):
@@ -64,7 +99,7 @@ class Picture(widgets.Image):
 
 
 def text_page(text: str) -> str:
-    """A text as it is, whatever it holds."""
+    """A text, escaped and cut where it is long."""
     left = len(text) - MOST_CHARACTERS
     more = f"\n… {left:,} more characters, which the code below prints" if left > 0 else ""
     shown = html.escape(text[:MOST_CHARACTERS] + more)
@@ -78,7 +113,7 @@ def formula_page(lines: Iterable[str]) -> str:
 
 
 def picture_page(png: bytes, places: Iterable[Sequence[float]] = (), titles: Iterable[str] = (), alt: str = "") -> str:
-    """A picture, in words ``alt``; places in it, shares of its size, say something when the mouse is over them."""
+    """A picture with a text in its place, and titles at places in it (shares of its size) under the mouse."""
     marks = (
         f'<span title="{html.escape(title)}" style="{MARK};left:{x:.2%};top:{y:.2%}"></span>'
         for (x, y), title in zip(places, titles, strict=True)
@@ -89,26 +124,13 @@ def picture_page(png: bytes, places: Iterable[Sequence[float]] = (), titles: Ite
 
 
 def table_page(rows: dict[str, Any]) -> str:
-    """Names and what stands behind them, a line each."""
-    cells = (
-        f"<tr><td style='padding-right:12px'>{html.escape(name)}</td><td>"
-        f"{html.escape(f'{value:.6g}' if isinstance(value, float) else str(value))}</td></tr>"
-        for name, value in rows.items()
-    )
-    return f'<table style="line-height:1.5">{"".join(cells)}</table>'
-
-
-def code_block(code: str) -> str:
-    """Code; one click selects all of it."""
-    style = "user-select:all;line-height:1.3;padding:6px;border:1px solid #8888;overflow-x:auto"
-    return f'<pre style="{style}">{html.escape(code)}</pre>'
+    """Names and their values, a line each."""
+    frame = pd.Series(rows, dtype=object).to_frame()
+    return str(frame.to_html(header=False, border=0, float_format="{:.6g}".format))
 
 
 class CodeView(widgets.VBox):
-    """Code under a button that shows it; when the code changes, it stays open or closed.
-
-    ``show`` gives it other code; ``value`` is the page's.
-    """
+    """Code under a button that shows it, one click on which selects all; ``value`` is its HTML."""
 
     def __init__(self) -> None:
         self.button = widgets.ToggleButton(False, description="as code", layout=widgets.Layout(width="90px"))
@@ -122,15 +144,16 @@ class CodeView(widgets.VBox):
 
     def show(self, code: str) -> None:
         """Other code."""
-        self.page.value = code_block(code)
+        style = "user-select:all;line-height:1.3;padding:6px;border:1px solid #8888;overflow-x:auto"
+        self.page.value = f'<pre style="{style}">{html.escape(code)}</pre>'
 
 
 def error_page(error: Exception) -> str:
-    """An error: exprkit's own in its words with the caret, others with their type."""
+    """An error in red: exprkit's own as it is, with the caret, others with their type."""
     text = str(error) if isinstance(error, ExprkitError) else f"{type(error).__name__}: {error}"
     return f'<pre style="color:{RED};line-height:1.25;margin:4px 0;overflow-x:auto">{html.escape(text)}</pre>'
 
 
 def red_page(texts: Iterable[str]) -> str:
-    """What is wrong, in red, a line each."""
+    """Warnings in red, a line each."""
     return "".join(f'<div style="color:{RED};line-height:1.4">{html.escape(text)}</div>' for text in texts)

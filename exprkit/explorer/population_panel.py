@@ -1,4 +1,4 @@
-"""The population panel: a table to sort and page through, its fits, its front, its files.
+"""The population panel: a table to sort and select from, its fits, its front, its files.
 
 In: expressions from a sample, a text, a file or a generator.  Out: what ``table.Table`` knows of them; a row that
 is selected opens.
@@ -23,23 +23,23 @@ from typing import Any
 import numpy as np
 
 import exprkit as ek
-from exprkit.errors import DataError, brought_by, number_of
+from exprkit.errors import DataError, brought_by, number_of, shortened
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
-from exprkit.explorer.pages import CLASS, FONT, CodeView, button, choice, show_if
+from exprkit.explorer.pages import CLASS, CodeView, Rows, button, choice, line, show_if, under_heads
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, arguments, generated, operators_code, renamed
-from exprkit.explorer.table import COLUMNS, Row, Table
+from exprkit.explorer.table import Table
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
 
 WRITTEN, FILE, GIVEN = "written below", "a file", "as given"
-ROWS = 12  # of a page
-WIDTHS = (11, 9, 62, 13, 12)  # of the columns, in characters; a narrow page shows the first ones
+MOST_ROWS = 1000  # to select from: the first ones of the order
 DRAWINGS = 20  # of a table while it is fitted
+WIDTHS = {"loss": 11, "tokens": 9, "number": 62, "parameters": 13, "structure": 12}  # of the columns, in characters
 
 
 class PopulationPanel(widgets.VBox):
-    """The population panel: ``rows`` is a page of its ``table``.
+    """The population panel: ``rows`` are the first of its ``table``, in its order.
 
     ``opened(text, params)`` is called when a row is selected, with parameters only after a fit; ``options``, the
     ``Evaluator``'s, are read anew for every population.
@@ -56,21 +56,20 @@ class PopulationPanel(widgets.VBox):
         self.table: Table | None = None
         self._points: Points | None = None
         self._given: ek.Population | None = None
-        self._code = ""
-        self._by, self._descending, self._chosen = "loss", False, -1
+        self.pop_code = ""
+        self._by, self._descending, self._selected = "loss", False, -1
         self._order = np.empty(0, np.int64)
-        super().__init__([self._make_source(), self._make_table(), self._make_files()])
+        super().__init__([*self._make_source(), *self._make_table(), self._make_files()])
 
     # ── where expressions come from ──
 
-    def _make_source(self) -> Any:
+    def _make_source(self) -> list[Any]:
         self.source = choice("", [SAMPLE, WRITTEN, FILE, EXHAUSTIVE, RANDOM], width="200px")
-        self.size = widgets.BoundedIntText(
-            1000, min=1, max=10_000_000, description="number", layout=widgets.Layout(width="190px")
-        )
+        layout = widgets.Layout(width="190px")
+        self.size = widgets.BoundedIntText(1000, min=1, max=10_000_000, description="number", layout=layout)
         self.path = widgets.Text(placeholder="path of a text file, one expression per line")
         self.written = widgets.Textarea(placeholder="one expression per line", layout=widgets.Layout(width="98%"))
-        self.read_button = button("Show", lambda: self.read())
+        self.read_button = button("Show", self.read)
         self.fit_button = button("Fit all", lambda: self._run("fitting", self._fit))
         self.fold = widgets.Checkbox(
             False, indent=False, description="the shortest of each loss", layout=widgets.Layout(width="200px")
@@ -79,9 +78,7 @@ class PopulationPanel(widgets.VBox):
         self.source.observe(lambda _: self._offer(), "value")
         self.written.observe(lambda change: setattr(self.source, "value", WRITTEN) if change["new"] else None, "value")
         self._offer()
-        fields = [self.source, self.size, self.path, self.read_button, self.fit_button, self.fold]
-        head = widgets.HBox(fields, layout=widgets.Layout(flex_flow="row wrap"))
-        return widgets.VBox([head, self.written])
+        return [line(self.source, self.size, self.path, self.read_button, self.fit_button, self.fold), self.written]
 
     def _offer(self) -> None:
         """Show the fields that the source needs."""
@@ -91,31 +88,33 @@ class PopulationPanel(widgets.VBox):
     def give(self, pop: ek.Population) -> None:
         """Offer a population of the caller's, and choose it."""
         self._given = pop
-        self.source.options = [GIVEN, *(option for option in self.source.options if option != GIVEN)]
+        self.source.options = [GIVEN, *self.source.options]
         self.source.value = GIVEN
 
     def read(self) -> None:
-        """Make the population and show it, beside the notebook's messages."""
-        points = self._points
-        if points is not None:
-            self._progress_bar.run("reading", lambda stop, progress: self._read(points, stop, progress))
+        """Make the population and show it, in the background."""
+        self._progress_bar.run("reading", self.read_now)
 
-    def _read(self, points: Points, stop: Event, progress: Progress) -> None:
-        def shown(done: int, total: int) -> None:
+    def read_now(self, stop: Event, progress: Progress) -> None:
+        """The same in this thread."""
+        points = self._points
+
+        def look(done: int, total: int) -> None:
             progress(done, total)
             if stop.is_set():
                 raise Stopped
 
-        self.use(self._population(points, shown), points)
+        if points is not None:
+            self.use(self._population(points, look), points)
 
     def _population(self, points: Points, progress: Callable[[int, int], None]) -> ek.Population:
         """The population; its code is kept."""
         source = self.source.value
         if source == GIVEN and self._given is not None:
-            self._code = "pop = ...  # the population that was given to ek.explore"
+            self.pop_code = "pop = ...  # the population that was given to ek.explore"
             return self._given
         if source not in (WRITTEN, FILE):
-            pop, self._code = generated(source, int(self.size.value), points.dataset.X.shape[1], progress)
+            pop, self.pop_code = generated(source, int(self.size.value), points.dataset.X.shape[1], progress)
             return renamed(pop, points)
         lines: Any = [line.strip() for line in self.written.value.splitlines() if line.strip()]
         if source == FILE:
@@ -124,39 +123,34 @@ class PopulationPanel(widgets.VBox):
                 raise DataError("the path of a text file is missing")
             if not lines.is_file():
                 raise DataError(f"there is no file {str(lines)!r}")
-        shown = f"pathlib.Path({str(lines)!r})" if source == FILE else repr(lines)
-        self._code = f'pop = ek.parse({shown}{points.names_code}, errors="mask")'
+        code = f"pathlib.Path({str(lines)!r})" if source == FILE else repr(lines)
+        self.pop_code = f'pop = ek.parse({code}{points.names_code}, errors="mask")'
         return ek.parse(lines, variables=points.variables, errors="mask")
 
     def use(self, pop: ek.Population, points: Points) -> None:
         """Show a population on a data set."""
-        self._points, self._chosen = points, -1
+        self._points, self._selected = points, -1
         self.table = Table(pop, points.dataset, **self._options)
         self._sort()
 
     def set_points(self, points: Points) -> None:
-        """The data of the next population; what is shown of another data set goes."""
+        """The data of the next population; a table on another data set goes."""
         if self._points is not points:
             self._points, self.table = points, None
 
     # ── the table ──
 
-    def _make_table(self) -> Any:
-        cells = [widgets.Layout(width=f"{width}ch", margin="0", flex="0 0 auto") for width in WIDTHS]
-        self.heads = [widgets.Button(layout=cell) for cell in cells]
-        for name, head in zip(COLUMNS, self.heads, strict=True):
-            head.on_click(lambda _, name=name: self.sort(name))
-        wide = widgets.Layout(width="calc(100% - 4px)", min_width=f"{sum(WIDTHS) + 30}ch")  # with its borders
-        self.rows = widgets.Select(rows=ROWS, layout=wide)
-        self.rows.observe(self._select, "index")
-        self.page = widgets.BoundedIntText(1, min=1, max=1, description="page", layout=widgets.Layout(width="190px"))
-        self.page.observe(lambda _: self._draw_rows(), "value")
-        self.n_pages, self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), widgets.HTML(), CodeView()
+    def _make_table(self) -> list[Any]:
+        self.heads = {}
+        for name, width in WIDTHS.items():
+            cell = widgets.Layout(width=f"{width}ch", margin="0", flex="0 0 auto")
+            self.heads[name] = widgets.Button(layout=cell)
+            self.heads[name].on_click(lambda _, name=name: self.sort(name))
         last = widgets.HTML(f"<span class='{CLASS}' style='font:13px monospace'>fitted parameters</span>")
-        table = widgets.VBox([widgets.HBox([*self.heads, last]), self.rows], layout=widgets.Layout(overflow="auto"))
-        table.add_class(CLASS)
-        pages = widgets.HBox([self.page, self.n_pages])
-        return widgets.VBox([widgets.HTML(FONT), self.summary, table, pages, self.front, self.code])
+        self.rows = Rows(self._select, f"{sum(WIDTHS.values()) + 30}ch")
+        table = under_heads(widgets.HBox([*self.heads.values(), last]), self.rows)
+        self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), CodeView()
+        return [self.summary, table, self.front, self.code]
 
     def sort(self, by: str) -> None:
         """Sort by a column; the other way round if it is the one already."""
@@ -169,71 +163,54 @@ class PopulationPanel(widgets.VBox):
             self._order = self.table.order(self._by, self._descending)
             if self.fold.value:
                 self._order = self._order[self.table.shortest()[self._order]]
-            self.page.value = 1
-            self.page.max = max(1, -(-len(self._order) // ROWS))
-            self.n_pages.value = f"of {self.page.max:,}"
-            self.draw()
+            self._draw(self.table)
 
-    def draw(self) -> None:
+    def _draw(self, table: Table) -> None:
         """Draw rows, front and code as they are."""
-        table = self.table
-        if table is None or self._points is None:
-            return
-        summary = repr(table.pop)[1:-1] + _fitted_so_far(table) + _not_finite(table)
-        self.summary.value = html.escape(f"{summary}; a row that is clicked opens, as the other tabs show it")
-        self._draw_rows()
-        self.front.value = table.front_page(None if self._chosen < 0 else self._chosen)
-        self.code.show(
-            f"import pathlib\n\nimport exprkit as ek\n\n{operators_code(table.pop)}{self._code}\n{self._points.code}\n"
-            f"result = ek.fit(pop, points.X, points.y{arguments(self._options)}).to_pandas()"
-        )
-
-    @property
-    def _first(self) -> int:
-        """Where the page begins in the order."""
-        return ROWS * (int(self.page.value) - 1)
-
-    def _draw_rows(self) -> None:
-        if self.table is None:
-            return
-        page = self.table.rows(self._order[self._first : self._first + ROWS])
-        self.rows.unobserve(self._select, "index")  # of the user's selections only
-        self.rows.options = [_line(row) for row in page]
-        self.rows.index = next((place for place, row in enumerate(page) if row.number == self._chosen), None)
-        self.rows.observe(self._select, "index")
-        for head, name in zip(self.heads, COLUMNS, strict=True):
+        assert self._points is not None
+        left = len(self._order) - MOST_ROWS
+        more = f"; the first {MOST_ROWS:,} rows are shown, a CSV file has all" if left > 0 else ""
+        words = "; a row that is clicked opens, as the other tabs show it"
+        self.summary.value = html.escape(repr(table.pop)[1:-1] + _notes(table) + more + words)
+        numbers = self._order[:MOST_ROWS]
+        place = np.flatnonzero(numbers == self._selected)
+        self.rows.show(_lines(table, numbers), int(place[0]) if len(place) else None)
+        for name, head in self.heads.items():
             mark = "" if name != self._by else " ▼" if self._descending else " ▲"
             head.description = ("expression" if name == "number" else name) + mark
+        self.front.value = table.front_page([] if self._selected < 0 else [self._selected])
+        self.code.show(
+            f"import pathlib\n\nimport exprkit as ek\n\n{operators_code(table.pop)}{self.pop_code}\n"
+            f"{self._points.code}\nresult = ek.fit(pop, points.X, points.y{arguments(self._options)}).to_pandas()"
+        )
 
-    def _select(self, change: Any) -> None:
+    def _select(self, place: int) -> None:
         """A row was selected: open its expression."""
-        if self.table is None or change["new"] is None:
-            return
-        row = self.table.rows(self._order[[self._first + change["new"]]])[0]
-        if row.tokens:
-            self._chosen = row.number
-            self.front.value = self.table.front_page(row.number)
-            self._opened(row.text, row.params)
+        table, number = self.table, int(self._order[place])
+        if table is not None and table.pop.valid[number]:
+            self._selected = number
+            self.front.value = table.front_page([number])
+            self._opened(table.texts([number])[0], table.params_of(number))
 
     # ── fits and files ──
 
     def _run(self, what: str, job: Callable[[Table, Event, Progress], object]) -> None:
-        """Do something with the table beside the notebook's messages."""
+        """Do something with the table in the background."""
         table = self.table
         if table is not None:
             self._progress_bar.run(what, lambda stop, progress: job(table, stop, progress))
 
     def _fit(self, table: Table, stop: Event, progress: Progress) -> None:
-        drawn = 0
+        n_drawn = 0
 
-        def shown(done: int, total: int) -> bool:
-            nonlocal drawn
-            if table is self.table and done * DRAWINGS >= (drawn + 1) * total:
-                drawn = done * DRAWINGS // total
+        def draw(done: int, total: int) -> bool:
+            nonlocal n_drawn
+            if table is self.table and done * DRAWINGS >= (n_drawn + 1) * total:
+                n_drawn = done * DRAWINGS // total
                 self._sort()
             return progress(done, total)
 
-        table.fit(stop, shown)
+        table.fit(stop, draw)
         if table is self.table:
             self._sort()
 
@@ -242,38 +219,43 @@ class PopulationPanel(widgets.VBox):
         self.csv_button = button("Write CSV", lambda: self._write(".csv"), "100px")
         self.sympy_button = button("Write SymPy", lambda: self._write(".sympy.txt"), "110px")
         self.written_to = widgets.HTML()
-        wrapped = widgets.Layout(flex_flow="row wrap")
-        return widgets.HBox([self.file, self.csv_button, self.sympy_button, self.written_to], layout=wrapped)
+        return line(self.file, self.csv_button, self.sympy_button, self.written_to)
 
     def _write(self, suffix: str) -> None:
-        named = self.file.value.strip()
+        name = self.file.value.strip()
 
         def write(table: Table, stop: Event, progress: Progress) -> None:
-            if not (path := Path(named)).name:
+            if not (path := Path(name)).name:
                 raise DataError("the name of the file is missing")
             path = path.with_suffix(suffix)
             written = table.to_csv(path) if suffix == ".csv" else table.to_sympy(path, stop, progress)
             self.written_to.value = html.escape(str(written or ""))
 
-        self._run(f"writing {named}", write)
+        self._run(f"writing {name}", write)
 
 
-def _fitted_so_far(table: Table) -> str:
-    n, done = int(table.pop.valid.sum()), int(table.fitted.sum())
-    if done == n or not table.pop.max_params:
-        return ""
-    return f"; {done:,} of {n:,} fitted, the others' parameters are 1" if done else "; parameters are 1 until fitted"
+def _notes(table: Table) -> str:
+    """How many are fitted, and how many have no loss."""
+    n, done, notes = int(table.pop.valid.sum()), int(table.fitted.sum()), ""
+    if done < n and table.pop.max_params:
+        notes = (
+            f"; {done:,} of {n:,} fitted, the others' parameters are 1" if done else "; parameters are 1 until fitted"
+        )
+    no_loss = int((table.pop.valid & np.isnan(table.loss)).sum())
+    return notes + f"; nan: {number_of(no_loss, 'expression')} without a value at some point" * (no_loss > 0)
 
 
-def _not_finite(table: Table) -> str:
-    n = int((table.pop.valid & np.isnan(table.loss)).sum())
-    return f"; nan: {number_of(n, 'expression')} without a value at some point" if n else ""
-
-
-def _line(row: Row) -> str:
-    """A row of the page, as wide as the heads."""
-    text, most = f"{row.number}: {row.text}", WIDTHS[COLUMNS.index("number")]
-    text = text if len(text) < most else text[: most - 3] + " …"
-    params = ", ".join(f"{value:.4g}" for value in row.params or ())
-    cells = f"{row.loss:.5g}", f"{row.tokens:,}", text, f"{row.parameters:,}", f"{row.structure:,}"
-    return "".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS, strict=True)) + params
+def _lines(table: Table, numbers: np.ndarray) -> list[str]:
+    """Rows of the table, as wide as the heads."""
+    lines, texts = [], table.texts(numbers)
+    for row, text in zip(table.columns.iloc[numbers].itertuples(index=False), texts, strict=True):
+        cells = (
+            f"{row.loss:.5g}",
+            f"{row.tokens:,}",
+            shortened(f"{row.number}: {text}", WIDTHS["number"] - 1),
+            f"{row.parameters:,}",
+            f"{row.structure:,}",
+        )
+        params = ", ".join(f"{value:.4g}" for value in table.params_of(row.number) or ())
+        lines.append("".join(f"{cell:<{width}}" for cell, width in zip(cells, WIDTHS.values(), strict=True)) + params)
+    return lines

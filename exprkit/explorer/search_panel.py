@@ -28,15 +28,15 @@ import exprkit as ek
 from exprkit.errors import ArgumentError, brought_by
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar
-from exprkit.explorer.pages import CLASS, FONT, CodeView, button, picture_page
-from exprkit.explorer.sources import Points
+from exprkit.explorer.pages import CodeView, Rows, button, line, under_heads
+from exprkit.explorer.sources import Points, arguments
 from exprkit.fitting.fitted_expression import numbered
 from exprkit.text.tokens import CONSTANT, PARAMETER
 
 with brought_by("notebooks"):
     import ipywidgets as widgets
+    import pandas as pd
 
-ROWS = 12  # of the front that are seen at once
 NONE = np.empty(0), np.empty(0)  # nothing to draw
 SECONDS, MAXSIZE = 20.0, 20
 
@@ -58,97 +58,87 @@ class SearchPanel(widgets.VBox):
         self.model: Any = None
         self._searched = self.points  # the data of ``_texts``
         self._texts: list[str] = []  # of the front, the shortest first
-        self._sizes, self._losses = NONE
-        self.seconds = widgets.BoundedFloatText(SECONDS, min=0.1, max=1e6, description="seconds")
-        self.maxsize = widgets.BoundedIntText(MAXSIZE, min=1, max=100, description="most tokens")
-        self.unary = widgets.Text(
-            placeholder="all that are usual", description="functions", tooltip="exp, log, … separated by commas"
+        self._front = NONE  # sizes and losses
+        width = {"layout": widgets.Layout(width="180px")}
+        self.seconds = widgets.BoundedFloatText(SECONDS, min=0.1, max=1e6, description="seconds", **width)
+        self.maxsize = widgets.BoundedIntText(MAXSIZE, min=1, max=100, description="most tokens", **width)
+        self.unary, self.without = (
+            widgets.Text(placeholder=usual, description=name, tooltip=words, layout=widgets.Layout(width="280px"))
+            for name, usual, words in (
+                ("functions", "all that are usual", "exp, log, … separated by commas"),
+                ("leave out", "no column", "columns that formulas may not use, separated by commas"),
+            )
         )
-        self.without = widgets.Text(
-            placeholder="no column",
-            description="leave out",
-            tooltip="columns that formulas may not use, separated by commas",
-        )
-        fields = (self.seconds, "180px"), (self.maxsize, "180px"), (self.unary, "280px"), (self.without, "280px")
-        for field, width in fields:
-            field.layout.width = width
         self.button = button("Search", self.start, "100px", icon="search")
-        self.rows = widgets.Select(rows=ROWS, layout=widgets.Layout(width="calc(100% - 4px)", min_width="40ch"))
-        self.rows.observe(self._select, "index")
+        self.rows = Rows(self._select, "40ch")
         self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), CodeView()
         self.summary.value = "looks for formulas of the target; a row that is clicked opens, as all other tabs show it"
-        head = widgets.HTML(f"<pre style='font:13px monospace;margin:0'>{'size':<6}{'loss (rmse)':<12}formula</pre>")
-        table = widgets.VBox([head, self.rows], layout=widgets.Layout(overflow="auto"))
-        table.add_class(CLASS)
-        head_row = widgets.HBox(
-            [*(field for field, _ in fields), self.button], layout=widgets.Layout(flex_flow="row wrap")
-        )
-        super().__init__([widgets.HTML(FONT), head_row, self.summary, table, self.front, self.code])
+        heads = widgets.HTML(f"<pre style='font:13px monospace;margin:0'>{'size':<6}{'loss (rmse)':<12}formula</pre>")
+        fields = line(self.seconds, self.maxsize, self.unary, self.without, self.button)
+        super().__init__([fields, self.summary, under_heads(heads, self.rows), self.front, self.code])
 
     def start(self) -> None:
-        """Search, beside the notebook's messages."""
+        """Search, in the background."""
         points = self.points
         self._progress_bar.run("searching", lambda stop, progress: self._search(points, stop, progress), " s")
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait until the search has ended; says why it has."""
-        self._progress_bar.queue.wait(timeout)
+        self._progress_bar.wait(timeout)
         return "" if self.model is None else str(self.model.stopped_)
 
     def _search(self, points: Points, stop: Event, progress: Progress) -> None:
         seconds = float(self.seconds.value)
         settings: dict[str, Any] = {"timeout_in_seconds": seconds, "maxsize": self.maxsize.value, "random_state": 0}
-        if names := _listed(self.unary.value):
-            settings["unary_operators"] = names
-        without = _listed(self.without.value)
+        unary, without = (
+            [name.strip() for name in field.value.split(",") if name.strip()] for field in (self.unary, self.without)
+        )
+        if unary:
+            settings["unary_operators"] = unary
         table = _table(points, without)
         self.model, self._searched = None, points
         self.code.show(_code(points, without, settings))
         self._show([], [], [])
 
-        def seen(view: Any) -> bool:
+        def look(view: Any) -> bool:
             progress(min(int(view.seconds), int(seconds)), max(int(seconds), 1))
             self.summary.value = html.escape(f"{view.stage}; {view.n_evals:,} functions tried")
             self._show(view.complexity, view.loss, view.equation)
             return stop.is_set()
 
-        model = ek.SymbolicRegressor(**settings, niterations=10**6, progress=seen)
+        model = ek.SymbolicRegressor(**settings, niterations=10**6, progress=look)
         model.fit(table, points.dataset.y)
         equations, self.model = model.equations_, model
         best = str(model.get_best().equation)
-        self._show(equations["complexity"].tolist(), equations["loss"].tolist(), equations["equation"].tolist(), best)
-        selected = shortened(best, points)
-        self.summary.value = html.escape(f"{model.stopped_}; {model.n_evals_:,} functions tried; selected: {selected}")
+        sizes, losses, texts = (equations[name].tolist() for name in ("complexity", "loss", "equation"))
+        self._show(sizes, losses, texts, best)
+        words = f"{model.stopped_}; {model.n_evals_:,} functions tried; selected: {shortened(best, points)}"
+        self.summary.value = html.escape(words)
 
     def _show(self, sizes: list[int], losses: list[float], texts: list[str], best: str = "") -> None:
-        """The front, if it has changed, the search's choice marked; what the user chose of it stays chosen."""
+        """The front, if it has changed, the search's choice marked; the user's selection stays."""
         if texts == self._texts and texts and not best:
             return
-        chosen = None if self.rows.index is None else self._texts[self.rows.index]
-        self._texts, self._sizes, self._losses = texts, np.array(sizes, float), np.sqrt(losses)
-        self.rows.unobserve(self._select, "index")  # of the user's selections only
-        words = [shortened(text, self._searched) + "   ◀ selected" * (text == best) for text in texts]
-        rows = zip(sizes, self._losses.tolist(), words, strict=True)
-        self.rows.options = [f"{size:<6}{loss:<12.5g}{text}" for size, loss, text in rows]
-        self.rows.index = texts.index(chosen) if chosen in texts else None
-        self.rows.observe(self._select, "index")
+        selected = None if self.rows.index is None else self._texts[self.rows.index]
+        self._texts, self._front = texts, (np.array(sizes, float), np.sqrt(losses))
+        rows = zip(sizes, self._front[1].tolist(), texts, strict=True)
+        lines = [
+            f"{size:<6}{loss:<12.5g}{shortened(text, self._searched)}" + "   ◀ selected" * (text == best)
+            for size, loss, text in rows
+        ]
+        self.rows.show(lines, texts.index(selected) if selected in texts else None)
         self._draw()
 
     def _draw(self) -> None:
-        if not self._texts:
-            self.front.value = ""
-            return
-        line = self._sizes, self._losses
         at = self.rows.index
-        png, places = drawings.front(NONE, line, NONE if at is None else (line[0][[at]], line[1][[at]]))
-        titles = [f"{text}\nloss (rmse) {loss:.4g}" for text, loss in zip(self._texts, line[1], strict=True)]
-        self.front.value = picture_page(png, places[: len(titles)].tolist(), titles, alt=drawings.FRONT)
+        selected = NONE if at is None else (self._front[0][[at]], self._front[1][[at]])
+        titles = [*self._texts, *([] if at is None else [self._texts[at]])]
+        self.front.value = drawings.front_page(NONE, self._front, selected, titles) if self._texts else ""
 
-    def _select(self, change: Any) -> None:
+    def _select(self, place: int) -> None:
         """A row was selected: open its formula."""
-        if change["new"] is not None:
-            self._draw()
-            self._opened(*with_parameters(self._texts[change["new"]], self._searched))
+        self._draw()
+        self._opened(*with_parameters(self._texts[place], self._searched))
 
 
 def with_parameters(text: str, points: Points) -> tuple[str, list[float]]:
@@ -168,27 +158,19 @@ def shortened(text: str, points: Points) -> str:
     return str(numbered(formula, [float(f"{number:.4g}") for number in numbers]))
 
 
-def _listed(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _table(points: Points, without: list[str]) -> Any:
+def _table(points: Points, without: list[str]) -> pd.DataFrame:
     """The variables' columns by their names, but for some."""
-    with brought_by("notebooks"):
-        import pandas as pd
-
-    names = points.names
     for name in without:
-        if name not in names:
-            raise ArgumentError(f"leave out: there is no column {name!r}; there are {', '.join(names)}")
-    return pd.DataFrame(points.dataset.X, columns=list(names)).drop(columns=without)
+        if name not in points.names:
+            raise ArgumentError(f"leave out: there is no column {name!r}; there are {', '.join(points.names)}")
+    return pd.DataFrame(points.dataset.X, columns=list(points.names)).drop(columns=without)
 
 
 def _code(points: Points, without: list[str], settings: dict[str, Any]) -> str:
-    given = ", ".join(f"{name}={value!r}" for name, value in settings.items())
     columns = "points.variables" if points.names == points.dataset.variables else repr(list(points.names))
     X = f"pd.DataFrame(points.X, columns={columns})" + (f".drop(columns={without!r})" if without else "")
     return (
         f"import pandas as pd\n\nimport exprkit as ek\n\n{points.code}\n"
-        f"model = ek.SymbolicRegressor(niterations=10**6, {given})\nmodel.fit({X}, points.y)\nmodel.equations_"
+        f"model = ek.SymbolicRegressor(niterations=10**6{arguments(settings)})\n"
+        f"model.fit({X}, points.y)\nmodel.equations_"
     )

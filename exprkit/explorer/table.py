@@ -1,19 +1,20 @@
-"""A population as a table: computed columns per expression, sorting, paging, fits, export.
+"""A population as a table: its losses on a data set, sorting, fits, the front, export.
 
 In: a population and data.  Out: rows, the front of loss over size, files.  The population panel shows it.
 
     >>> import exprkit as ek
     >>> from exprkit.explorer.table import Table
     >>> table = Table(ek.parse(["p1 + x1", "x2", "p1 / x2"]), ek.data.rough_pipe())
-    >>> table.rows(table.order("tokens"))[0].text
-    'x2'
+    >>> table.order("tokens").tolist(), table.texts([1])
+    ([1, 0, 2], ['x2'])
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,150 +22,117 @@ import exprkit as ek
 from exprkit.errors import DataError, brought_by
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, Stopped
-from exprkit.explorer.pages import picture_page
 from exprkit.fitting.description_length import front
 from exprkit.runtime import files
+
+with brought_by("notebooks"):
+    import pandas as pd
 
 COLUMNS = ("loss", "tokens", "number", "parameters", "structure")
 AT_ONCE = 5000  # expressions that are fitted between two looks at the stop button
 DRAWN = 2000  # expressions beside the front
-START = 1.0  # of every parameter, until it is fitted
 SHARE = 1e-6  # of a loss or the target that makes no difference
-
-
-class Row(NamedTuple):
-    """What the table knows of an expression; ``params`` only after a fit."""
-
-    number: int
-    text: str
-    tokens: int
-    structure: int
-    parameters: int
-    loss: float
-    params: list[float] | None
 
 
 class Table:
     """The expressions of a population, with their losses on a data set; ``options`` are the ``Evaluator``'s.
 
-    Expressions that could not be read stay, without a loss.  ``params`` (n_exprs, max_params) are 1 until ``fitted``;
-    ``loss`` is the root of the mean squared error, nan where an expression is nan at a point.
+    Attributes
+    ----------
+    params : float64 array, (n_exprs, max_params)
+        1 where not ``fitted``.
+    columns : DataFrame
+        ``COLUMNS`` of each expression; ``loss`` is the root of the mean squared error, nan where the expression is nan
+        at a point, or not valid.
     """
 
     def __init__(self, pop: ek.Population, points: ek.data.Dataset, **options: Any) -> None:
         if pop.n_vars > points.X.shape[1]:
             raise DataError(f"the expressions use {pop.n_vars} variables, {points.name} has {points.X.shape[1]}")
         self.pop, self.points, self._options = pop, points, options
-        self.params = np.full((len(pop), pop.max_params), START)
-        self.fitted = np.zeros(len(pop), bool)
-        self.loss = np.asarray(ek.Evaluator(pop, points.X, **options).loss(self.params, points.y, kind="rmse"))
-        self.structure = pop.structures()[1]
+        self.params, self.fitted = np.ones((len(pop), pop.max_params)), np.zeros(len(pop), bool)
+        loss = np.asarray(ek.Evaluator(pop, points.X, **options).loss(self.params, points.y, kind="rmse"))
+        columns = loss.astype(np.float64), pop.n_tokens, np.arange(len(pop)), pop.n_params, pop.structures()[1]
+        self.columns = pd.DataFrame(dict(zip(COLUMNS, columns, strict=True)))
 
-    def __len__(self) -> int:
-        return len(self.pop)
+    @property
+    def loss(self) -> np.ndarray:
+        return self.columns["loss"].to_numpy()
 
     def order(self, by: str, descending: bool = False) -> np.ndarray:
         """Numbers of the expressions, sorted by one of ``COLUMNS``; nan comes last in either direction."""
-        columns = self.loss, self.pop.n_tokens, np.arange(len(self)), self.pop.n_params, self.structure
-        keys = columns[COLUMNS.index(by)].astype(np.float64)
-        return np.argsort(-keys if descending else keys, kind="stable")
-
-    def rows(self, numbers: np.ndarray) -> list[Row]:
-        """The rows of these expressions."""
-        texts = self.pop[np.asarray(numbers, np.int64)].texts()
-        return [self._row(int(number), text) for number, text in zip(numbers, texts, strict=True)]
-
-    def _row(self, number: int, text: str) -> Row:
-        n_params = int(self.pop.n_params[number])
-        params = self.params[number, :n_params].tolist() if self.fitted[number] else None
-        text = text or f"(not valid) {self.pop.errors.get(number, '').partition(': ')[2].partition(chr(10))[0]}"
-        return Row(
-            number,
-            text,
-            int(self.pop.n_tokens[number]),
-            int(self.structure[number]),
-            n_params,
-            float(self.loss[number]),
-            params,
-        )
+        return self.columns[by].sort_values(ascending=not descending, kind="stable").index.to_numpy()
 
     def shortest(self) -> np.ndarray:
-        """Whether an expression is the shortest of those of its loss, bool (n_exprs,); what has no loss stays."""
-        ranked = np.argsort(self.loss, kind="stable")
-        groups = np.empty(len(self), np.int64)
-        groups[ranked] = np.cumsum(~(np.diff(self.loss[ranked], prepend=-np.inf) <= self._rounding()[ranked]))
-        best, chosen = np.lexsort((self.pop.n_tokens, groups)), np.zeros(len(self), bool)
-        chosen[best[np.unique(groups[best], return_index=True)[1]]] = True
-        return chosen
+        """Whether an expression is the shortest of those of its loss, bool (n_exprs,); True where there is no loss."""
+        ranked = self.columns.sort_values("loss", kind="stable")
+        is_same = ranked["loss"].diff().to_numpy() <= self._rounding()[ranked.index]
+        best = ranked.assign(group=np.cumsum(~is_same)).sort_values("tokens", kind="stable").drop_duplicates("group")
+        return self.columns.index.isin(best.index)
+
+    def texts(self, numbers: Sequence[int] | np.ndarray) -> list[str]:
+        """These expressions; for one that is not valid, why."""
+        texts = zip(numbers, self.pop[np.asarray(numbers, np.int64)].texts(), strict=True)
+        return [text or f"(not valid) {_error(self.pop.errors.get(int(number), ''))}" for number, text in texts]
+
+    def params_of(self, number: int) -> list[float] | None:
+        """The fitted parameters of an expression."""
+        return self.params[number, : self.pop.n_params[number]].tolist() if self.fitted[number] else None
 
     def _rounding(self) -> np.ndarray:
-        """What makes no difference to a loss, (n_exprs,)."""
+        """Differences of losses that are due to rounding, (n_exprs,)."""
         size = np.sqrt(np.mean(np.square(self.points.y, dtype=np.float64)))
         return SHARE * np.maximum(self.loss, size)
 
     # ── the front ──
 
     def front(self) -> np.ndarray:
-        """Numbers of the expressions that no shorter or equally long one beats, shortest first.
-
-        A loss that is less by a millionth of itself or of the target's size is not: values are rounded.
-        """
+        """Numbers of the expressions that no shorter or equally long one beats by more than rounding, by length."""
         return front(self.pop.n_tokens, self.loss, self._rounding())
 
-    def front_page(self, chosen: int | None = None) -> str:
-        """HTML of loss over tokens: all as dots, the front and the chosen one as marks that say their text."""
+    def front_page(self, selected: Sequence[int] = ()) -> str:
+        """HTML of loss over tokens: all as dots, the front and the selected ones as marks with their texts."""
         finite = np.flatnonzero(np.isfinite(self.loss))
-        marked = self.front(), np.array([] if chosen is None else [chosen], np.int64)
-        shown = finite[:: -(-len(finite) // DRAWN) or 1], *marked
-        png, places = drawings.front(*((self.pop.n_tokens[numbers], self.loss[numbers]) for numbers in shown))
-        rows = self.rows(np.concatenate(marked))
-        titles = [f"{row.number}: {row.text}\n{row.tokens} tokens, loss {row.loss:.4g}" for row in rows]
-        return picture_page(png, places.tolist(), titles, alt=drawings.FRONT)
+        marked = self.front(), np.array(selected, np.int64)
+        sets = finite[:: -(-len(finite) // DRAWN) or 1], *marked
+        cloud, line, points = ((self.pop.n_tokens[numbers], self.loss[numbers]) for numbers in sets)
+        numbers = np.concatenate(marked)
+        titles = [f"{number}: {text}" for number, text in zip(numbers, self.texts(numbers), strict=True)]
+        return drawings.front_page(cloud, line, points, titles)
 
     # ── fitting and writing ──
 
     def fit(self, stop: Event, progress: Progress) -> None:
         """Fit every expression's parameters by least squares, ``AT_ONCE`` of them at a time, until done or stopped."""
 
-        def shown(done: int, total: int) -> None:
+        def look(done: int, total: int) -> None:
             if stop.is_set() and done < total:
                 raise Stopped
 
-        for first in range(0, len(self), AT_ONCE):
+        for first in range(0, len(self.pop), AT_ONCE):
             if stop.is_set():
                 return
-            piece = slice(first, min(first + AT_ONCE, len(self)))
+            piece = slice(first, min(first + AT_ONCE, len(self.pop)))
             try:
-                result = ek.fit(self.pop[piece], self.points.X, self.points.y, progress=shown, **self._options)
+                result = ek.fit(self.pop[piece], self.points.X, self.points.y, progress=look, **self._options)
             except Stopped:
                 return
             self.params[piece, : result.params.shape[1]] = result.params
-            self.loss[piece] = np.sqrt(result.loss / len(self.points))
+            self.columns.loc[piece.start : piece.stop - 1, "loss"] = np.sqrt(result.loss / len(self.points))
             self.fitted[piece] = self.pop.valid[piece]
-            progress(piece.stop, len(self))
+            progress(piece.stop, len(self.pop))
 
-    def to_pandas(self) -> Any:
-        """All rows as a DataFrame, the fitted parameters in columns of their own."""
-        with brought_by("notebooks"):
-            import pandas as pd
-
-        frame = pd.DataFrame(
-            {
-                "expression": self.pop.texts(),
-                "tokens": self.pop.n_tokens,
-                "structure": self.structure,
-                "parameters": self.pop.n_params,
-                "loss": self.loss,
-            }
-        )
-        for place in range(self.params.shape[1]):
-            has_value = self.fitted & (self.pop.n_params > place)
-            frame[f"p{place + 1}"] = np.where(has_value, self.params[:, place], np.nan)
-        return frame
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows, the fitted parameters in columns of their own."""
+        frame = self.columns[["tokens", "structure", "parameters", "loss"]]
+        frame.insert(0, "expression", self.pop.texts())
+        has_value = self.fitted[:, None] & (np.arange(self.params.shape[1]) < self.pop.n_params[:, None])
+        params = pd.DataFrame(np.where(has_value, self.params, np.nan)).rename(columns=lambda place: f"p{place + 1}")
+        return frame.join(params)
 
     def to_csv(self, path: Path) -> Path:
         """Write all rows; the file is whole or not there."""
-        return _written(path, self.to_pandas().to_csv(index_label="number"))
+        return _write(path, self.to_pandas().to_csv(index_label="number"))
 
     def to_sympy(self, path: Path, stop: Event, progress: Progress) -> Path | None:
         """Write every expression as SymPy's text, one per line (blank where not valid); None if stopped.
@@ -178,11 +146,16 @@ class Table:
             if stop.is_set():
                 return None
             lines.append((sympy.srepr(expression.sympy()) if expression.valid else "") + "\n")
-            progress(number + 1, len(self))
-        return _written(path, "".join(lines))
+            progress(number + 1, len(self.pop))
+        return _write(path, "".join(lines))
 
 
-def _written(path: Path, text: str) -> Path:
+def _error(message: str) -> str:
+    """The first line of a parse error, without the number of its text."""
+    return message.partition(": ")[2].partition("\n")[0]
+
+
+def _write(path: Path, text: str) -> Path:
     path = path.expanduser().resolve()
     if not path.parent.is_dir():
         raise DataError(f"there is no folder {path.parent}")

@@ -281,7 +281,8 @@ def measure(
     BackendError
         If a backend is unknown, cannot run here, or disagrees with the definition.
     """
-    texts = texts.texts() if isinstance(texts, Population) else texts
+    if isinstance(texts, Population):  # without names of its own, for a sample reads it again
+        texts = Population(texts.kinds, texts.values, texts.offsets).texts()
     chosen = {"expressions": "texts"} | settings
     return _measured(Settings(backends=backends, precision=precision, **chosen), texts, points, progress)
 

@@ -122,9 +122,7 @@ def samples(results: Results) -> pd.DataFrame:
     )
     theirs = measured.thesis_medians(results)
     medians = medians.assign(
-        benchmark=plots.benchmark_of(medians),
-        order=places(medians["results"]),
-        source=medians["source"].map(SOURCES),
+        benchmark=plots.benchmark_of(medians), order=places(medians["results"]), source=medians["source"].map(SOURCES)
     )
     medians["thesis_cpu"] = medians["benchmark"].map(theirs["cpu_interpreter"])
     medians["thesis_gpu"] = medians["benchmark"].map(theirs.drop(columns="cpu_interpreter").min(axis=1))
