@@ -6,6 +6,7 @@ notebook shows it without a click.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,19 @@ from exprkit.errors import ArgumentError, ExprkitError, brought_by, checks_keywo
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula
 from exprkit.explorer.jobs import JobQueue, ProgressBar
-from exprkit.explorer.pages import LOOK, STALE, TABS, WHOLE, CodeView, button, choice, error_page, show_if, text_page
+from exprkit.explorer.pages import (
+    LOOK,
+    STALE,
+    TABS,
+    WHOLE,
+    CodeView,
+    button,
+    choice,
+    error_page,
+    line,
+    show_if,
+    text_page,
+)
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.race import RacePanel
 from exprkit.explorer.search_panel import SearchPanel
@@ -168,25 +181,27 @@ class Explorer(widgets.VBox):
     # ── widgets ──
 
     def _make_head(self, text: str) -> Any:
-        self.text = widgets.Text(
-            text,
-            continuous_update=True,
-            placeholder="an expression",
-            description="expression",
-            layout=widgets.Layout(flex="1 1 280px"),
-        )
+        layout = widgets.Layout(flex="1 1 280px")
+        self.text = widgets.Text(text, placeholder="an expression", description="expression", layout=layout)
         self.text.observe(lambda change: self._type(change["new"]), "value")
         self.examples = choice("", [("pick one …", ""), *((text, text) for text in _examples())], "", width="170px")
         self.examples.observe(lambda change: self._example(change["new"]), "value")
-        return widgets.HBox([self.text, self.examples], layout=widgets.Layout(flex_flow="row wrap"))
+        return line(self.text, self.examples)
 
     def _make_options(self) -> Any:
         offered = [ROUGH_PIPE, NIKURADSE, CSV]
         self.data = choice("data", offered if self._given.code == Points.code else [YOURS, *offered], width="270px")
-        field = {"continuous_update": False, "layout": widgets.Layout(width="260px")}
-        self.path = widgets.Text(placeholder="path of a CSV file of any size", **field)
-        self.target = widgets.Text(placeholder="target: its column (or the last)", **field)
-        self.chosen = widgets.Text(placeholder="columns: a, b, … (or all others)", **field)
+        self.data.observe(lambda change: self._choose_data(change["new"], change["old"]), "value")
+        self.path, self.target, self.chosen = fields = [
+            widgets.Text(placeholder=words, continuous_update=False, layout=widgets.Layout(width="260px"))
+            for words in (
+                "path of a CSV file of any size",
+                "target: its column (or the last)",
+                "columns: a, b, … (or all others)",
+            )
+        ]
+        for field in fields:
+            field.observe(lambda _: self._load(), "value")
         self.read_button = button("Read", self._load, "70px", tooltip="read the file anew")
         self.upload = widgets.FileUpload(
             accept=".csv,.tsv,.txt",
@@ -194,20 +209,17 @@ class Explorer(widgets.VBox):
             layout=widgets.Layout(width="225px"),
             tooltip="a larger file ends Jupyter's connection: write its path into the field instead",
         )
-        self.upload.observe(lambda _: self._take_file(), "value")
-        fields = [self.path, self.target, self.chosen, self.read_button, self.upload]
-        self.csv = widgets.HBox(fields, layout=widgets.Layout(display="none", flex_flow="row wrap"))
+        self.upload.observe(lambda _: self._load_uploaded(), "value")
+        self.csv = line(*fields, self.read_button, self.upload)
+        show_if(self.csv, False)
         usable = ["auto", *(name for name, status in ek.backends().items() if status.available)]
         self.backend = choice("backend", usable, self._options["backend"])
         self.precision = choice("precision", ["ieee", "fast"], self._options["precision"])
         self.dtype = choice("type", ["float32", "float64"], self._options["dtype"])
-        self.data.observe(lambda change: self._choose_data(change["new"], change["old"]), "value")
-        for entered in (self.path, self.target, self.chosen):
-            entered.observe(lambda _: self._load(), "value")
         options = {"backend": self.backend, "precision": self.precision, "dtype": self.dtype}
         for name, option in options.items():
             option.observe(lambda change, name=name: self._set_option(name, change["new"]), "value")
-        return widgets.HBox([self.data, self.csv, *options.values()], layout=widgets.Layout(flex_flow="row wrap"))
+        return line(self.data, self.csv, *options.values())
 
     # ── what happens ──
 
@@ -229,7 +241,7 @@ class Explorer(widgets.VBox):
             self.queue.put("text", lambda: self._write(renamed(ek.parse(text), self._points).texts()[0], ()))
 
     def _open(self, text: str, params: Numbers | None = None) -> None:
-        """Look at an expression; an error is shown with its caret, and what was there before stays, pale."""
+        """Show an expression, or an error with its caret, and the one before pale."""
         self._outdate()
         try:
             subject = Subject(text, self._points, **self._options)
@@ -239,12 +251,12 @@ class Explorer(widgets.VBox):
             self._show(subject, params)
 
     def _outdate(self) -> None:
-        """What is shown is of another expression or other data."""
+        """Make pale what is of another expression or other data."""
         for old in (self.formula, self.tabs):
             old.add_class(STALE)
 
     def _write(self, text: str, params: Numbers | None = None) -> None:
-        """Look at an expression that was not typed, and write it into the field."""
+        """Show an expression that was not typed, and write it into the field."""
         self._open(text, params)
         self.text.value = text
 
@@ -293,49 +305,37 @@ class Explorer(widgets.VBox):
         show_if(self.csv, name == CSV)
         if name == CSV:
             self._load()
-        elif name == YOURS:
-            self._take(self._given)
-        elif name == ROUGH_PIPE:
-            self._take(points_of(None, None))
         elif name == NIKURADSE:
             self.progress_bar.run("downloading", lambda *_: self._download(before))
+        else:
+            self._take(lambda: self._given if name == YOURS else points_of(None, None))
 
     def _download(self, before: str) -> None:
         """Take the measurements; without a network the field names the data from before again."""
         try:
-            self._take(Points(ek.data.nikuradse(), "points = ek.data.nikuradse()"))
+            points = Points(ek.data.nikuradse(), "points = ek.data.nikuradse()")
         except ExprkitError:
             self.data.value = before
             raise
+        self._take(lambda: points)
 
     def _load(self) -> None:
-        """A CSV file's path, its target or its columns were entered; without a path they are of the uploaded file."""
-        path, target, columns = self.path.value.strip(), *self._target_and_columns()
+        """A file, its target or its columns were entered; without a path it is the uploaded file."""
+        path, target = self.path.value.strip(), self.target.value.strip() or None
+        columns = [name.strip() for name in self.chosen.value.split(",") if name.strip()] or None
         if path:
-            self.queue.put("data", lambda: self._change_data(points_of(path, target, columns)))
-        else:
-            self._load_uploaded()
-
-    def _target_and_columns(self) -> tuple[str | None, list[str] | None]:
-        """What is chosen of a CSV file; None for the last column, and all others."""
-        names = [name.strip() for name in self.chosen.value.split(",") if name.strip()]
-        return self.target.value.strip() or None, names or None
-
-    def _take_file(self) -> None:
-        """A file was uploaded: it takes the place of the one that a path names."""
-        if self.upload.value and self.path.value:
-            self.path.value = ""  # which loads it
-        else:
-            self._load_uploaded()
+            self._take(lambda: points_of(path, target, columns))
+        elif files := self.upload.value:
+            name, content = files[-1]["name"], bytes(files[-1]["content"])
+            self._take(lambda: uploaded(name, content, target, columns))
 
     def _load_uploaded(self) -> None:
-        target, columns = self._target_and_columns()
-        if files := self.upload.value:
-            name, content = files[-1]["name"], bytes(files[-1]["content"])
-            self.queue.put("data", lambda: self._change_data(uploaded(name, content, target, columns)))
+        """A file was uploaded: it takes the place of the one that a path names."""
+        self.path.value = ""
+        self._load()
 
-    def _take(self, points: Points) -> None:
-        self.queue.put("data", lambda: self._change_data(points))
+    def _take(self, make_points: Callable[[], Points]) -> None:
+        self.queue.put("data", lambda: self._change_data(make_points()))
 
     def _change_data(self, points: Points) -> None:
         """Use other data; the expression's variables keep their places, whatever they are called there."""
