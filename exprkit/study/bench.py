@@ -101,6 +101,7 @@ ENGINE_OPTIONS = ("block_size", "points_per_thread")  # handed to those backends
 SEPARATE = "per-expression"  # one launch per expression, as in the thesis (baseline.py)
 SAID = {"emit_s": ("group", "emit"), "compile_s": ("compile", "load")}  # what an engine may say, besides "lower"
 MEMORY = ("host_bytes", "device_bytes")
+OF_SETTINGS = ("results", "n_steps", "precision", "dtype")  # columns of the samples
 PARAMETER_RANGE = (-2.0, 2.0)
 PARAMETER_SETS = 8  # so many are made beforehand and taken in turn
 CHECKED_POINTS = 64  # of every expression that is compared with the definition
@@ -146,14 +147,9 @@ class Settings:
     results_dir: str = "results"
 
     def check(self, n_exprs: int) -> None:
-        counts = {
-            "expressions": n_exprs,
-            "backends": len(self.backends),
-            "n_steps": self.n_steps,
-            "n_samples": self.n_samples,
-            "n_checked": self.n_checked,
-        }
-        for name, count in counts.items():
+        """Raise ArgumentError for what cannot be measured."""
+        counts = {name: getattr(self, name) for name in ("n_steps", "n_samples", "n_checked")}
+        for name, count in ({"expressions": n_exprs, "backends": len(self.backends)} | counts).items():
             if count < 1:
                 raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
         for name, value, allowed in (("results", self.results, (*RESULTS, *BESIDE)), ("code", self.code, CODE)):
@@ -314,21 +310,10 @@ def _measured(settings: Settings, texts: Sequence[str], points: data.Dataset, pr
         random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)).astype(dtype)
         for _ in range(min(settings.n_steps, PARAMETER_SETS))
     ]
-    facts = {
-        "bench": settings.study,
-        "results": settings.results,
-        "source": settings.expressions,
-        "dataset": points.name,
-        "n_exprs": len(pop),
-        "n_tokens": len(pop.kinds),
-        "n_points": len(points),
-        "n_vars": points.X.shape[1],
-        "n_params": int(pop.n_params.sum()),
-        "n_steps": settings.n_steps,
-        "precision": settings.precision,
-        "dtype": dtype,
-        "threads": settings.threads or machine.cores(),
-    }
+    n_tokens, n_params, threads = len(pop.kinds), int(pop.n_params.sum()), settings.threads or machine.cores()
+    facts = {"bench": settings.study, "source": settings.expressions, "dataset": points.name, "threads": threads}
+    facts |= {"n_exprs": len(pop), "n_tokens": n_tokens, "n_points": len(points), "n_vars": points.X.shape[1]}
+    facts |= {"n_params": n_params, **{name: getattr(settings, name) for name in OF_SETTINGS}}
     points = replace(points, X=points.X.astype(dtype), y=points.y.astype(dtype))
     rows = []
     with shown(progress, len(settings.backends) * (settings.n_samples + 1), settings.study, " samples") as done:
@@ -463,15 +448,8 @@ def _check(work: _Measurement, pop: Population, result: Any) -> None:
     elif indirect:
         _check_rounded(work, result[which], values, which)
     approximate = settings.precision == "fast" and isinstance(work.device, Gpu)
-    apart = disagreement(
-        checked,
-        X[points],
-        params,
-        values[:, points],
-        dtype=settings.dtype,
-        precision=settings.precision,
-        approximate=approximate,
-    )
+    types: Any = {"dtype": settings.dtype, "precision": settings.precision, "approximate": approximate}
+    apart = disagreement(checked, X[points], params, values[:, points], **types)
     allowed = ALLOWED_FAST if approximate else ALLOWED if len(checked) >= ENOUGH else ALLOWED_OF_FEW
     _refuse_above(allowed, work, apart, which, "disagrees with the definition in {:.2%} of the results checked")
 
@@ -518,18 +496,10 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
     keys = [*CONFIGURATION, *(["file"] if "file" in samples else [])]
     groups = samples[~cold].groupby(keys, sort=False, dropna=False)
     total = groups["total_s"]
-    table = pd.DataFrame(
-        {
-            "samples": total.size(),
-            "median_s": total.median(),
-            "q25_s": total.quantile(0.25),
-            "q75_s": total.quantile(0.75),
-            "sd_s": total.std(),
-            "least_s": total.min(),
-        }
-    )
+    numbers = {"samples": total.size(), "median_s": total.median(), "q25_s": total.quantile(0.25)}
+    numbers |= {"q75_s": total.quantile(0.75), "sd_s": total.std(), "least_s": total.min()}
     others = [*(f"{part}_s" for part in (*PHASES, *PARTS)), "sm_mhz", "busy_threads", *MEMORY]
-    table = table.join(groups[others].median())
+    table = pd.DataFrame(numbers).join(groups[others].median())
     if cold.any():
         table["cold_s"] = samples[cold].groupby(keys, sort=False, dropna=False)["total_s"].median()
     table = table.reset_index()

@@ -13,8 +13,7 @@ tables of block x points a thread, as the papers on parametric kernels have them
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -66,6 +65,8 @@ def draw_regions(discussion: Cases, device: str) -> Figure:
     A colour is a layout (points a thread, where columns are), a number in a region its threads a block.  In ``found``
     all but the machine's symbols are known; the multiprocessors are those of ``device``.
     """
+    with brought_by("search"):
+        from scipy import ndimage
     label, chosen = region_labels(discussion, device)
     layouts = list(dict.fromkeys((shape.tile // shape.lanes, shape.columns_shared) for shape in chosen))
     hues: dict[tuple[int, bool], str] = {}
@@ -79,22 +80,16 @@ def draw_regions(discussion: Cases, device: str) -> Figure:
     )
     for k, shape in enumerate(chosen):
         axis.contour(SHARED, REGISTERS, label == k, levels=[0.5], colors="white", linewidths=1)
-        for part in _parts(label == k):
-            _write_block(axis, part, str(shape.block))
+        parts, n_parts = ndimage.label(label == k)
+        for part in range(1, n_parts + 1):
+            _write_block(axis, parts == part, str(shape.block))
     at: dict[int, list[str]] = {}
     for name, card in CARDS.items():
         at.setdefault(card.limits.shared_per_block // KIB, []).append(name)
     for shared, cards in at.items():
         axis.plot(shared, 64, "ko")
-        axis.annotate(
-            "\n".join(cards),
-            (shared, 64),
-            (-5, 5),
-            textcoords="offset points",
-            ha="right",
-            fontsize=9,
-            fontweight="bold",
-        )
+        bold: Any = {"ha": "right", "fontsize": 9, "fontweight": "bold"}
+        axis.annotate("\n".join(cards), (shared, 64), (-5, 5), textcoords="offset points", **bold)
     for points, is_shared in layouts:
         words = f"{points} points a thread, columns in {'shared' if is_shared else 'global'} memory"
         axis.plot([], [], "s", color=hues[points, is_shared], label=words)
@@ -113,32 +108,9 @@ def _write_block(axis: Axes, part: np.ndarray, block: str) -> None:
         column, row, height = _widest(part.T)
         width = min(width, height // TALL)
     if width >= 1:
-        axis.text(
-            SHARED[column],
-            REGISTERS[row],
-            block,
-            ha="center",
-            va="center",
-            fontsize=6 if upright else 7,
-            rotation=90 if upright else 0,
-        )
-
-
-def _parts(inside: np.ndarray) -> Iterator[np.ndarray]:
-    """The connected parts of a region."""
-    left = inside.copy()
-    while left.any():
-        part = np.zeros_like(left)
-        part.flat[np.argmax(left)] = True
-        size = 0
-        while size < (size := int(part.sum())):
-            part[1:] |= part[:-1]
-            part[:-1] |= part[1:]
-            part[:, 1:] |= part[:, :-1]
-            part[:, :-1] |= part[:, 1:]
-            part &= left
-        yield part
-        left &= ~part
+        size, rotation = (6, 90) if upright else (7, 0)
+        at = SHARED[column], REGISTERS[row]
+        axis.text(*at, block, ha="center", va="center", fontsize=size, rotation=rotation)
 
 
 def _widest(inside: np.ndarray) -> tuple[int, int, int]:

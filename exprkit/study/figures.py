@@ -80,10 +80,11 @@ def write_all(results: str | Path, out: str | Path) -> list[Path]:
     """Draw every figure as SVG and PNG, and a page with all of them and their captions; the files."""
     out = files.folder(out)
     figures, paths = everything(read_results(results)), []
-    for name, figure in ((drawing.name, drawing.figure) for drawing in figures if drawing.figure):
+    for drawing in figures:
+        assert drawing.figure is not None
         for suffix in (".svg", ".png"):
-            write = functools.partial(plots.write_figure, figure)
-            paths.append(files.write(out / f"{name}{suffix}", write))
+            write = functools.partial(plots.write_figure, drawing.figure)
+            paths.append(files.write(out / f"{drawing.name}{suffix}", write))
     page = "\n\n".join(f"![{drawing.name}]({drawing.name}.png)\n\n{drawing.caption}" for drawing in figures)
     return [*paths, files.write_text(out / "README.md", f"# Figures\n\n{page}\n")]
 
@@ -154,18 +155,14 @@ def _one_kind(results: Results, name: str, theirs: str, ours: str, words: str) -
 
 def steps(results: Results) -> Drawing:
     """Each optimisation step before and after."""
-    size = dict(zip(("n_exprs", "n_points"), BENCHMARKS[3], strict=True))
-    rows = of(results, "steps", "baseline", **size)
+    n_exprs, n_points = BENCHMARKS[3]
+    rows = of(results, "steps", "baseline", n_exprs=n_exprs, n_points=n_points)
     rows = rows[rows["backend"].isin(measured.ON_GPU)]
     if len(rows):
-        rows = pd.concat([rows, of(results, "benchmarks", backend="ptx", source=plots.DIFFERENT, **size)])
-    figure, axes = plt.subplots(
-        1,
-        2 if len(rows) else 1,
-        figsize=(14 if len(rows) else 6, 5 if len(rows) else 3.9),
-        layout="constrained",
-        squeeze=False,
-    )
+        ptx = of(results, "benchmarks", backend="ptx", source=plots.DIFFERENT, n_exprs=n_exprs, n_points=n_points)
+        rows = pd.concat([rows, ptx])
+    n, size = (2, (14, 5)) if len(rows) else (1, (6, 3.9))
+    figure, axes = plt.subplots(1, n, figsize=size, layout="constrained", squeeze=False)
     theirs, axis = results.steps, axes[0][0]
     colours = [colour_of(name.replace("_", " ")) for name in theirs["evaluator"]]
     bars = axis.barh(range(len(theirs)), theirs["relative"], color=colours, height=0.7)
@@ -199,14 +196,8 @@ def block_sizes(results: Results) -> Drawing:
     """128, 160 and 192 as in the thesis, then the whole range."""
     rows = measured.blocks(results)
     theirs = results.thesis[(results.thesis["benchmark"] == 3) & results.thesis["block_size"].notna()]
-    figure, (axes,) = plt.subplots(
-        1,
-        3 if len(rows) else 2,
-        figsize=(14 if len(rows) else 8, 4),
-        layout="constrained",
-        width_ratios=(2, 1, 3)[: 3 if len(rows) else 2],
-        squeeze=False,
-    )
+    widths, size = ((2, 1, 3), (14, 4)) if len(rows) else ((2, 1), (8, 4))
+    figure, axes = plt.subplots(1, len(widths), figsize=size, layout="constrained", width_ratios=widths)
     theirs = theirs.sort_values(["evaluator", "block_size", "sample"])
     names = "thesis " + theirs["evaluator"].str.replace("_", " ") + " " + theirs["block_size"].astype(str)
     plots.spread(axes[:2], pd.DataFrame({"evaluator": names, "results": "every", "seconds": theirs["seconds"]}))
@@ -221,24 +212,13 @@ def block_sizes(results: Results) -> Drawing:
         axis = axes[2]
         sizes = list(table.columns)
         for (name, times), marker in zip(table.iterrows(), "osD^vP", strict=False):
-            thesis = str(name).startswith("thesis")
-            measured_times = times.dropna()
-            axis.plot(
-                [sizes.index(size) for size in measured_times.index],
-                measured_times,
-                marker=marker,
-                label=name,
-                color=colour_of(str(name)),
-                linestyle=":" if thesis else "-",
-                markerfacecolor="white" if thesis else None,
-            )
+            style = {"linestyle": ":", "markerfacecolor": "white"} if str(name).startswith("thesis") else {}
+            known = times.dropna()
+            places = [sizes.index(size) for size in known.index]
+            axis.plot(places, known, marker=marker, label=name, color=colour_of(str(name)), **style)
         axis.set_xticks(range(len(sizes)), [str(size) for size in sizes])
-        axis.set(
-            title="relative to the best size of each",
-            xlabel="threads per block",
-            ylabel="times the shortest",
-            ylim=(0.9, None),
-        )
+        axis.set(title="relative to the best size of each", xlabel="threads per block", ylabel="times the shortest")
+        axis.set_ylim(0.9, None)
         axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2, frameon=False)
         axis.grid(alpha=0.3)
     what = (
@@ -335,13 +315,8 @@ def _excess_panel(axis: Axes) -> None:
     names = [name.format(number) for name, number, _ in lines]
     for shift, (n_points, colour) in enumerate(zip((362, 10_860), sns.color_palette("colorblind")[:2], strict=True)):
         shares = [excess(n_points, at_once) for *_, at_once in lines]
-        drawn = axis.barh(
-            np.arange(len(lines)) + 0.38 * (shift - 0.5),
-            shares,
-            height=0.36,
-            color=colour,
-            label=f"{n_points:,} points",
-        )
+        places = np.arange(len(lines)) + 0.38 * (shift - 0.5)
+        drawn = axis.barh(places, shares, height=0.36, color=colour, label=f"{n_points:,} points")
         axis.bar_label(drawn, [f"{share:.1%}" for share in shares], padding=2, fontsize=8)
     axis.set_yticks(np.arange(len(lines)), names)
     axis.invert_yaxis()
@@ -379,21 +354,10 @@ def scaling(results: Results) -> Drawing:
         if column in RELATIVE:
             rows["cost"] /= _of_the_least(rows, column)
             label, growing = "cost over that of the least", [*growing, axis]
+        style: dict[str, Any] = {"hue": "where", "style": "where", "hue_order": names, "style_order": names}
+        style |= {"palette": palette, "markers": True, "estimator": "median", "errorbar": ("pi", 50)}
         with quiet():
-            sns.lineplot(
-                rows,
-                x=column,
-                y="cost",
-                hue="where",
-                style="where",
-                markers=True,
-                hue_order=names,
-                style_order=names,
-                palette=palette,
-                estimator="median",
-                errorbar=("pi", 50),
-                ax=axis,
-            )
+            sns.lineplot(rows, x=column, y="cost", ax=axis, **style)
         legend |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
         axis.set(xlabel=title, ylabel=label)
         axis.semilogy()
@@ -432,15 +396,9 @@ def crossover(results: Results) -> Drawing:
     if not maps:
         what = "Which backend wins where is not measured yet: that takes the same sizes on two backends of one machine"
         return Drawing("crossover", None, f"{what}, as `notebooks/scaling.ipynb` measures them, or `make study`.")
-    figure, axes = plt.subplots(
-        len(maps),
-        len(CROSSOVER_STEPS),
-        figsize=(13, 0.9 + 2.4 * len(maps)),
-        sharex=True,
-        sharey="row",
-        layout="constrained",
-        squeeze=False,
-    )
+    n, size = len(CROSSOVER_STEPS), (13, 0.9 + 2.4 * len(maps))
+    shared: Any = {"sharex": True, "sharey": "row"}
+    figure, axes = plt.subplots(len(maps), n, figsize=size, layout="constrained", squeeze=False, **shared)
     legend: dict[str, Any] = {}
     for line, part in zip(axes, maps, strict=True):
         for axis, n_steps in zip(line, CROSSOVER_STEPS, strict=True):
@@ -469,16 +427,8 @@ def _times_as_fast(axis: Axes, seconds: pd.DataFrame) -> str:
     for name in others:
         ratio = (seconds[base] / seconds[name]).groupby(np.asarray(exprs * points)).agg(["median", "min", "max"])
         ratio, colour = ratio.dropna(), colour_of(name.partition(",")[0])
-        compiling = name.endswith(plots.CODE["anew"])
-        axis.plot(
-            ratio.index,
-            ratio["median"],
-            "--" if compiling else "-",
-            color=colour,
-            label=name,
-            marker="s" if compiling else "o",
-            markersize=4,
-        )
+        style = ("--", "s") if name.endswith(plots.CODE["anew"]) else ("-", "o")
+        axis.plot(ratio.index, ratio["median"], style[0], marker=style[1], markersize=4, color=colour, label=name)
         axis.fill_between(ratio.index, ratio["min"], ratio["max"], color=colour, alpha=0.15, linewidth=0)
     axis.loglog()
     axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -516,29 +466,20 @@ def roofline(results: Results) -> Drawing:
 
 
 def _roofline(axis: Axes, table: pd.DataFrame, roofs: list[tuple[str, float, float]]) -> None:
+    palette = {name: colour_of(name.partition(",")[0]) for name in table["where"].unique()}
+    columns = {"x": "nodes_per_byte", "y": "nodes_per_s", "hue": "where", "style": "where"}
     with quiet():
-        sns.scatterplot(
-            table,
-            x="nodes_per_byte",
-            y="nodes_per_s",
-            hue="where",
-            style="where",
-            s=60,
-            ax=axis,
-            palette={name: colour_of(name.partition(",")[0]) for name in table["where"].unique()},
-        )
+        sns.scatterplot(table, **columns, s=60, ax=axis, palette=palette)
     least, most = table["nodes_per_s"].min(), table["nodes_per_s"].max()
     for name, bytes_per_s, nodes_per_s in roofs:
         knee = min(nodes_per_s, 20 * most) / bytes_per_s  # a slope without an end leaves the picture there
         places = [knee, *table["nodes_per_byte"]]
         reach = np.geomspace(min(places), max(places), 200)
-        axis.plot(
-            reach, np.minimum(bytes_per_s * reach, nodes_per_s), "--", color="0.3", linewidth=1.2, label=f"roof, {name}"
-        )
+        roof = np.minimum(bytes_per_s * reach, nodes_per_s)
+        axis.plot(reach, roof, "--", color="0.3", linewidth=1.2, label=f"roof, {name}")
     axis.loglog()
-    axis.set(
-        xlabel="node evaluations a byte moved at least", ylabel="node evaluations a second", ylim=(least / 3, 30 * most)
-    )
+    axis.set(xlabel="node evaluations a byte moved at least", ylabel="node evaluations a second")
+    axis.set_ylim(least / 3, 30 * most)
     axis.legend(fontsize=8)
     axis.grid(alpha=0.3)
 

@@ -45,16 +45,13 @@ NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
 
 
 class Results(NamedTuple):
-    """What the figures are made from: ``samples`` (warm ones), the thesis's samples and steps, the records, and
+    """What the figures are made from."""
 
-    ``scripts``: values of other measurements by what was measured, and their notes (the files of ``SCRIPTS``).
-    """
-
-    samples: pd.DataFrame
-    thesis: pd.DataFrame
-    steps: pd.DataFrame
-    records: dict[str, dict[str, Any]]
-    scripts: pd.DataFrame
+    samples: pd.DataFrame  # warm ones
+    thesis: pd.DataFrame  # its samples
+    steps: pd.DataFrame  # its optimisation steps
+    records: dict[str, dict[str, Any]]  # by file
+    scripts: pd.DataFrame  # values and notes of other measurements (the files of ``SCRIPTS``), by what was measured
 
 
 def read_results(folder: str | Path | None = None) -> Results:
@@ -116,7 +113,7 @@ def machines(results: Results) -> pd.DataFrame:
     """What each file of results was measured on, the GPU's clock meanwhile, and what speaks against trusting it."""
     lines = {}
     for name, record in results.records.items():
-        runs = record.get("machines", [record])
+        runs = _runs(record)
         gpus = [f"{run['gpu']['name']}, driver {run['gpu'].get('driver')}" for run in runs if "gpu" in run]
         clock, sentences = record.get("sm_mhz"), record.get("warnings", [])
         more = [f"and {len(sentences) - WARNINGS} more"] if len(sentences) > WARNINGS else []
@@ -131,6 +128,11 @@ def machines(results: Results) -> pd.DataFrame:
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
+def _runs(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The records of runs that a record of many holds; or that record."""
+    return record.get("machines", [record])
+
+
 def _versions(run: dict[str, Any]) -> str:
     versions = run.get("versions", {})
     return ", ".join(f"{name} {versions[name]}" for name in ("python", "numpy", "numba") if name in versions)
@@ -138,7 +140,7 @@ def _versions(run: dict[str, Any]) -> str:
 
 def machine_of(file: str, record: dict[str, Any]) -> str:
     """The machine that a file's samples are from, as their record names it: its GPU, if it has one, and its CPU."""
-    runs = record.get("machines", [record])
+    runs = _runs(record)
     names = [run["gpu"]["name"] for run in runs if "gpu" in run] + [run["cpu"] for run in runs if "cpu" in run]
     return ", ".join(dict.fromkeys(names)) or file
 
@@ -147,7 +149,7 @@ def provenance(files: Iterable[str], by_file: dict[str, dict[str, Any]]) -> str:
     """By which commands files of samples were measured, at which commits and on which days, as their records say."""
     files = list(files)
     records = [by_file[file] for file in files if file in by_file and file != OWN]
-    runs = [run for record in records for run in record.get("machines", [record])]
+    runs = [run for record in records for run in _runs(record)]
     commands = [command for record in records for command in _list(record.get("made_by")) if command]
     commits = [f"commit {run['commit'][:7]}{'+' * run['commit'].endswith('+')}" for run in runs if run.get("commit")]
     days = sorted(time[:10] for record in records for time in _list(record.get("time")))
@@ -212,20 +214,9 @@ def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
 def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
     """From the thesis's way to ours: what it is, and the seconds of a sample of 100 steps."""
     steps = []
-    keys = [
-        "backend",
-        "code",
-        "dispatch",
-        "options",
-        "n_steps",
-        "points_per_thread",
-        "block_size",
-        "precision",
-        "results",
-    ]
-    for (backend, code, dispatch, options, n_steps, points, block, precision, comes_back), part in rows.groupby(
-        keys, dropna=False
-    ):
+    keys = ["backend", "code", "dispatch", "options", "n_steps", "points_per_thread", "block_size", "precision"]
+    for values, part in rows.groupby([*keys, "results"], dropna=False):
+        backend, code, dispatch, options, n_steps, points, block, precision, comes_back = values
         seconds = seconds_for(part, plots.THESIS_STEPS).median()
         if n_steps == 1:
             name, seconds = "everything anew at every step", part["total_s"].median() * plots.THESIS_STEPS
@@ -337,7 +328,7 @@ def roofs_of(record: dict[str, Any], backends: Iterable[str]) -> list[tuple[str,
     lines, roofs, used = [], record.get("roofs", {}), set(backends)
     if "host_bytes_per_s" in roofs and used - ON_GPU:
         lines.append(("host memory", roofs["host_bytes_per_s"], np.inf))
-    gpus = [machine["gpu"] for machine in record.get("machines", [record]) if "gpu" in machine]
+    gpus = [run["gpu"] for run in _runs(record) if "gpu" in run]
     if "gpu_bytes_per_s" in roofs and gpus and used & ON_GPU:
         units = gpus[0]["multiprocessors"] * timed_device.lanes_of(gpus[0])
         lines.append((gpus[0]["name"], roofs["gpu_bytes_per_s"], units * 1e6 * (gpus[0]["most_sm_mhz"] or np.inf)))

@@ -13,6 +13,7 @@ In: what ``bench`` measures and what the thesis published.  Out: axes, names, co
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -49,16 +50,8 @@ FEW = 10  # samples that are shown as points; a violin's shape would be made up
 REPEATED = "247 repeated"
 
 # seaborn's colour-blind palette; the thesis's evaluators have the colour of what exprkit has in their place
-_COLOURS = {
-    "per-expression": 4,
-    "cpu interpreter": 0,
-    "gpu interpreter": 1,
-    "gpu transpiler": 2,
-    "cpu": 0,
-    "cuda": 1,
-    "ptx": 2,
-    "numpy": 7,
-}
+_COLOURS = {"per-expression": 4, "cpu interpreter": 0, "gpu interpreter": 1, "gpu transpiler": 2}
+_COLOURS |= {"cpu": 0, "cuda": 1, "ptx": 2, "numpy": 7}
 _STYLE: Any = {"svg.hashsalt": "exprkit", "font.family": "DejaVu Sans", "pdf.fonttype": 42, "axes.unicode_minus": False}
 
 
@@ -108,9 +101,8 @@ def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None 
         pair[0].set_title(titles[panel], loc="left")
     axes[-1][0].set_xlabel("seconds per sample")
     axes[-1][1].set_xlabel("sample over median")
-    handles = [
-        plt.Line2D([], [], marker=MARKS[name], linestyle="", color="0.4", label=PROTOCOLS[name]) for name in marked
-    ]
+    mark = functools.partial(plt.Line2D, [], [], linestyle="", color="0.4")
+    handles = [mark(marker=MARKS[name], label=PROTOCOLS[name]) for name in marked]
     figure.legend(handles=handles, loc="outside upper center", ncols=3, frameon=False)
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
     return figure
@@ -123,14 +115,9 @@ def thesis_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
     best = samples["evaluator"].map(THESIS_BEST_BLOCK)
     only = ~samples.groupby(["benchmark", "evaluator"])["block_size"].transform("nunique").gt(1)
     rows = samples[only | (samples["block_size"] == best)]
-    return pd.DataFrame(
-        {
-            "panel": rows["benchmark"].astype(object),
-            "evaluator": "thesis " + rows["evaluator"].str.replace("_", " "),
-            "results": "every",
-            "seconds": rows["seconds"],
-        }
-    )
+    names = "thesis " + rows["evaluator"].str.replace("_", " ")
+    columns = {"panel": rows["benchmark"].astype(object), "evaluator": names, "results": "every"}
+    return pd.DataFrame(columns | {"seconds": rows["seconds"]})
 
 
 def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
@@ -138,14 +125,8 @@ def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
     if samples is None or samples.empty:
         return pd.DataFrame()
     warm = samples[~samples["cold"]]
-    table = pd.DataFrame(
-        {
-            "panel": benchmark_of(warm),
-            "evaluator": evaluator_of(warm),
-            "results": warm["results"],
-            "seconds": warm["total_s"],
-            "source": warm["source"],
-        }
+    table = warm[["results", "source"]].assign(
+        panel=benchmark_of(warm), evaluator=evaluator_of(warm), seconds=warm["total_s"]
     )
     other = table["panel"] == OTHER
     odd = warm[other]
@@ -222,15 +203,9 @@ def spread(axes: Sequence[Axes], table: pd.DataFrame, protocols: Sequence[str] =
     shown = table[table["results"].eq(first)]
     each = shown.groupby("evaluator")["seconds"]
     shown = shown.assign(over=shown["seconds"] / each.transform("median"), few=each.transform("size").lt(FEW))
-    drawn: dict[str, Any] = {
-        "x": "over",
-        "y": "evaluator",
-        "hue": "evaluator",
-        "order": names,
-        "legend": False,
-        "palette": {name: colour_of(name) for name in names},
-        "ax": beside,
-    }
+    palette = {name: colour_of(name) for name in names}
+    drawn: dict[str, Any] = {"x": "over", "y": "evaluator", "hue": "evaluator", "order": names, "palette": palette}
+    drawn |= {"legend": False, "ax": beside}
     with quiet():
         if not shown["few"].all():
             sns.violinplot(shown[~shown["few"]], **drawn, cut=0, inner="quart", density_norm="width", linewidth=1)

@@ -130,12 +130,12 @@ def beside_others(folder: Path) -> str:
             lines.append((what, f"**{written(own)}** `cuda`, NVIDIA H200", f"EvoGP, in a separate run: {written(its)}"))
     if len(rows := _read(folder / "fit_peers.csv")):
         fits = rows.query("n_points == 362").set_index("method")
-        (own, reached), (its, its_reached) = (
-            (written(fit["us_per_fit"] * 1e-6), f"{fit['reached'] / fit['expressions']:.0%}")
-            for fit in (fits.loc["exprkit"], fits.loc["pyoperon"])
-        )
+        own, its = fits.loc["exprkit"], fits.loc["pyoperon"]
+        seconds, its_seconds = (written(fit["us_per_fit"] * 1e-6) for fit in (own, its))
+        reached, its_reached = (f"{fit['reached'] / fit['expressions']:.0%}" for fit in (own, its))
         what = "one fit to 362 points from a random start, one CPU thread"
-        lines.append((what, f"**{own}**, reaches the best known loss in {reached}", f"pyoperon: {its}, {its_reached}"))
+        beside = f"pyoperon: {its_seconds}, {its_reached}"
+        lines.append((what, f"**{seconds}**, reaches the best known loss in {reached}", beside))
     return _table(("what", "exprkit", "compared with"), lines, PEERS_SCRIPT)
 
 
@@ -177,21 +177,13 @@ def fit_peers(folder: Path) -> str:
     rows = _read(folder / "fit_peers.csv")
     if len(rows):
         rows = rows.sort_values(["n_points", "us_per_fit"], kind="stable", na_position="last")
-    return _table(
-        ("points", "", "a fit takes", "reaches the best known loss"),
-        [
-            (
-                f"{row.n_points:,}",
-                row.method,
-                known(written, row.us_per_fit * 1e-6),
-                f"{row.reached:,} of {row.expressions:,}"
-                if row.expressions
-                else f"{row.reached_of_sample:,} of {row.of_sample:,}",
-            )
-            for row in rows.itertuples()
-        ],
-        "tests/bench_fit_peers.py --csv data/results/fit_peers.csv",
-    )
+    lines = []
+    for row in rows.itertuples():
+        reached = (row.reached, row.expressions) if row.expressions else (row.reached_of_sample, row.of_sample)
+        reached_words = "{:,} of {:,}".format(*reached)
+        lines.append((f"{row.n_points:,}", row.method, known(written, row.us_per_fit * 1e-6), reached_words))
+    head = ("points", "", "a fit takes", "reaches the best known loss")
+    return _table(head, lines, "tests/bench_fit_peers.py --csv data/results/fit_peers.csv")
 
 
 # ── what scripts measured on a GPU ───────────────────────────────────────────────────
@@ -201,43 +193,24 @@ def accuracy(folder: Path) -> str:
     """The worst error of every unary operator on a GPU."""
     ieee, fast = (_read(folder / f"accuracy_{name}.csv", dtype=str).to_dict("records") for name in ("ieee", "fast"))
     head = ("operator", "ieee, any input", "at", "ieee, over the domain", "fast, over the domain", "domain", "allowed")
-    return _table(
-        head,
-        [
-            (
-                f"`{exact['operator']}`",
-                exact["ulp"],
-                exact["at"],
-                exact["domain_ulp"],
-                approximate["unit_ulp"],
-                f"{float(exact['from']):g} to {float(exact['to']):g}",
-                f"{exact['allowed']} / {approximate['allowed']}",
-            )
-            for exact, approximate in zip(ieee, fast, strict=False)
-        ],
-        "tests/gpu_accuracy.py data/results",
-    )
+    lines = []
+    for exact, approximate in zip(ieee, fast, strict=False):
+        errors = exact["ulp"], exact["at"], exact["domain_ulp"], approximate["unit_ulp"]
+        domain = f"{float(exact['from']):g} to {float(exact['to']):g}"
+        allowed = f"{exact['allowed']} / {approximate['allowed']}"
+        lines.append((f"`{exact['operator']}`", *errors, domain, allowed))
+    return _table(head, lines, "tests/gpu_accuracy.py data/results")
 
 
 def cases(folder: Path) -> str:
     """What the assembler says of the case discussions' kernels: a row for each task, precision and type."""
     rows, keys = _read(folder / "cases_ptxas.csv"), ["task", "precision", "dtype"]
+    lines = []
+    for key, part in rows.groupby(keys, sort=False) if len(rows) else ():
+        above, spilled = part["registers"] > part["limit"], part["spilled"]
+        lines.append((*key, len(part), part["registers"].max(), above.sum(), (spilled > 0).sum(), spilled.max()))
     head = (*keys, "kernels", "most registers", "above their limit", "that spill", "bytes spilled, at most")
-    return _table(
-        head,
-        [
-            (
-                *key,
-                len(part),
-                part["registers"].max(),
-                (part["registers"] > part["limit"]).sum(),
-                (part["spilled"] > 0).sum(),
-                part["spilled"].max(),
-            )
-            for key, part in (rows.groupby(keys, sort=False) if len(rows) else ())
-        ],
-        "tests/ptxas_cases.py",
-    )
+    return _table(head, lines, "tests/ptxas_cases.py")
 
 
 def measurements(folder: Path, name: str, script: str, only: str | None = None) -> str:

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -37,14 +38,33 @@ STAGES = {"parse_s": "read", "lower_s": "programs", "emit_s": "structures and PT
 GENERATIONS = 54  # of the search that the thesis estimates
 COPIED: dict[str, str] = PROTOCOLS | {"half": "matrix of every step, 16 bits", "fit": "fitted parameters"}
 NOTHING = pd.DataFrame()
-Cells = dict[str, Callable[[Any], str]]  # heading: the text of a row's cell
+Cells = dict[str, str]  # heading: the text of a cell, with fields for columns of the row, as ``{step_s:s}``
+SIZE = {"expressions x points": "{n_exprs:,} x {n_points:,}"}
+WORK: Cells = {"copied to the host": "{copied}"} | SIZE
+WHERE = {"": "`{where}`"}
+
+
+class _Words(string.Formatter):
+    """Fields of cells: a format ``s`` is of seconds, ``GB`` of bytes, ``x`` of a ratio."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        own = {"s": written, "GB": gigabytes, "x": times}.get(format_spec)
+        return own(value) if own else str(super().format_field(value, format_spec))
 
 
 def table_of(rows: pd.DataFrame, cells: Cells) -> pd.DataFrame:
-    """A line for each row, whose cells functions of the row write; without columns that are empty."""
+    """A line for each row; a cell with a field that is nan is empty, a column of such is left out."""
     if rows.empty:
         return NOTHING
-    texts = pd.DataFrame({head: [write(row) for row in rows.itertuples()] for head, write in cells.items()})
+    words, texts = _Words(), pd.DataFrame()
+    if "results" in rows:
+        rows = rows.assign(copied=rows["results"].map(COPIED))
+    lines: list[Any] = rows.to_dict("records")
+    for head, cell in cells.items():
+        fields = [name for _, name, *_ in words.parse(cell) if name]
+        texts[head] = pd.Series([words.vformat(cell, (), line) for line in lines]).mask(
+            rows[fields].isna().any(axis=1).to_numpy(), ""
+        )
     return texts.loc[:, texts.ne("").any()]
 
 
@@ -57,14 +77,6 @@ def bold_least(values: pd.Series, write: Callable[[float], str] = written) -> pd
 def times(factor: float) -> str:
     """A ratio as a text: ``2.3 times``."""
     return f"{factor:,.0f} times" if factor >= 10 else f"{factor:.2g} times"
-
-
-def _size(row: Any) -> str:
-    return f"{row.n_exprs:,} x {row.n_points:,}"
-
-
-def _where(row: Any) -> str:
-    return f"`{row.where}`"
 
 
 # ── samples of the thesis's benchmarks ───────────────────────────────────────────────
@@ -124,32 +136,33 @@ def samples(results: Results) -> pd.DataFrame:
     medians = medians.assign(
         benchmark=plots.benchmark_of(medians), order=places(medians["results"]), source=medians["source"].map(SOURCES)
     )
-    medians["thesis_cpu"] = medians["benchmark"].map(theirs["cpu_interpreter"])
-    medians["thesis_gpu"] = medians["benchmark"].map(theirs.drop(columns="cpu_interpreter").min(axis=1))
+    for name, who in (("cpu", theirs["cpu_interpreter"]), ("gpu", theirs.drop(columns="cpu_interpreter").min(axis=1))):
+        medians[f"thesis_{name}"] = medians["benchmark"].map(who).where(medians["results"].eq("every"))
+    medians["configuration"] = medians.apply(_configuration, axis=1)
     return table_of(medians.sort_values(["benchmark", "order", "source", "median_s"]), SAMPLES)
 
 
 def _configuration(row: Any) -> str:
-    scaled = "" if pd.isna(row.scaled_from) else f"({row.scaled_from:.0f} steps, scaled)"
-    way = " ".join(filter(None, (f"`{row.backend}`", row.dispatch, scaled, plots.CODE.get(row.code))))
-    return f"{way}, {row.precision}, {row.dtype}"
+    scaled = "" if pd.isna(row["scaled_from"]) else f"({row['scaled_from']:.0f} steps, scaled)"
+    way = " ".join(filter(None, (f"`{row['backend']}`", row["dispatch"], scaled, plots.CODE.get(row["code"]))))
+    return f"{way}, {row['precision']}, {row['dtype']}"
 
 
 SAMPLES: Cells = {
-    "benchmark": lambda row: str(row.benchmark),
-    "expressions x points": lambda row: f"{row.n_exprs:,} ({row.source}) x {row.n_points:,}",
-    "copied to the host": lambda row: PROTOCOLS[row.results],
-    "exprkit": _configuration,
-    "on": lambda row: row.device,
-    "median": lambda row: f"**{written(row.median_s)}**",
-    "standard deviation": lambda row: known(written, row.sd_s),
-    "samples": lambda row: str(row.samples),
-    "parsing": lambda row: written(row.parse_s),
-    "threads busy": lambda row: known("{:.1f}".format, row.busy_threads),
-    "memory, host": lambda row: gigabytes(row.host_bytes),
-    "memory, device": lambda row: gigabytes(row.device_bytes),
-    "thesis, CPU": lambda row: written(row.thesis_cpu) * (row.results == "every"),
-    "thesis, best GPU": lambda row: written(row.thesis_gpu) * (row.results == "every"),
+    "benchmark": "{benchmark}",
+    "expressions x points": "{n_exprs:,} ({source}) x {n_points:,}",
+    "copied to the host": "{copied}",
+    "exprkit": "{configuration}",
+    "on": "{device}",
+    "median": "**{median_s:s}**",
+    "standard deviation": "{sd_s:s}",
+    "samples": "{samples}",
+    "parsing": "{parse_s:s}",
+    "threads busy": "{busy_threads:.1f}",
+    "memory, host": "{host_bytes:GB}",
+    "memory, device": "{device_bytes:GB}",
+    "thesis, CPU": "{thesis_cpu:s}",
+    "thesis, best GPU": "{thesis_gpu:s}",
 }
 
 
@@ -198,10 +211,7 @@ def own_data(results: Results) -> pd.DataFrame:
     keys = ["results", "n_exprs", "n_points", "source", "where", "code", "dispatch", "file", "own"]
     each = rows.groupby(keys)["seconds"].median().unstack().reindex(columns=[True, False])
     each = each.assign(ratio=each[True] / each[False]).dropna(subset="ratio")[["ratio"]].reset_index()
-    return table_of(each, WORK | {"": _where, "own over synthetic data": lambda row: f"{row.ratio:.2f}"})
-
-
-WORK: Cells = {"copied to the host": lambda row: COPIED[row.results], "expressions x points": _size}
+    return table_of(each, WORK | WHERE | {"own over synthetic data": "{ratio:.2f}"})
 
 
 def link(results: Results) -> pd.DataFrame:
@@ -216,15 +226,16 @@ def link(results: Results) -> pd.DataFrame:
     rows = rows.assign(size=rows["n_exprs"] * rows["n_points"] * size, roof=rows["file"].map(roofs).astype(float))
     keys = ["n_exprs", "n_points", "where", "results", "size", "roof"]
     each = rows.groupby(keys, dropna=False)["step_s"].median().reset_index()
-    return table_of(each.assign(rate=each["size"] / each["step_s"]), LINK)
+    rate = each["size"] / each["step_s"]
+    each = each.assign(megabytes=each["size"] / 1e6, gigabytes_per_s=rate / 1e9, share=rate / each["roof"])
+    return table_of(each, WORK | WHERE | LINK)
 
 
-LINK: Cells = WORK | {
-    "": _where,
-    "time per step": lambda row: f"**{written(row.step_s)}**",
-    "bytes per step": lambda row: f"{row.size / 1e6:,.0f} MB",
-    "rate": lambda row: f"{row.rate / 1e9:.3g} GB/s",
-    "of the link's rate": lambda row: known("{:.0%}".format, row.rate / row.roof),
+LINK: Cells = {
+    "time per step": "**{step_s:s}**",
+    "bytes per step": "{megabytes:,.0f} MB",
+    "rate": "{gigabytes_per_s:.3g} GB/s",
+    "of the link's rate": "{share:.0%}",
 }
 
 
@@ -247,16 +258,16 @@ def pairs(results: Results) -> pd.DataFrame:
     once, step, alone = (each.reindex(columns=columns)[name] for name in ("once", "step_s", "alone"))
     gain = step["cuda"] - step["kept"].fillna(step["anew"])
     work = pd.DataFrame(
-        {
-            "interpreter": alone["cuda"],
-            "transpiler": alone["kept"].fillna(alone["anew"]),
-            "compiling": once["anew"] - once["cuda"],
-        }
+        {"interpreter": alone["cuda"], "transpiler": alone["kept"].fillna(alone["anew"])}
+        | {"compiling": once["anew"] - once["cuda"]}
     )
     for code in plots.CODE:
         pays = 1 + ((once[code] - once["cuda"]) / gain).clip(lower=0)
-        work[code] = pays.mask(gain.le(0) & once[code].notna(), np.inf)
-    return table_of(work.dropna(subset=["interpreter", "transpiler"]).reset_index(), PAIRS)
+        work[code] = pays.mask(gain.le(0) & once[code].notna(), np.inf).map(steps)
+    work = work.dropna(subset=list(PAIR)).reset_index()
+    work[list(PAIR)] = work[list(PAIR)].apply(bold_least, axis=1)
+    other = work["precision"].map(lambda name: "" if name == "fast" else f", {name}")
+    return table_of(work.assign(gives=work["gives"] + other, source=work["source"].replace(SOURCES)), PAIRS)
 
 
 def steps(count: float) -> str:
@@ -267,18 +278,15 @@ def steps(count: float) -> str:
     return f"{int(np.ceil(count / unit)) * unit:,}"
 
 
-def _bold_if(text: str, bold: bool) -> str:
-    return f"**{text}**" if bold else text
-
-
+PAIR = ("interpreter", "transpiler")
 PAIRS: Cells = {
-    "result of a step": lambda row: row.gives + ("" if row.precision == "fast" else f", {row.precision}"),
-    "expressions x points": lambda row: f"{row.n_exprs:,} ({SOURCES.get(row.source, row.source)}) x {row.n_points:,}",
-    "interpreter, device": lambda row: _bold_if(written(row.interpreter), row.interpreter <= row.transpiler),
-    "transpiler, device": lambda row: _bold_if(written(row.transpiler), row.transpiler <= row.interpreter),
-    "compiling adds": lambda row: known(written, row.compiling),
-    "recovered after steps, compiled anew": lambda row: steps(row.anew),
-    "from cache": lambda row: steps(row.kept),
+    "result of a step": "{gives}",
+    "expressions x points": "{n_exprs:,} ({source}) x {n_points:,}",
+    "interpreter, device": "{interpreter}",
+    "transpiler, device": "{transpiler}",
+    "compiling adds": "{compiling:s}",
+    "recovered after steps, compiled anew": "{anew}",
+    "from cache": "{kept}",
 }
 
 
@@ -323,16 +331,8 @@ def once_and_step(results: Results) -> pd.DataFrame:
     rows = rows[rows["n_steps"].eq(rows.groupby("where")["n_steps"].transform("max"))]
     keys = ["where", "n_exprs", "n_points", "tokens_each"]
     each = rows.assign(once=rows["total_s"] - rows["steps_s"]).groupby(keys)[["once", "step_s"]].median().reset_index()
-    return table_of(
-        each,
-        {
-            "": _where,
-            "expressions x points": _size,
-            "tokens": lambda row: str(row.tokens_each),
-            "once": lambda row: written(row.once),
-            "each step": lambda row: written(row.step_s),
-        },
-    )
+    cells = {"tokens": "{tokens_each}", "once": "{once:s}", "each step": "{step_s:s}"}
+    return table_of(each, WHERE | SIZE | cells)
 
 
 def block_sizes(results: Results) -> pd.DataFrame:
@@ -347,15 +347,9 @@ def baseline(results: Results) -> pd.DataFrame:
     rows = of(results, "baseline")
     rows = rows.assign(seconds=measured.seconds_for(rows, plots.THESIS_STEPS))
     each = rows.groupby(["block_size", "options"])["seconds"].agg(["median", "std"]).reset_index()
-    return table_of(
-        each,
-        {
-            "block": lambda row: str(row.block_size),
-            "stack": lambda row: row.options.partition("=")[2],
-            f"{plots.THESIS_STEPS} launches of every expression": lambda row: written(row.median),
-            "standard deviation": lambda row: known(written, row.std),
-        },
-    )
+    launches, stack = f"{plots.THESIS_STEPS} launches of every expression", each["options"].str.partition("=")[2]
+    cells = {"block": "{block_size}", "stack": "{stack}", launches: "{median:s}", "standard deviation": "{std:s}"}
+    return table_of(each.assign(stack=stack), cells)
 
 
 def launches(results: Results) -> pd.DataFrame:
@@ -365,17 +359,9 @@ def launches(results: Results) -> pd.DataFrame:
     keys = ["benchmark", "results", "where", "source", "n_exprs", "n_points"]
     each = rows.groupby([*keys, "apart"])["total_s"].median().unstack().reindex(columns=[True, False])
     each = each.set_axis(["apart", "whole"], axis=1).dropna().reset_index()
-    return table_of(
-        each,
-        {"benchmark": lambda row: str(row.benchmark)}
-        | WORK
-        | {
-            "": _where,
-            "a launch per expression": lambda row: written(row.apart),
-            "one launch": lambda row: f"**{written(row.whole)}**",
-            "ratio": lambda row: times(row.apart / row.whole),
-        },
-    )
+    cells = {"a launch per expression": "{apart:s}", "one launch": "**{whole:s}**", "ratio": "{ratio:x}"}
+    each = each.assign(ratio=each["apart"] / each["whole"])
+    return table_of(each, {"benchmark": "{benchmark}"} | WORK | WHERE | cells)
 
 
 def busy(results: Results) -> pd.DataFrame:
@@ -384,18 +370,17 @@ def busy(results: Results) -> pd.DataFrame:
     rows = with_code(rows[rows["device_s"].notna()], both=False)
     rows = rows.assign(gives=rows["results"].map(STEP_RESULTS))
     keys, seconds = ["gives", "n_exprs", "n_points", "where"], ["step_s", "device_s", "device_cold_s"]
-    return table_of(
-        rows.groupby(keys)[seconds].median().reset_index(),
-        {
-            "result of a step": lambda row: row.gives,
-            "expressions x points": _size,
-            "": _where,
-            "step of a sample": lambda row: written(row.step_s),
-            "on the device alone": lambda row: written(row.device_s),
-            "share": lambda row: f"{min(row.device_s / row.step_s, 1):.0%}",
-            "with a cold L2": lambda row: known(written, row.device_cold_s),
-        },
-    )
+    each = rows.groupby(keys)[seconds].median().reset_index()
+    each["share"] = (each["device_s"] / each["step_s"]).clip(upper=1)
+    return table_of(each, {"result of a step": "{gives}"} | SIZE | WHERE | BUSY)
+
+
+BUSY: Cells = {
+    "step of a sample": "{step_s:s}",
+    "on the device alone": "{device_s:s}",
+    "share": "{share:.0%}",
+    "with a cold L2": "{device_cold_s:s}",
+}
 
 
 # ── stages, sizes, whole searches ────────────────────────────────────────────────────
@@ -406,10 +391,9 @@ def stages(results: Results) -> pd.DataFrame:
     usual = {"source": plots.DIFFERENT, "dispatch": "", "dtype": "float32", "precision": "fast"}
     rows = with_code(of(results, *measured.OF_THE_THESIS, n_points=BENCHMARKS[2][1], **usual), both=True)
     each = rows.groupby(["n_exprs", "where"])[list(STAGES)].median().reset_index()
-    cells: Cells = {"expressions": lambda row: f"{row.n_exprs:,}", "": _where}
-    for name, words in STAGES.items():
-        cells[words] = lambda row, name=name: known(written, getattr(row, name))  # type: ignore[misc]
-    return table_of(each.dropna(subset=list(STAGES), how="all"), cells)
+    cells = {words: f"{{{name}:s}}" for name, words in STAGES.items()}
+    each = each.dropna(subset=list(STAGES), how="all")
+    return table_of(each, {"expressions": "{n_exprs:,}"} | WHERE | cells)
 
 
 def _every_run(results: Results, study: str) -> pd.DataFrame:
@@ -425,16 +409,11 @@ def search(results: Results) -> pd.DataFrame:
     total = rows.groupby(keys, sort=False)["total_s"]
     seconds = total.apply(lambda each: each.iloc[:GENERATIONS].sum())
     each = seconds[total.size() >= GENERATIONS].rename("seconds").reset_index()
-    return table_of(
-        each.assign(count=each["n_exprs"] * each["n_points"] * each["n_steps"] * GENERATIONS),
-        {
-            "copied to the host": lambda row: PROTOCOLS[row.results],
-            "": _where,
-            "evaluations": lambda row: f"{row.count:.2g}",
-            f"{GENERATIONS} generations": lambda row: f"**{written(row.seconds)}**",
-            "evaluations per second": lambda row: f"{row.count / row.seconds:.2g}",
-        },
-    )
+    each["count"] = each["n_exprs"] * each["n_points"] * each["n_steps"] * GENERATIONS
+    each["per_second"] = each["count"] / each["seconds"]
+    cells = {"evaluations": "{count:.2g}", f"{GENERATIONS} generations": "**{seconds:s}**"}
+    cells |= {"evaluations per second": "{per_second:.2g}"}
+    return table_of(each, {"copied to the host": "{copied}"} | WHERE | cells)
 
 
 def sizes(results: Results, study: str) -> pd.DataFrame:
@@ -444,20 +423,22 @@ def sizes(results: Results, study: str) -> pd.DataFrame:
         return NOTHING
     rows = rows.assign(order=places(rows["results"])).sort_values(["n_exprs", "order", "n_points", "where"])
     names = rows.groupby(list(bench.CONFIGURATION), dropna=False, sort=False)["where"].first()
-    return table_of(bench.medians(rows.drop(columns="file")).assign(where=list(names)), SIZES)
+    each = bench.medians(rows.drop(columns="file")).assign(where=list(names))
+    return table_of(each.assign(tokens=each["n_tokens"] / each["n_exprs"]), SIZES)
 
 
-SIZES: Cells = WORK | {
-    "tokens": lambda row: f"{row.n_tokens / row.n_exprs:.0f}",
-    "": _where,
-    "steps": lambda row: f"{row.n_steps:,}",
-    "a sample": lambda row: f"**{written(row.median_s)}**",
-    "standard deviation": lambda row: known(written, row.sd_s),
-    "a step": lambda row: known(written, row.step_s),
-    "of it on the device": lambda row: known(written, row.device_s),
-    "threads busy": lambda row: known("{:.1f}".format, row.busy_threads),
-    "memory, host": lambda row: gigabytes(row.host_bytes),
-    "memory, device": lambda row: gigabytes(row.device_bytes),
+SIZES: Cells = {
+    **WORK,
+    "tokens": "{tokens:.0f}",
+    **WHERE,
+    "steps": "{n_steps:,}",
+    "a sample": "**{median_s:s}**",
+    "standard deviation": "{sd_s:s}",
+    "a step": "{step_s:s}",
+    "of it on the device": "{device_s:s}",
+    "threads busy": "{busy_threads:.1f}",
+    "memory, host": "{host_bytes:GB}",
+    "memory, device": "{device_bytes:GB}",
 }
 
 
