@@ -17,8 +17,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,10 +31,8 @@ from exprkit.study import records
 from exprkit.study.plots import Drawing
 
 with brought_by("notebooks"):
+    import matplotlib.pyplot as plt
     import pandas as pd
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PARTS = 4  # slices a device
 TRIALS, SENT = 200, 32 << 20  # tasks and bytes that a cluster's costs are measured with
@@ -44,20 +41,20 @@ DEVICES = (1, 2, 4, 8, 64, 1000)
 
 
 class ClusterWork(NamedTuple):
-    """What is to be done."""
+    """A work: its seconds on one device, and the bytes to and from all workers together."""
 
-    seconds: float  # on one device
-    sent: float  # bytes, to all workers together
+    seconds: float
+    sent: float
     back: float
 
 
 class ClusterCosts(NamedTuple):
-    """What a cluster costs; where it was not measured, a link of 10 Gbit/s and dask's 200 us to 1 ms a task."""
+    """Costs of a cluster."""
 
-    link: float = 1.1e9  # bytes a second
-    latency: float = 0.01  # seconds from a call to its first task, and from its last result to the caller
-    task: float = 1e-3  # seconds of the scheduler for a slice
-    spread: float = 0.1  # standard deviation of a slice's time, as a share
+    link: float  # bytes a second
+    latency: float  # seconds from a call to its first task, and from its last result to the caller
+    task: float  # seconds of the scheduler for a slice
+    spread: float  # standard deviation of a slice's time, as a share
 
 
 def measured_costs(client: Any) -> ClusterCosts:
@@ -83,14 +80,13 @@ def measured_costs(client: Any) -> ClusterCosts:
     return ClusterCosts(link, latency, (many - latency) / TRIALS, float(np.std(taken) / np.mean(taken)))
 
 
-def recorded_costs(folder: str | None = None) -> ClusterCosts:
-    """The medians of what was measured of clusters (``measured_costs``) and recorded in a folder; by default what is
-    published.
+def recorded_costs() -> ClusterCosts:
+    """The medians of the published ``measured_costs`` of clusters.
 
     >>> 0 < recorded_costs().task < 0.1
     True
     """
-    table = pd.read_csv((records.recorded() if folder is None else Path(folder)) / COSTS_FILE)
+    table = pd.read_csv(records.recorded() / COSTS_FILE)
     return ClusterCosts(*(float(table[name].median()) for name in ClusterCosts._fields))
 
 
@@ -107,19 +103,15 @@ def _worked() -> float:
 
 
 def predicted(work: ClusterWork, devices: Sequence[int] = DEVICES, costs: ClusterCosts | None = None) -> pd.DataFrame:
-    """Seconds and what limits them, a row for each number of devices."""
-    costs = costs or ClusterCosts()
-    rows = []
-    for n in devices:
-        limits = {
-            "link": (work.sent + work.back) / costs.link,
-            "scheduler": PARTS * n * costs.task,
-            "work": _last(work.seconds, n, costs.spread),
-        }
-        seconds = costs.latency + max(limits.values())
-        rows.append({"devices": n, "seconds": seconds, "limit": max(limits, key=lambda name: limits[name]), **limits})
-    alone = costs.latency + max(work.seconds, (work.sent + work.back) / costs.link)
-    return pd.DataFrame(rows).assign(speedup=lambda table: alone / table.seconds)
+    """Seconds, what limits them and the speed-up, a row for each number of devices; by default with recorded costs."""
+    costs = costs or recorded_costs()
+    link = (work.sent + work.back) / costs.link
+    last = [_last(work.seconds, n, costs.spread) for n in devices]
+    limits = pd.DataFrame({"link": link, "scheduler": PARTS * np.array(devices) * costs.task, "work": last})
+    seconds = costs.latency + limits.max(axis=1)
+    speedup = (costs.latency + max(work.seconds, link)) / seconds
+    columns = {"devices": devices, "seconds": seconds, "limit": limits.idxmax(axis=1), "speedup": speedup}
+    return limits.assign(**columns)
 
 
 def _last(seconds: float, n: int, spread: float) -> float:
@@ -133,7 +125,7 @@ def _last(seconds: float, n: int, spread: float) -> float:
 
 
 def measured(pop: Population, data: Dataset, devices: Sequence[int], repeats: int = 3) -> pd.DataFrame:
-    """Seconds of the losses of a population, the least of some, a row for each number of this host's devices."""
+    """Seconds of the losses of a population, the least of ``repeats``, by the number of this host's devices."""
     rows: list[dict[str, float]] = []
     for n in devices:
         step = Evaluator(pop, data.X, devices=n).loss_of(data.y)
@@ -147,39 +139,25 @@ def measured(pop: Population, data: Dataset, devices: Sequence[int], repeats: in
     return table.assign(speedup=table.seconds.iloc[:1].sum() / table.seconds, what="losses, here")
 
 
-def works(here: pd.DataFrame, pop: Population) -> dict[str, ClusterWork]:
-    """What was measured here on one device, and two larger works: an hour, of little and of much data."""
-    by_name = {"an hour of fits": ClusterWork(3600.0, 1e8, 1e8)}
-    by_name["an hour of fits, 1 TB of results"] = ClusterWork(3600.0, 1e8, 1e12)
-    first = here[here.devices == 1]
-    if len(first):
-        sent = float(pop.kinds.nbytes + pop.values.nbytes)
-        by_name["losses, here"] = ClusterWork(float(first.seconds.iloc[0]), sent, 8.0 * len(pop))
-    return by_name
+def drawing(here: pd.DataFrame, pop: Population) -> Drawing:
+    """Speed-up over devices: the ideal, what was ``measured`` here, and the model, whose limits the caption names.
 
-
-def drawing(here: pd.DataFrame, pop: Population, costs: ClusterCosts | None = None) -> Drawing:
-    """Speed-up over devices beside the ideal, and what limits 1,000 of them in the caption."""
-    tables = {what: predicted(work, costs=costs) for what, work in works(here, pop).items()}
-    ends = {what: table.iloc[-1] for what, table in tables.items()}
-    last = [f"{what}: {end.speedup:,.3g} times (limit: {end.limit})" for what, end in ends.items()]
-    caption = f"What a model of costs says of {DEVICES[-1]:,} devices. {'; '.join(last)}."
-    return Drawing("devices", figure(tables, here), caption)
-
-
-def figure(model: dict[str, pd.DataFrame], measured: pd.DataFrame | None = None) -> Figure:
-    """Speed-up over devices beside the ideal: the model's lines, and points (devices, speedup, what) measured."""
-    with brought_by("notebooks"):
-        from matplotlib.figure import Figure
-
-    drawn = Figure(figsize=(7, 4.5), layout="constrained")
-    ax = drawn.subplots()
-    most = max(table.devices.max() for table in model.values())
-    ax.loglog([1, most], [1, most], color="0.6", linestyle="--", label="ideal")
-    for what, table in model.items():
-        ax.plot(table.devices, table.speedup, label=f"model: {what}")
-    for what, rows in [] if measured is None else measured.groupby("what"):
-        ax.plot(rows.devices, rows.speedup, "o", label=f"measured: {what}")
-    ax.set(xlabel="devices", ylabel="times as quick as one")
-    ax.legend(fontsize="small")
-    return drawn
+    The model is of that work and of two larger ones: an hour, of little and of much data.
+    """
+    works = {"an hour of fits": ClusterWork(3600.0, 1e8, 1e8)}
+    works["an hour of fits, 1 TB of results"] = ClusterWork(3600.0, 1e8, 1e12)
+    for row in here[here.devices == 1].itertuples():
+        works[row.what] = ClusterWork(row.seconds, float(pop.kinds.nbytes + pop.values.nbytes), 8.0 * len(pop))
+    figure, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
+    axis.loglog([1, DEVICES[-1]], [1, DEVICES[-1]], color="0.6", linestyle="--", label="ideal")
+    ends = []
+    for what, table in ((what, predicted(work)) for what, work in works.items()):
+        axis.plot(table.devices, table.speedup, label=f"model: {what}")
+        end = table.iloc[-1]
+        ends.append(f"{what}: {end.speedup:,.3g} times (limit: {end.limit})")
+    for what, rows in here.groupby("what"):
+        axis.plot(rows.devices, rows.speedup, "o", label=f"measured: {what}")
+    axis.set(xlabel="devices", ylabel="times as quick as one")
+    axis.legend(fontsize="small")
+    plt.close(figure)  # a notebook shows what a cell returns
+    return Drawing("devices", figure, f"What a model of costs says of {DEVICES[-1]:,} devices. {'; '.join(ends)}.")

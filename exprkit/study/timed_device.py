@@ -35,6 +35,7 @@ NOT_HELD_BACK = 0x1 | 0x2  # NVML's reasons for a lower clock that are none: idl
 COPIED, COPIES = 256 << 20, 7  # bytes, times
 WRITTEN, WRITTEN_TIMES = 256 << 20, 32  # bytes, times: longer than the host takes to queue two steps
 READY = 2  # calls until an engine has everything ready for the next one
+NO_CLOCK = {"sm_mhz": np.nan, "throttled": False}
 CLEAR = Path("/proc/self/clear_refs")  # "5" written there makes the peak of resident memory the present one
 FOLDER = "EXPRKIT_CACHE_DIR"
 KERNEL_FACTS = {  # column: what the engine calls it
@@ -63,18 +64,13 @@ def device_of(backend: str) -> Host:
 
 
 class Host:
-    """The host: copies are NumPy's, and nothing has to be waited for."""
+    """The host, whose copies are NumPy's."""
 
     def facts(self, evaluator: Any) -> dict[str, Any]:
         """What an evaluator ran on; an engine that shares nothing out has the caller's thread alone."""
         threads = evaluator.engine.threads
-        return {
-            "device": f"{machine.cpu_model()}, {number_of(threads, 'thread')}",
-            "threads": threads,
-            "sm_mhz": np.nan,
-            "throttled": False,
-            "most_warps": np.nan,
-        }
+        name = f"{machine.cpu_model()}, {number_of(threads, 'thread')}"
+        return NO_CLOCK | {"device": name, "threads": threads, "most_warps": np.nan}
 
     def put(self, array: np.ndarray) -> Any:
         """A fresh copy where the backend runs, complete."""
@@ -132,7 +128,7 @@ class Gpu(Host):
     def facts(self, evaluator: Any) -> dict[str, Any]:
         """The device, the clock of its multiprocessors in MHz and whether power or heat holds it back."""
         nvml, handle = _nvml(self.runtime.deviceGetPCIBusId(self.index))
-        facts = {"device": self.name, "sm_mhz": np.nan, "throttled": False, "most_warps": self.most_warps}
+        facts = NO_CLOCK | {"device": self.name, "most_warps": self.most_warps}
         with contextlib.suppress(*(nvml.NVMLError, AttributeError) if nvml else ()):  # an old driver may not tell
             if nvml:
                 reasons = nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)
@@ -181,19 +177,15 @@ class Gpu(Host):
         self.free, self.used = self.runtime.memGetInfo()[0], self.cupy.get_default_memory_pool().used_bytes()
 
     def memory(self) -> dict[str, float]:
-        """What was taken from the device, code included: CuPy's pool gives back nothing in between.
-
-        Or what the pool holds more than was in use before, where that is more: it may have held some of it already.
-        """
+        """What was taken from the device, code included, or what CuPy's pool holds beyond what was in use before."""
         held = self.cupy.get_default_memory_pool().total_bytes() - self.used
         taken = float(max(self.free - self.runtime.memGetInfo()[0], held, 0))
         return {"host_bytes": super().memory()["host_bytes"] + self.not_counted, "device_bytes": taken}
 
     def alone(self, step: Callable[[], Any]) -> dict[str, float]:
-        """What keeps the device busy writes over its second-level cache, so that ``device_cold_s`` finds it cold.
+        """``device_cold_s`` after what writes over the second-level cache, ``device_s`` after another step.
 
-        ``device_s`` follows another step.  Before both the step runs twice: what an engine gets ready when it is called
-        in some way for the first time, or again, is no part of it.
+        Before, the step runs twice: what an engine gets ready in its first calls is no part of it.
         """
         seconds = {}
         for _ in range(READY):
