@@ -63,7 +63,7 @@ def limits(values: Any, margin: float = 0.05, logarithmic: bool = False) -> tupl
 
 
 def _has_logarithm(values: np.ndarray) -> np.ndarray:
-    """Which values an axis of logarithms has room for."""
+    """The values that a logarithmic axis can show."""
     return values > 1 / LARGEST
 
 
@@ -228,7 +228,7 @@ class CurvePlot:
         return _png(self.figure, whole=False)
 
     def _curves(self) -> Iterator[tuple[np.ndarray, Any, Any]]:
-        """Of each group where it is drawn, which of the ``places`` these are, and its line."""
+        """Each group's x, its part of ``places``, its line."""
         for part, curve in zip(self._parts, self.curves, strict=True):
             yield self.places[part, self._along], part, curve
 

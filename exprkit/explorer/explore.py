@@ -118,13 +118,13 @@ class Explorer(widgets.VBox):
     Attributes
     ----------
     expression : Expression
-        The one that is shown: the last text without an error.
+        The last text without an error.
     params : float64 array, (n_params,)
         Its parameters.
     result : FitResult or None
         Of its last fit, until a slider is moved.
     population : Population or None
-        The one in the population panel.
+        That of the population panel.
     search_panel : SearchPanel
         Its ``model`` is the regressor of the last search.
     text : ipywidgets.Text
@@ -284,12 +284,12 @@ class Explorer(widgets.VBox):
         inspector.value = text_page("computing …")  # of the first time, what there is to compile, too
         show_if(code, False)
         try:
-            shown = INSPECTORS[name](self._subject)
+            view = INSPECTORS[name](self._subject)
         except Exception as error:  # what cannot be shown here leaves the others
             inspector.value = error_page(error)
         else:
-            inspector.value = shown.page
-            code.show(shown.code)
+            inspector.value = view.page
+            code.show(view.code)
             show_if(code, True)
 
     def _set_option(self, name: str, value: str) -> None:

@@ -164,7 +164,7 @@ class FitPanel(widgets.HBox):
         self.code.show(self._code(subject, params, result))
 
     def _warnings(self, losses: dict[str, float], result: ek.FitResult | None) -> list[str]:
-        """What is wrong with the expression as it stands."""
+        """Warnings about the values and the fit."""
         warnings = []
         if n := losses["not finite"]:
             warnings.append(f"no finite value at {n:,} of {len(self._ev.X):,} points")
@@ -231,7 +231,7 @@ class FitPanel(widgets.HBox):
             self._take(self._subject, *self._fitted(self._subject, False))
 
     def _fit_beside(self, stop: Event) -> None:
-        """The same beside the notebook's messages and what is drawn, until it is stopped."""
+        """Fit in the background, while the panel is in use, until it is stopped."""
 
         def look(done: int, total: int) -> None:
             if stop.is_set():
@@ -308,7 +308,7 @@ class FitPanel(widgets.HBox):
 
 
 def _grows(before: Subject, after: Subject) -> bool:
-    """Whether a text is written on, over the same data."""
+    """True where a text is continued, on the same data."""
     return after.points is before.points and after.text.startswith(before.text)
 
 

@@ -1,6 +1,6 @@
 """Inspectors: an expression at every stage of the pipeline, and the call that shows it.
 
-In: a ``Subject``.  Out: ``Shown``, text and perhaps a picture.  Its ``code`` is a script that prints the same
+In: a ``Subject``.  Out: a ``View``: text and HTML.  Its ``code`` is a script that prints the same
 text: a notebook shows it to be copied.
 
     >>> from exprkit.explorer.inspectors import INSPECTORS, Subject
@@ -33,8 +33,8 @@ SASS_OF = "sm_90"
 MOST_DERIVATIVES = 12  # parameters and variables that are shown
 
 
-class Shown(NamedTuple):
-    """What an inspector shows: text (LaTeX; a line ``name: LaTeX`` for a derivative), code that prints it, HTML."""
+class View(NamedTuple):
+    """An inspector's text (LaTeX; a line ``name: LaTeX`` for a derivative), the code that prints it, its HTML."""
 
     content: str
     code: str
@@ -103,64 +103,64 @@ class Subject:
 # ── the inspectors ───────────────────────────────────────────────────────────────────
 
 
-def _text(content: str, code: str) -> Shown:
-    return Shown(content, code, text_page(content))
+def _text(content: str, code: str) -> View:
+    return View(content, code, text_page(content))
 
 
-def formula(subject: Subject) -> Shown:
+def formula(subject: Subject) -> View:
     """LaTeX; the text itself where it is too long to be typeset."""
     if subject.expression.n_tokens > TYPESET:
         return _text(str(subject.expression), f"{subject.setup}print(pop[0])")
     latex = subject.expression.latex()
-    return Shown(latex, f"{subject.setup}print(pop[0].latex())", formula_page([latex]))
+    return View(latex, f"{subject.setup}print(pop[0].latex())", formula_page([latex]))
 
 
-def tree(subject: Subject) -> Shown:
+def tree(subject: Subject) -> View:
     """The tree, drawn; as text where it is too large."""
     expression = subject.expression
-    shown = _text(expression.tree(), f"{subject.setup}print(pop[0].tree())")
+    view = _text(expression.tree(), f"{subject.setup}print(pop[0].tree())")
     if expression.n_tokens > drawings.MOST_NODES:
-        return shown
-    return shown._replace(page=picture_page(drawings.tree(expression), alt=shown.content))
+        return view
+    return view._replace(page=picture_page(drawings.tree(expression), alt=view.content))
 
 
-def postfix(subject: Subject) -> Shown:
+def postfix(subject: Subject) -> View:
     """The tokens as the thesis draws them: kind, text, bits or index or code."""
     return _text(subject.expression.listing(), f"{subject.setup}print(pop[0].listing())")
 
 
-def program(subject: Subject) -> Shown:
+def program(subject: Subject) -> View:
     """The three-address program and the columns it reads."""
     return _text(subject.bytecode().program(0), f"{subject.bytecode_code}print(bytecode.program(0))")
 
 
-def bytecode(subject: Subject) -> Shown:
-    """What the GPU interpreter reads, and the CUDA C of the cases that it runs."""
+def bytecode(subject: Subject) -> View:
+    """The GPU interpreter's bytecode, and the CUDA C of the cases that it runs."""
     compiled = subject.bytecode()
     code = f"{subject.bytecode_code}print(bytecode.listing(0) + '\\n')\nprint(bytecode.cuda(0))"
     return _text(f"{compiled.listing(0)}\n\n{compiled.cuda(0)}", code)
 
 
-def ptx(subject: Subject) -> Shown:
+def ptx(subject: Subject) -> View:
     """The transpiler's PTX, and what its machine code takes on each architecture."""
     code_for = {arch: subject.ptx(arch) for arch in ARCHITECTURES}
     lines = [f"{arch}: {of.registers[0]} registers, {of.spills[0]} bytes spilled" for arch, of in code_for.items()]
     options = subject.options("precision", "dtype")
     code = (
-        f"{subject.setup}for arch in {ARCHITECTURES}:\n    made = ek.compile_ptx(pop, arch{options})\n"
-        "    print(f'{arch}: {made.registers[0]} registers, {made.spills[0]} bytes spilled')\nprint()\n"
-        "print(made.ptx(0))"
+        f"{subject.setup}for arch in {ARCHITECTURES}:\n    compiled = ek.compile_ptx(pop, arch{options})\n"
+        "    print(f'{arch}: {compiled.registers[0]} registers, {compiled.spills[0]} bytes spilled')\nprint()\n"
+        "print(compiled.ptx(0))"
     )
     return _text("\n".join([*lines, "", code_for[ARCHITECTURES[-1]].ptx(0)]), code)
 
 
-def sass(subject: Subject) -> Shown:
+def sass(subject: Subject) -> View:
     """The machine code, where a disassembler is installed."""
     call = f"ek.compile_ptx(pop, {SASS_OF!r}{subject.options('precision', 'dtype')})"
     return _text(subject.ptx(SASS_OF).sass(0), f"{subject.setup}print({call}.sass(0))")
 
 
-def derivatives(subject: Subject) -> Shown:
+def derivatives(subject: Subject) -> View:
     """The derivative by each parameter, then by each variable that is used."""
     names = _leaves(subject.expression)[:MOST_DERIVATIVES]
     formulas = [_derivative(subject.pop, name) for name in names]
@@ -171,7 +171,7 @@ def derivatives(subject: Subject) -> Shown:
     lines = [f"{name}: {latex}" for name, latex in zip(names, formulas, strict=True)]
     heads = [rf"\frac{{\partial f}}{{\partial {word_latex(name)}}} = " for name in names]
     page = formula_page(map("".join, zip(heads, formulas, strict=True)))
-    return Shown("\n".join(lines), code, page if names else text_page("no parameters, no variables"))
+    return View("\n".join(lines), code, page if names else text_page("no parameters, no variables"))
 
 
 def _leaves(expression: ek.Expression) -> list[str]:
@@ -195,7 +195,7 @@ def _derivative(pop: ek.Population, name: str) -> str:
     return sympy.latex(derivative[0].sympy().doit())  # which cancels and collects, as one writes it
 
 
-INSPECTORS: dict[str, Callable[[Subject], Shown]] = {
+INSPECTORS: dict[str, Callable[[Subject], View]] = {
     "Tree": tree,
     "Postfix": postfix,
     "Program": program,

@@ -61,7 +61,7 @@ def show_if(widget: Any, visible: bool) -> None:
     widget.layout.display = None if visible else "none"
 
 
-class Rows(widgets.Select):
+class RowList(widgets.Select):
     """Lines of text to select from, of which ``ROWS`` are seen; ``selected(place)`` is called when the user does so."""
 
     def __init__(self, selected: Callable[[int], object], min_width: str) -> None:
@@ -82,7 +82,7 @@ class Rows(widgets.Select):
             self._selected(change["new"])
 
 
-def under_heads(heads: Any, rows: Rows) -> Any:
+def under_heads(heads: Any, rows: RowList) -> Any:
     """A table of rows in a fixed-width font, which scrolls to the side."""
     table = widgets.VBox([widgets.HTML(FONT), heads, rows], layout=widgets.Layout(overflow="auto"))
     table.add_class(CLASS)
@@ -102,8 +102,8 @@ def text_page(text: str) -> str:
     """A text, escaped and cut where it is long."""
     left = len(text) - MOST_CHARACTERS
     more = f"\n… {left:,} more characters, which the code below prints" if left > 0 else ""
-    shown = html.escape(text[:MOST_CHARACTERS] + more)
-    return f'<pre style="line-height:1.25;overflow-x:auto;margin:4px 0">{shown}</pre>'
+    escaped = html.escape(text[:MOST_CHARACTERS] + more)
+    return f'<pre style="line-height:1.25;overflow-x:auto;margin:4px 0">{escaped}</pre>'
 
 
 def formula_page(lines: Iterable[str]) -> str:

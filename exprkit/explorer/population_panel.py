@@ -25,7 +25,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import DataError, brought_by, number_of, shortened
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
-from exprkit.explorer.pages import CLASS, CodeView, Rows, button, choice, line, show_if, under_heads
+from exprkit.explorer.pages import CLASS, CodeView, RowList, button, choice, line, show_if, under_heads
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, arguments, generated, operators_code, renamed
 from exprkit.explorer.table import Table
 
@@ -96,7 +96,7 @@ class PopulationPanel(widgets.VBox):
         self._progress_bar.run("reading", self.read_now)
 
     def read_now(self, stop: Event, progress: Progress) -> None:
-        """The same in this thread."""
+        """Make the population and show it, in this thread."""
         points = self._points
 
         def look(done: int, total: int) -> None:
@@ -147,7 +147,7 @@ class PopulationPanel(widgets.VBox):
             self.heads[name] = widgets.Button(layout=cell)
             self.heads[name].on_click(lambda _, name=name: self.sort(name))
         last = widgets.HTML(f"<span class='{CLASS}' style='font:13px monospace'>fitted parameters</span>")
-        self.rows = Rows(self._select, f"{sum(WIDTHS.values()) + 30}ch")
+        self.rows = RowList(self._select, f"{sum(WIDTHS.values()) + 30}ch")
         table = under_heads(widgets.HBox([*self.heads.values(), last]), self.rows)
         self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), CodeView()
         return [self.summary, table, self.front, self.code]
@@ -235,7 +235,7 @@ class PopulationPanel(widgets.VBox):
 
 
 def _notes(table: Table) -> str:
-    """How many are fitted, and how many have no loss."""
+    """The numbers of expressions that are fitted, and that have no loss."""
     n, done, notes = int(table.pop.valid.sum()), int(table.fitted.sum()), ""
     if done < n and table.pop.max_params:
         notes = (

@@ -28,7 +28,7 @@ import exprkit as ek
 from exprkit.errors import ArgumentError, brought_by
 from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar
-from exprkit.explorer.pages import CodeView, Rows, button, line, under_heads
+from exprkit.explorer.pages import CodeView, RowList, button, line, under_heads
 from exprkit.explorer.sources import Points, arguments
 from exprkit.fitting.fitted_expression import numbered
 from exprkit.text.tokens import CONSTANT, PARAMETER
@@ -70,7 +70,7 @@ class SearchPanel(widgets.VBox):
             )
         )
         self.button = button("Search", self.start, "100px", icon="search")
-        self.rows = Rows(self._select, "40ch")
+        self.rows = RowList(self._select, "40ch")
         self.summary, self.front, self.code = widgets.HTML(), widgets.HTML(), CodeView()
         self.summary.value = "looks for formulas of the target; a row that is clicked opens, as all other tabs show it"
         heads = widgets.HTML(f"<pre style='font:13px monospace;margin:0'>{'size':<6}{'loss (rmse)':<12}formula</pre>")

@@ -31,17 +31,17 @@ class Points:
 
     @functools.cached_property
     def variables(self) -> tuple[str, ...] | None:
-        """What ``parse`` is told: names that mean something else end in "_"; None for x1, x2, …"""
+        """Names for ``parse``, with "_" behind those that mean something else; None for x1, x2, …"""
         return _usable(self.dataset.variables) if self.named else None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the variables are called in expressions."""
+        """The variables' names in expressions."""
         return self.variables or tuple(f"x{i + 1}" for i in range(self.dataset.X.shape[1]))
 
     @property
     def columns_page(self) -> str:
-        """Which variable is which column, in words."""
+        """The variables, with their columns, in words."""
         pairs = zip(map(in_text, self.names), self.dataset.variables, strict=True)
         words = [name if name.strip("`") == column else f"{name} = {column}" for name, column in pairs]
         variables = f"variables: {', '.join(words)}"
@@ -67,9 +67,9 @@ def points_of(table: Any, target: str | None, columns: list[str] | None = None) 
         dataset, option = ek.data.from_table(table, target, columns=columns), ""
     except DataError:  # perhaps not of the columns and rows that are wanted
         dataset, option = ek.data.from_table(table, target, **DROP, columns=columns), DROPPED
-    shown = repr(table) if isinstance(table, str) else "table"
+    code = repr(table) if isinstance(table, str) else "table"
     option = _choice_code(target, columns) + option
-    return Points(dataset, f"points = ek.data.from_table({shown}{option})", named=True)
+    return Points(dataset, f"points = ek.data.from_table({code}{option})", named=True)
 
 
 def arguments(values: Mapping[str, Any]) -> str:

@@ -64,7 +64,7 @@ class Table:
         return self.columns[by].sort_values(ascending=not descending, kind="stable").index.to_numpy()
 
     def shortest(self) -> np.ndarray:
-        """Whether an expression is the shortest of those of its loss, bool (n_exprs,); True where there is no loss."""
+        """Mark the shortest expression of each loss, and those without a loss; bool (n_exprs,)."""
         ranked = self.columns.sort_values("loss", kind="stable")
         is_same = ranked["loss"].diff().to_numpy() <= self._rounding()[ranked.index]
         best = ranked.assign(group=np.cumsum(~is_same)).sort_values("tokens", kind="stable").drop_duplicates("group")

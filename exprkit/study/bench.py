@@ -162,7 +162,7 @@ class Settings:
                 raise ArgumentError(f"backend {backend!r} makes no fits; results='fit' is for another one")
 
     def options_of(self, backend: str) -> dict[str, Any]:
-        """What the evaluator of a backend is made with; its cache decides whether code once compiled is kept."""
+        """Options of a backend's evaluator; ``cache`` says whether compiled code is kept."""
         offered = self._offered(backend)
         for name in set(self.options) - {option for each in self.backends for option in self._offered(each)}:
             raise ArgumentError(f"none of the backends {', '.join(self.backends)} has an option {name!r}")
@@ -284,7 +284,7 @@ def measure(
 
 
 class _Measurement(NamedTuple):
-    """What one backend evaluates, and where."""
+    """The work of one backend, and its device."""
 
     settings: Settings
     backend: str
@@ -409,7 +409,7 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
 
 
 def _step(comes_back: str, evaluator: Any, y: Any, matrix: Any) -> Callable[[Any], Any]:
-    """What a step does with its parameters."""
+    """A step, as a function of its parameters."""
     if comes_back == "loss":
         return evaluator.loss_of(y, "sse")
     if comes_back == "fit":
@@ -507,7 +507,7 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def unsteady(samples: pd.DataFrame) -> list[str]:
-    """What speaks against trusting the samples, one sentence each (the rules of pyperf, and of nvbench for clocks)."""
+    """Warnings about the samples, a sentence each (the rules of pyperf, and of nvbench for clocks)."""
     sentences = []
     groups = samples[~samples["cold"]].groupby(list(CONFIGURATION), sort=False, dropna=False)
     for _, rows in groups:

@@ -5,8 +5,8 @@ tables of block x points a thread, as the papers on parametric kernels have them
 
     >>> import exprkit as ek
     >>> from exprkit.study.case_figures import block_table
-    >>> found = ek.cases({"n_exprs": 9_880, "n_columns": 12, "n_slots": 1}, "square", precision="fast")
-    >>> block_table(found, "sm_86", 10_860).loc[16, 768]
+    >>> discussion = ek.cases({"n_exprs": 9_880, "n_columns": 12, "n_slots": 1}, "square", precision="fast")
+    >>> block_table(discussion, "sm_86", 10_860).loc[16, 768]
     '1.00'
 """
 
@@ -47,7 +47,7 @@ SHARED_HUES, GLOBAL_HUES = ("#6BAED6", "#B3D2E8", "#E3EEF8"), ("#D98C3F", "#F0BB
 
 
 def region_labels(discussion: Cases, device: str) -> tuple[np.ndarray, list[LaunchShape]]:
-    """Which leaf is chosen at each (registers, shared memory), with the multiprocessors of a card; the leaves."""
+    """The number of the leaf at each (registers, shared memory), with the multiprocessors of a card; the leaves."""
     multiprocessors = limits_of(device).multiprocessors
     registers, shared = (axis.ravel() * KIB for axis in np.meshgrid(REGISTERS, SHARED, indexing="ij"))
     values = {name: np.array([value]) for name, value in discussion.known.items()}
@@ -62,8 +62,8 @@ def region_labels(discussion: Cases, device: str) -> tuple[np.ndarray, list[Laun
 def draw_regions(discussion: Cases, device: str) -> Figure:
     """The leaves over (shared memory of a block, registers of a multiprocessor), and seven cards.
 
-    A colour is a layout (points a thread, where columns are), a number in a region its threads a block.  In ``found``
-    all but the machine's symbols are known; the multiprocessors are those of ``device``.
+    A colour is a layout (points a thread, where columns are), a number in a region its threads a block.  Of the
+    discussion all but the machine's symbols are known; the multiprocessors are those of ``device``.
     """
     with brought_by("search"):
         from scipy import ndimage
@@ -155,7 +155,7 @@ def block_table(discussion: Cases, device: str, n_points: int) -> pd.DataFrame:
 
 
 def cards_table(discussion: Cases, n_points: int) -> pd.DataFrame:
-    """What each of the seven cards runs."""
+    """The variant that each of the seven cards runs."""
     rows = []
     for name, card in CARDS.items():
         case = discussion.at(device=name, n_points=n_points).case

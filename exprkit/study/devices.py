@@ -58,7 +58,7 @@ class ClusterCosts(NamedTuple):
 
 
 def measured_costs(client: Any) -> ClusterCosts:
-    """What the workers of a dask client cost: the least of a few, through the same hands as any work.
+    """Costs of the workers of a dask client: the least of a few trials, by the same functions as any work.
 
     The link is what a task's argument goes by, to the scheduler and from there to a worker, and with workers of the
     same host no network.

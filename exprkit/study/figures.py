@@ -90,7 +90,7 @@ def write_all(results: str | Path, out: str | Path) -> list[Path]:
 
 
 def _drawing(name: str, figure: Figure, results: Results, what: str, rows: pd.DataFrame, *more: str) -> Drawing:
-    """With a caption: what is shown; on what it was measured; what made it, by its record."""
+    """A figure with its caption: what is drawn, the machines, and the commands of its records."""
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
     sentences = [what, *more]
     if len(rows):
@@ -109,7 +109,7 @@ def between(values: Iterable[Any]) -> str:
 
 
 def sources(rows: pd.DataFrame) -> str:
-    """What kind of expressions were measured."""
+    """The kinds of expressions that were measured."""
     return " and ".join(SOURCES.get(source, source) for source in dict.fromkeys(rows["source"]))
 
 
@@ -213,9 +213,9 @@ def block_sizes(results: Results) -> Drawing:
         sizes = list(table.columns)
         for (name, times), marker in zip(table.iterrows(), "osD^vP", strict=False):
             style = {"linestyle": ":", "markerfacecolor": "white"} if str(name).startswith("thesis") else {}
-            known = times.dropna()
-            places = [sizes.index(size) for size in known.index]
-            axis.plot(places, known, marker=marker, label=name, color=colour_of(str(name)), **style)
+            times = times.dropna()
+            places = [sizes.index(size) for size in times.index]
+            axis.plot(places, times, marker=marker, label=name, color=colour_of(str(name)), **style)
         axis.set_xticks(range(len(sizes)), [str(size) for size in sizes])
         axis.set(title="relative to the best size of each", xlabel="threads per block", ylabel="times the shortest")
         axis.set_ylim(0.9, None)
@@ -383,13 +383,13 @@ def scaling(results: Results) -> Drawing:
 
 
 def _of_the_least(rows: pd.DataFrame, column: str) -> pd.Series:
-    """What the least of a column costs on the backend of each row."""
+    """The cost at the least value of a column, on the backend of each row."""
     least = rows[rows[column].eq(rows.groupby("where")[column].transform("min"))]
     return rows["where"].map(least.groupby("where")["cost"].median())
 
 
 def crossover(results: Results) -> Drawing:
-    """How many times as fast as the CPU every backend is, over the size, for searches of 1 to 1,000 steps."""
+    """Speed of every backend over that of the CPU, by size, for searches of 1 to 1,000 steps."""
     rows = with_code(of(results, "map"), both=True)
     groups = rows.assign(order=plots.places(rows["results"])).groupby(["order", "file"])
     maps = [part for _, part in groups if len(measured.map_seconds(part, 1).dropna(thresh=2))]

@@ -45,7 +45,7 @@ NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
 
 
 class Results(NamedTuple):
-    """What the figures are made from."""
+    """Samples and records, for figures and tables."""
 
     samples: pd.DataFrame  # warm ones
     thesis: pd.DataFrame  # its samples
@@ -88,7 +88,7 @@ def results_of(
 
 
 def _on_host(samples: pd.DataFrame) -> pd.DataFrame:
-    """With the samples of a backend of the host as those of every step's matrix and of the last step's.
+    """Samples, those of a host's backend both as of every step's matrix and as of the last step's.
 
     Both lie where they are wanted as soon as they are made, so that one measurement stands for the two.
     """
@@ -110,7 +110,7 @@ def _warm(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def machines(results: Results) -> pd.DataFrame:
-    """What each file of results was measured on, the GPU's clock meanwhile, and what speaks against trusting it."""
+    """The machine, the GPU's clock and the warnings of each file of results."""
     lines = {}
     for name, record in results.records.items():
         runs = _runs(record)
@@ -207,7 +207,7 @@ def per_expression(results: Results) -> pd.DataFrame:
 
 
 def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
-    """What each sample would have taken with another number of steps: all but the first cost the same."""
+    """Seconds of each sample with another number of steps: all but the first cost the same."""
     return samples["total_s"] - samples["steps_s"] + (n_steps - 1) * samples["step_s"]
 
 
@@ -264,7 +264,7 @@ def relative_to_best(results: Results) -> pd.DataFrame:
 
 
 def best_points(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of each evaluator and block size the samples with the best number of points per thread."""
+    """The samples with the best number of points per thread of each evaluator and block size."""
     rows = rows[rows["code"].ne("anew") | ~rows["code"].eq("kept").any()]
     rows = rows.assign(points=rows["points_per_thread"].fillna(0))
     keys = ["evaluator", "block_size"]
@@ -274,14 +274,14 @@ def best_points(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def kernel_table(results: Results) -> pd.DataFrame:
-    """Of every block size and number of points per thread: step time, registers, spills, shared memory, occupancy."""
+    """Step time, registers, spills, shared memory and occupancy by block size and points per thread."""
     rows = of(results, "blocks")
     rows = rows[rows["points_per_thread"].notna() & rows["registers"].notna()]
     if rows.empty:
         return pd.DataFrame()
     rows = rows.assign(occupancy=occupancy(rows))
-    shown = ["step_s", "registers", "local_bytes", "shared_bytes", "resident_blocks", "occupancy"]
-    return rows.groupby(["where", "options", "block_size", "points_per_thread"])[shown].median().reset_index()
+    columns = ["step_s", "registers", "local_bytes", "shared_bytes", "resident_blocks", "occupancy"]
+    return rows.groupby(["where", "options", "block_size", "points_per_thread"])[columns].median().reset_index()
 
 
 def occupancy(rows: pd.DataFrame) -> pd.Series:

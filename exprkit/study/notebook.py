@@ -24,14 +24,8 @@ from exprkit.errors import ArgumentError, did_you_mean
 PLAIN = (bool, int, float, str, list, tuple, dict, type(None))  # what papermill can hand over
 CHECKED = "_parameters_checked"
 TAG = "parameters"
-WORDS = {
-    bool: "True or False",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    list: "a list",
-    dict: "a mapping",
-}
+WORDS = {bool: "True or False", int: "a whole number", float: "a number"}
+WORDS |= {str: "a text", list: "a list", dict: "a mapping"}
 
 
 def check_parameters(namespace: MutableMapping[str, Any]) -> dict[str, Any]:
@@ -74,10 +68,11 @@ def code_of(notebook: str | Path) -> list[str]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArgumentError(f"{notebook} is no notebook that can be read: {error}") from None
     code = [cell for cell in cells if cell["cell_type"] == "code"]
-    tagged = [cell for cell in code if TAG in cell.get("metadata", {}).get("tags", [])]
-    if len(tagged) != 1:
-        raise ArgumentError(f"{notebook} needs one cell tagged {TAG!r}, and has {len(tagged)}")
-    return ["".join(cell["source"]) for cell in [*tagged, *(cell for cell in code if cell is not tagged[0])]]
+    is_tagged = [TAG in cell.get("metadata", {}).get("tags", []) for cell in code]
+    if sum(is_tagged) != 1:
+        raise ArgumentError(f"{notebook} needs one cell tagged {TAG!r}, and has {sum(is_tagged)}")
+    code.insert(0, code.pop(is_tagged.index(True)))
+    return ["".join(cell["source"]) for cell in code]
 
 
 def defaults(notebook: str | Path) -> dict[str, tuple[type, Any]]:
@@ -132,7 +127,7 @@ def _converted(name: str, value: Any, kind: type) -> Any:
 
 
 def _hint(name: str, value: Any, kind: type) -> str:
-    """How papermill is told what was probably meant."""
+    """The papermill option that was probably meant."""
     if not isinstance(value, str):
         return ""
     if kind is bool:

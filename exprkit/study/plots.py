@@ -79,10 +79,10 @@ def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None 
     table = pd.concat(parts, ignore_index=True)
     titles: dict[Any, str] = {n: "benchmark {}, {:,} x {:,}".format(n, *size) for n, size in BENCHMARKS.items()}
     titles[OTHER] = "other sizes"
-    shown = [panel for panel in titles if (table["panel"] == panel).any()]
-    counts = [table.loc[table["panel"] == panel, "evaluator"].nunique() for panel in shown]
+    panels = [panel for panel in titles if (table["panel"] == panel).any()]
+    counts = [table.loc[table["panel"] == panel, "evaluator"].nunique() for panel in panels]
     figure, axes = plt.subplots(
-        len(shown),
+        len(panels),
         2,
         figsize=(11, 1 + sum(0.7 + 0.3 * count for count in counts)),
         layout="constrained",
@@ -95,7 +95,7 @@ def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None 
     order = places(table["results"])
     first = table[order.eq(order.groupby([table["panel"], table["evaluator"]]).transform("min"))]
     medians = first.groupby(["panel", "evaluator"])["seconds"].median()
-    for pair, panel in zip(axes, shown, strict=True):
+    for pair, panel in zip(axes, panels, strict=True):
         part = table[table["panel"] == panel]
         spread(pair, part.sort_values("evaluator", key=lambda names: -names.map(medians[panel]), kind="stable"), marked)
         pair[0].set_title(titles[panel], loc="left")
@@ -140,13 +140,13 @@ def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def beside_others(table: pd.DataFrame, repeated: pd.Series) -> pd.Series:
-    """Which repeated expressions have a panel and evaluator that were also measured with different ones."""
+    """Rows of repeated expressions whose panel and evaluator were also measured with different ones."""
     names = table["panel"].astype(str) + table["evaluator"].str.removesuffix(" " + REPEATED)
     return repeated & names.isin(names[~repeated])
 
 
 def benchmark_of(samples: pd.DataFrame) -> pd.Series:
-    """Which of the thesis's benchmarks each row repeats, whichever matrix or losses come back."""
+    """The number of the thesis's benchmark that each row repeats, whatever comes back; else ``OTHER``."""
     numbers = pd.Series(OTHER, samples.index, dtype=object)
     like = samples["n_steps"].eq(THESIS_STEPS) & samples["source"].isin((DIFFERENT, ESR))
     like &= samples["results"].isin(PROTOCOLS) & samples["options"].eq("")
@@ -157,7 +157,7 @@ def benchmark_of(samples: pd.DataFrame) -> pd.Series:
 
 
 def evaluator_of(samples: pd.DataFrame) -> pd.Series:
-    """What each row is called in a figure: backend, how it launches, precision, where it ran."""
+    """The name of each row in a figure: backend, launch, options, code, precision, device."""
     names = "exprkit " + samples["backend"]
     code, where = samples["code"].map(CODE).fillna(""), samples["device"].map(short)
     for part in (samples["dispatch"], samples["options"], code, samples["precision"], where):
@@ -200,17 +200,17 @@ def spread(axes: Sequence[Axes], table: pd.DataFrame, protocols: Sequence[str] =
     axis.semilogx()
     axis.grid(axis="both", which="major", alpha=0.3)
     first = table["evaluator"].map(medians.notna().idxmax(axis=1))
-    shown = table[table["results"].eq(first)]
-    each = shown.groupby("evaluator")["seconds"]
-    shown = shown.assign(over=shown["seconds"] / each.transform("median"), few=each.transform("size").lt(FEW))
+    samples = table[table["results"].eq(first)]
+    each = samples.groupby("evaluator")["seconds"]
+    samples = samples.assign(over=samples["seconds"] / each.transform("median"), few=each.transform("size").lt(FEW))
     palette = {name: colour_of(name) for name in names}
     drawn: dict[str, Any] = {"x": "over", "y": "evaluator", "hue": "evaluator", "order": names, "palette": palette}
     drawn |= {"legend": False, "ax": beside}
     with quiet():
-        if not shown["few"].all():
-            sns.violinplot(shown[~shown["few"]], **drawn, cut=0, inner="quart", density_norm="width", linewidth=1)
-        if shown["few"].any():
-            sns.stripplot(shown[shown["few"]], **drawn, jitter=False, size=5, alpha=0.5)  # jitter is random
+        if not samples["few"].all():
+            sns.violinplot(samples[~samples["few"]], **drawn, cut=0, inner="quart", density_norm="width", linewidth=1)
+        if samples["few"].any():
+            sns.stripplot(samples[samples["few"]], **drawn, jitter=False, size=5, alpha=0.5)  # jitter is random
     beside.set(ylabel="", yticks=[], xlabel="")
     beside.set_ylim(len(names) - 0.5, -0.5)
     beside.set_xlim(*SPREAD)

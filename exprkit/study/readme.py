@@ -203,7 +203,7 @@ def accuracy(folder: Path) -> str:
 
 
 def cases(folder: Path) -> str:
-    """What the assembler says of the case discussions' kernels: a row for each task, precision and type."""
+    """The assembler's registers and spills of the case discussions' kernels, by task, precision and type."""
     rows, keys = _read(folder / "cases_ptxas.csv"), ["task", "precision", "dtype"]
     lines = []
     for key, part in rows.groupby(keys, sort=False) if len(rows) else ():

@@ -131,7 +131,7 @@ def collect(
 
 
 def _key(samples: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
-    """What each sample has in some columns, as a text."""
+    """The values of columns of each sample, as one text."""
     return samples[list(columns)].astype(object).fillna("").astype(str).agg("|".join, axis=1)
 
 

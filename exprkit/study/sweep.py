@@ -61,11 +61,11 @@ Study = str | Path | Mapping[str, Any] | Iterable[Mapping[str, Any]]
 
 
 class Outcome(NamedTuple):
-    """What became of a configuration: ``state`` is one of ``STATES``, ``detail`` the reason or the last error line."""
+    """The end of a run."""
 
     parameters: dict[str, Any]
-    state: str
-    detail: str
+    state: str  # one of ``STATES``
+    detail: str  # the reason, or the last error line
     folder: Path
     seconds: float = 0.0
 
@@ -83,7 +83,6 @@ class PlannedRun(NamedTuple):
         return self.folder / self.notebook.name
 
     def ended(self, state: str, detail: str = "", seconds: float = 0.0) -> Outcome:
-        """What became of it."""
         return Outcome(self.parameters, state, detail, self.folder, seconds)
 
 
@@ -194,7 +193,7 @@ def waiting_of(jobs: list[PlannedRun], into: str | Path | None) -> tuple[list[Pl
 
 
 def _command(notebook: str | Path, study: Any, plain: Any, only: str | None) -> str:
-    """What a user types for the same runs."""
+    """The command for the same runs."""
     if not isinstance(study, str | Path):
         return f"exprkit.sweep({str(notebook)!r}, ...)"
     options = " --plain" * (plain is not None) + (f" --only {only}" if only else "")
@@ -202,44 +201,34 @@ def _command(notebook: str | Path, study: Any, plain: Any, only: str | None) -> 
 
 
 def summary(outcomes: Iterable[Outcome]) -> str:
-    """How many of each state; then a line for each reason to skip, and for each run that failed."""
+    """The number of each state, then a line for each reason to skip, and for each run that failed."""
     outcomes = list(outcomes)
     counts = Counter(outcome.state for outcome in outcomes)
     reasons = Counter(outcome.detail for outcome in outcomes if outcome.state == "skipped")
-    return "\n".join(
-        [
-            ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state]),
-            *(f"skipped, {number_of(count, 'run')}: {reason}" for reason, count in reasons.items()),
-            *(f"failed: {outcome.detail}" for outcome in outcomes if outcome.state == "failed"),
-            *["the time was up: start the same command again for the rest"][: counts["not started"]],
-        ]
-    )
+    lines = [", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])]
+    lines += [f"skipped, {number_of(count, 'run')}: {reason}" for reason, count in reasons.items()]
+    lines += [f"failed: {outcome.detail}" for outcome in outcomes if outcome.state == "failed"]
+    if counts["not started"]:
+        lines.append("the time was up: start the same command again for the rest")
+    return "\n".join(lines)
 
 
 def listing(jobs: list[PlannedRun], into: str | Path | None = None) -> str:
     """The runs, a line each with the parameters in which they differ; how many of them are to be started."""
     table = pd.DataFrame([job.parameters for job in jobs], index=[job.folder.name for job in jobs]).map(json.dumps)
     table = table.drop(columns="results_dir", errors="ignore")
-    shared = [f"{name}={table[name].iloc[0]}" for name in table if table[name].nunique() == 1]
-    table = table.loc[:, table.nunique() > 1]
-    lines = [
-        " ".join([folder, *map("{}={}".format, table.columns, row)])
-        for folder, row in zip(table.index, table.to_numpy(), strict=True)
-    ]
+    is_shared = table.nunique() == 1
+    lines = [f"all with {' '.join(f'{name}={value}' for name, value in table.iloc[0][is_shared].items())}"]
+    for folder, row in table.loc[:, ~is_shared].iterrows():
+        lines.append(" ".join([str(folder), *(f"{name}={value}" for name, value in row.items())]))
     waiting, others = waiting_of(jobs, into)
-    return "\n".join(
-        [
-            f"all with {' '.join(shared)}",
-            *lines,
-            f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
-            + _limit(waiting),
-            *(summary(others).splitlines() if others else ()),
-        ]
-    )
+    count = f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
+    lines.append(count + _limit(waiting))
+    return "\n".join([*lines, *(summary(others).splitlines() if others else ())])
 
 
 def _limit(jobs: list[PlannedRun]) -> str:
-    """How long the runs measure at most, if they have a limit."""
+    """Words for the longest time that the runs measure, if they have a limit."""
     seconds = sum(job.parameters.get("seconds", math.inf) * len(job.parameters.get("backends", ())) for job in jobs)
     if not seconds or not math.isfinite(seconds):
         return ""
@@ -294,8 +283,8 @@ def _checked_block(where: str, block: Any) -> tuple[Any, Any, Any]:
         raise ArgumentError(f"{where}: points must be a list of runs, not {reprlib.repr(points)}")
     for part, mapping in (("fixed", fixed), *(("a run of points", point) for point in points), ("grid", grid)):
         if not isinstance(mapping, Mapping):
-            shown = reprlib.repr(mapping)
-            raise ArgumentError(f"{where}: {part} must be parameters as in  n_points: 362, not {shown}")
+            value = reprlib.repr(mapping)
+            raise ArgumentError(f"{where}: {part} must be parameters as in  n_points: 362, not {value}")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
             raise ArgumentError(f"{where}: grid needs a list of values for {name!r}, not {reprlib.repr(values)}")
@@ -337,7 +326,7 @@ def _on_gpu(job: PlannedRun) -> bool:
 
 
 def finished(folder: Path) -> bool:
-    """Whether a run ended well in that folder and its result files are still there."""
+    """True where a run ended well in that folder and its result files are still there."""
     try:
         record = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -373,7 +362,8 @@ def _run_on(cluster: Workers, jobs: list[PlannedRun], end: float) -> Iterator[Ou
     """Outcomes as they come from a cluster's workers; called off by a user who stops it."""
     from distributed import wait
 
-    runs = dict(zip(cluster.client.map(_run, [_absolute(job) for job in jobs], end=end, pure=False), jobs, strict=True))
+    absolute = [job._replace(notebook=job.notebook.resolve(), folder=job.folder.resolve()) for job in jobs]
+    runs = dict(zip(cluster.client.map(_run, absolute, end=end, pure=False), jobs, strict=True))
     try:
         while runs:
             cluster.look_after()
@@ -387,11 +377,6 @@ def _run_on(cluster: Workers, jobs: list[PlannedRun], end: float) -> Iterator[Ou
                     yield run.result()._replace(folder=job.folder)
     finally:
         cluster.client.cancel(list(runs))
-
-
-def _absolute(job: PlannedRun) -> PlannedRun:
-    """The same for a process that works in another folder."""
-    return job._replace(notebook=job.notebook.resolve(), folder=job.folder.resolve())
 
 
 def _device_count() -> int:
@@ -445,7 +430,7 @@ def _papermill(job: PlannedRun, device: int | None) -> tuple[str, Path]:
 
 
 def _call(job: PlannedRun, plain: Callable[..., Any]) -> tuple[str, Path]:
-    """The same for a function in this process; its traceback goes to a file."""
+    """Run a function in this process: the error line, empty if it ended well, and the file of its traceback."""
     report = job.folder / "error.txt"
     report.unlink(missing_ok=True)
     try:

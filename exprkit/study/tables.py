@@ -115,7 +115,7 @@ def by_backend(results: Results) -> pd.DataFrame:
 
 
 def headline(results: Results) -> pd.DataFrame:
-    """The same for the backends that ran all benchmarks, with new expressions in every sample."""
+    """``by_backend`` for those that ran all benchmarks, with new expressions in every sample."""
     medians = own_medians(results)
     new = ~medians.columns.str.endswith(plots.CODE["kept"])
     complete = new & medians.groupby(level="benchmark").count().gt(0).all()
@@ -175,7 +175,7 @@ def machines(results: Results) -> pd.DataFrame:
 
 
 def boundary(results: Results) -> pd.DataFrame:
-    """Of each map of sizes with CPU and GPU: how many sizes each wins, by protocol and number of steps."""
+    """The number of sizes that CPU and GPU win in each map of sizes, by protocol and number of steps."""
     lines = []
     for _, part in of(results, "map").groupby("file"):
         first = measured.maps_of(part)[0]  # as in a search, each generation new
@@ -310,7 +310,7 @@ def growth(results: Results) -> pd.DataFrame:
 
 
 def measured_by_all(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Of each backend the values that every one of them was measured at."""
+    """The rows at those values of a column at which every backend was measured."""
     common = rows.groupby(column)["where"].nunique() == rows["where"].nunique()
     return rows[rows[column].map(common).astype(bool)]
 
@@ -446,7 +446,7 @@ SIZES: Cells = {
 
 
 def contraction(results: Results) -> pd.DataFrame:
-    """What fused multiplication and addition saves in instructions, and in time at most."""
+    """Instructions, and at most time, that fused multiplication and addition saves."""
     value, note = results.scripts["value"], results.scripts["note"]
     ratios = {
         "cpu without the products": "cpu, products left out",

@@ -59,7 +59,7 @@ def lanes_of(gpu: dict[str, Any]) -> int:
 
 
 def device_of(backend: str) -> Host:
-    """What the backend of that name runs on."""
+    """The device of a backend."""
     return Host() if load(backend).empty is None else Gpu()
 
 
@@ -67,7 +67,7 @@ class Host:
     """The host, whose copies are NumPy's."""
 
     def facts(self, evaluator: Any) -> dict[str, Any]:
-        """What an evaluator ran on; an engine that shares nothing out has the caller's thread alone."""
+        """Name and threads of the host for an evaluator."""
         threads = evaluator.engine.threads
         name = f"{machine.cpu_model()}, {number_of(threads, 'thread')}"
         return NO_CLOCK | {"device": name, "threads": threads, "most_warps": np.nan}
@@ -87,7 +87,7 @@ class Host:
         return np.asarray(array)
 
     def event(self) -> Any:
-        """What a moment of the device's own clock is noted in."""
+        """A place for a time of the device's own clock."""
 
     def mark(self, event: Any) -> None:
         """Note a moment."""
@@ -177,7 +177,7 @@ class Gpu(Host):
         self.free, self.used = self.runtime.memGetInfo()[0], self.cupy.get_default_memory_pool().used_bytes()
 
     def memory(self) -> dict[str, float]:
-        """What was taken from the device, code included, or what CuPy's pool holds beyond what was in use before."""
+        """Bytes taken from the device, code included, or held by CuPy's pool beyond those in use before."""
         held = self.cupy.get_default_memory_pool().total_bytes() - self.used
         taken = float(max(self.free - self.runtime.memGetInfo()[0], held, 0))
         return {"host_bytes": super().memory()["host_bytes"] + self.not_counted, "device_bytes": taken}
@@ -283,7 +283,7 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 
 def gpu_record() -> dict[str, Any]:
-    """What a measured time depends on besides ``machine.record()``: the device, its driver, its software."""
+    """The GPU, its driver and its software, for the record of a run."""
     if device.missing():
         return {}
     gpu = Gpu()

@@ -1,1 +1,1 @@
-"""What of the thesis is measured anew: its kernel, one launch per expression."""
+"""The thesis's kernel, one launch per expression, to be measured anew."""

@@ -139,10 +139,10 @@ def check_block(size: int | None) -> int:
     return size or BLOCK
 
 
-def _stack(depth: int, asked: int | None) -> int:
-    """How many values the stack holds: as many as asked for, else the least power of two that is enough."""
-    if asked is not None:
-        return whole("for these expressions stack", asked, depth)
+def _stack(depth: int, chosen: int | None) -> int:
+    """Values that the stack holds: the chosen number, else the least power of two that is enough."""
+    if chosen is not None:
+        return whole("for these expressions stack", chosen, depth)
     return 1 << (depth - 1).bit_length()
 
 
@@ -154,13 +154,13 @@ def stack_depth(pop: Population) -> int:
 
 
 def _values(pop: Population) -> np.ndarray:
-    """Of an operator its code and how many operands it has beside the first, else the index."""
+    """An operator's code with the number of operands beside the first; else the index."""
     index = (pop.values & np.uint64(0x7FFFFFFF)).astype(np.int32)
     return np.where(pop.kinds == OPERATOR, index | MORE * _more(pop), index).astype(np.int32)
 
 
 def _more(pop: Population) -> np.ndarray:
-    """How many operands an operator has beside the first; what packs two leaves both on the stack."""
+    """Operands of an operator beside the first; what packs two leaves both on the stack."""
     more = np.maximum(ops.ARITY.astype(np.int64), 1) - 1
     more[ops.PAIR_OF] = 0
     more[[row.code for row in defined.functions() if row.packed]] = 2
