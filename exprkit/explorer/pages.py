@@ -98,12 +98,17 @@ class Picture(widgets.Image):
     description = traitlets.Unicode("").tag(sync=True)
 
 
-def text_page(text: str) -> str:
+def text_page(text: str, colour: str = "inherit") -> str:
     """A text, escaped and cut where it is long."""
     left = len(text) - MOST_CHARACTERS
     more = f"\n… {left:,} more characters, which the code below prints" if left > 0 else ""
-    escaped = html.escape(text[:MOST_CHARACTERS] + more)
-    return f'<pre style="line-height:1.25;overflow-x:auto;margin:4px 0">{escaped}</pre>'
+    style = f"color:{colour};line-height:1.25;overflow-x:auto;margin:4px 0"
+    return f'<pre style="{style}">{html.escape(text[:MOST_CHARACTERS] + more)}</pre>'
+
+
+def error_page(error: Exception) -> str:
+    """An error in red: exprkit's own as it is, with the caret, others with their type."""
+    return text_page(str(error) if isinstance(error, ExprkitError) else f"{type(error).__name__}: {error}", RED)
 
 
 def formula_page(lines: Iterable[str]) -> str:
@@ -146,12 +151,6 @@ class CodeView(widgets.VBox):
         """Other code."""
         style = "user-select:all;line-height:1.3;padding:6px;border:1px solid #8888;overflow-x:auto"
         self.page.value = f'<pre style="{style}">{html.escape(code)}</pre>'
-
-
-def error_page(error: Exception) -> str:
-    """An error in red: exprkit's own as it is, with the caret, others with their type."""
-    text = str(error) if isinstance(error, ExprkitError) else f"{type(error).__name__}: {error}"
-    return f'<pre style="color:{RED};line-height:1.25;margin:4px 0;overflow-x:auto">{html.escape(text)}</pre>'
 
 
 def red_page(texts: Iterable[str]) -> str:
