@@ -112,7 +112,7 @@ class SearchPanel(widgets.VBox):
         best = str(model.get_best().equation)
         sizes, losses, texts = (equations[name].tolist() for name in ("complexity", "loss", "equation"))
         self._show(sizes, losses, texts, best)
-        words = f"{model.stopped_}; {model.n_evals_:,} functions tried; selected: {shortened(best, points)}"
+        words = f"{model.stopped_}; {model.n_evals_:,} functions tried; selected: {_shortened(best, points)}"
         self.summary.value = html.escape(words)
 
     def _show(self, sizes: list[int], losses: list[float], texts: list[str], best: str = "") -> None:
@@ -123,7 +123,7 @@ class SearchPanel(widgets.VBox):
         self._texts, self._front = texts, (np.array(sizes, float), np.sqrt(losses))
         rows = zip(sizes, self._front[1].tolist(), texts, strict=True)
         lines = [
-            f"{size:<6}{loss:<12.5g}{shortened(text, self._searched)}" + "   ◀ selected" * (text == best)
+            f"{size:<6}{loss:<12.5g}{_shortened(text, self._searched)}" + "   ◀ selected" * (text == best)
             for size, loss, text in rows
         ]
         self.rows.show(lines, texts.index(selected) if selected in texts else None)
@@ -138,10 +138,10 @@ class SearchPanel(widgets.VBox):
     def _select(self, place: int) -> None:
         """A row was selected: open its formula."""
         self._draw()
-        self._opened(*with_parameters(self._texts[place], self._searched))
+        self._opened(*_with_parameters(self._texts[place], self._searched))
 
 
-def with_parameters(text: str, points: Points) -> tuple[str, list[float]]:
+def _with_parameters(text: str, points: Points) -> tuple[str, list[float]]:
     """A formula with parameters in the place of its numbers, and these."""
     formula = ek.parse(text, variables=points.variables)[0]
     places = formula.kinds == CONSTANT
@@ -151,9 +151,9 @@ def with_parameters(text: str, points: Points) -> tuple[str, list[float]]:
     return str(ek.Expression(kinds, values, formula.variables)), numbers
 
 
-def shortened(text: str, points: Points) -> str:
+def _shortened(text: str, points: Points) -> str:
     """A formula, its numbers with four digits."""
-    free, numbers = with_parameters(text, points)
+    free, numbers = _with_parameters(text, points)
     formula = ek.parse(free, variables=points.variables)[0]
     return str(numbered(formula, [float(f"{number:.4g}") for number in numbers]))
 

@@ -46,7 +46,7 @@ TALL = 5  # rows of one that has room for it on its side
 SHARED_HUES, GLOBAL_HUES = ("#6BAED6", "#B3D2E8", "#E3EEF8"), ("#D98C3F", "#F0BB80", "#FBE3CB")
 
 
-def region_labels(discussion: Cases, device: str) -> tuple[np.ndarray, list[LaunchShape]]:
+def _region_labels(discussion: Cases, device: str) -> tuple[np.ndarray, list[LaunchShape]]:
     """The number of the leaf at each (registers, shared memory), with the multiprocessors of a card; the leaves."""
     multiprocessors = limits_of(device).multiprocessors
     registers, shared = (axis.ravel() * KIB for axis in np.meshgrid(REGISTERS, SHARED, indexing="ij"))
@@ -67,7 +67,7 @@ def draw_regions(discussion: Cases, device: str) -> Figure:
     """
     with brought_by("search"):
         from scipy import ndimage
-    label, chosen = region_labels(discussion, device)
+    label, chosen = _region_labels(discussion, device)
     layouts = list(dict.fromkeys((shape.tile // shape.lanes, shape.columns_shared) for shape in chosen))
     hues: dict[tuple[int, bool], str] = {}
     for columns_shared, colours in ((True, SHARED_HUES), (False, GLOBAL_HUES)):

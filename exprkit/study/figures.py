@@ -97,23 +97,23 @@ def _drawing(name: str, figure: Figure, results: Results, what: str, rows: pd.Da
         counts = rows.groupby([*bench.CONFIGURATION, "file"], dropna=False).size()
         devices = "; ".join(dict.fromkeys(rows["device"]))
         kinds = ", ".join([*dict.fromkeys(rows["dtype"]), *dict.fromkeys(rows["precision"])])
-        number = "1 sample" if counts.max() == 1 else f"{between(counts)} samples"
+        number = "1 sample" if counts.max() == 1 else f"{_between(counts)} samples"
         origin = measured.provenance(dict.fromkeys(rows["file"]), results.records)
         sentences.append(f"Measured on {devices}; {number} each; {kinds}; {origin}.")
     return Drawing(name, figure, " ".join(sentences))
 
 
-def between(values: Iterable[Any]) -> str:
+def _between(values: Iterable[Any]) -> str:
     """``5``, or ``5 to 41``: the least and the most."""
     return " to ".join(dict.fromkeys(f"{end:,}" for end in (min(values), max(values))))
 
 
-def sources(rows: pd.DataFrame) -> str:
+def _sources(rows: pd.DataFrame) -> str:
     """The kinds of expressions that were measured."""
     return " and ".join(SOURCES.get(source, source) for source in dict.fromkeys(rows["source"]))
 
 
-def listed(numbers: Iterable[int]) -> str:
+def _listed(numbers: Iterable[int]) -> str:
     """``benchmark 2``, ``benchmarks 1, 2 and 3``."""
     *first, last = map(str, numbers)
     return f"benchmarks {', '.join(first)} and {last}" if first else f"benchmark {last}"
@@ -149,7 +149,7 @@ def _one_kind(results: Results, name: str, theirs: str, ours: str, words: str) -
     rows = rows[rows["backend"] == ours]
     figure = plots.comparison(rows, results.thesis[results.thesis["evaluator"] == theirs])
     lacking = [number for number in BENCHMARKS if number not in set(plots.benchmark_of(rows))]
-    lacks = [f"Ours on {listed(lacking)} is not measured yet: {MAKE_STUDY_GPU}."] if lacking else []
+    lacks = [f"Ours on {_listed(lacking)} is not measured yet: {MAKE_STUDY_GPU}."] if lacking else []
     return _drawing(name, figure, results, f"Seconds of a sample of the {words}.", rows, NOTES, *lacks, THESIS)
 
 
@@ -259,7 +259,7 @@ def phases(results: Results) -> Drawing:
     axis.invert_yaxis()
     figure.legend(ncols=len(names), loc="outside upper center", frameon=False)
     what = (
-        f"Phases of a sample on {listed(sorted(set(rows['panel'])))} (medians), each with the first of these that is"
+        f"Phases of a sample on {_listed(sorted(set(rows['panel'])))} (medians), each with the first of these that is"
         f" measured: {', '.join(plots.PROTOCOLS.values())}."
     )
     return _drawing("phases", figure, results, what, rows)
@@ -292,7 +292,7 @@ def tuning(results: Results) -> Drawing:
     _excess_panel(axes[2])
     what = (
         f"{TUNED[tuned]} on {n_exprs:,} expressions x {n_points:,} points over block size and points per thread;"
-        f" occupancy: resident warps over {between(rows['most_warps'].astype(int))}."
+        f" occupancy: resident warps over {_between(rows['most_warps'].astype(int))}."
     )
     return _drawing("tuning", figure, results, what, rows, "Right: idle threads, by arithmetic.")
 
@@ -379,7 +379,7 @@ def scaling(results: Results) -> Drawing:
         " variables, parameters, tokens: the cost over that of the least. Last panel: whole samples, with parsing."
     )
     rows = pd.concat([rows for rows, *_ in used])
-    return _drawing("scaling", figure, results, what, rows, f"{sources(rows).capitalize()}.")
+    return _drawing("scaling", figure, results, what, rows, f"{_sources(rows).capitalize()}.")
 
 
 def _of_the_least(rows: pd.DataFrame, column: str) -> pd.Series:
@@ -414,7 +414,7 @@ def crossover(results: Results) -> Drawing:
     what = (
         "How many times as fast as the one named at the left (grey line) the others are: whole samples, with parsing,"
         " preparing and so many steps; medians, and the spread of sizes with as many evaluations; a line of panels for"
-        f" each of what comes back to the host; {sources(rows)} of {between(rows['tokens_each'])} tokens on average."
+        f" each of what comes back to the host; {_sources(rows)} of {_between(rows['tokens_each'])} tokens on average."
     )
     return _drawing("crossover", figure, results, what, rows)
 

@@ -48,7 +48,7 @@ class _Words(string.Formatter):
     """Fields of cells: a format ``s`` is of seconds, ``GB`` of bytes, ``x`` of a ratio."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        own = {"s": written, "GB": gigabytes, "x": times}.get(format_spec)
+        own = {"s": written, "GB": gigabytes, "x": _times}.get(format_spec)
         return own(value) if own else str(super().format_field(value, format_spec))
 
 
@@ -68,13 +68,13 @@ def table_of(rows: pd.DataFrame, cells: Cells) -> pd.DataFrame:
     return texts.loc[:, texts.ne("").any()]
 
 
-def bold_least(values: pd.Series, write: Callable[[float], str] = written) -> pd.Series:
+def _bold_least(values: pd.Series, write: Callable[[float], str] = written) -> pd.Series:
     """Numbers as texts, the least in bold, nothing for nan."""
     texts = values.map(lambda value: known(write, value))
     return texts.mask(values.eq(values.min()), "**" + texts + "**")
 
 
-def times(factor: float) -> str:
+def _times(factor: float) -> str:
     """A ratio as a text: ``2.3 times``."""
     return f"{factor:,.0f} times" if factor >= 10 else f"{factor:.2g} times"
 
@@ -106,7 +106,7 @@ def _beside_the_thesis(results: Results, medians: pd.DataFrame) -> pd.DataFrame:
         ("thesis, best GPU", theirs.drop(columns="cpu_interpreter").min(axis=1)),
     ):
         front[head] = [written(who[number]) if name == "every" else "" for name, number in medians.index]
-    return front.join(medians.apply(bold_least, axis=1).rename(columns="`{}`".format))
+    return front.join(medians.apply(_bold_least, axis=1).rename(columns="`{}`".format))
 
 
 def by_backend(results: Results) -> pd.DataFrame:
@@ -193,7 +193,7 @@ def boundary(results: Results) -> pd.DataFrame:
                     f"won by {', '.join(f'`{cpu}`' for cpu in cpus)}": f"{len(lost)} of {len(lead)}",
                     "these sizes (expressions x points)": _sizes(lost),
                     **{f"won by `{gpu}`": str(int(best.eq(gpu).sum())) for gpu in gpus},
-                    "the GPU's largest lead": f"{times(lead.max())} at {_sizes([lead.idxmax()])}",
+                    "the GPU's largest lead": f"{_times(lead.max())} at {_sizes([lead.idxmax()])}",
                 }
             )
     return pd.DataFrame(lines).fillna("")
@@ -265,7 +265,7 @@ def pairs(results: Results) -> pd.DataFrame:
         pays = 1 + ((once[code] - once["cuda"]) / gain).clip(lower=0)
         work[code] = pays.mask(gain.le(0) & once[code].notna(), np.inf).map(steps)
     work = work.dropna(subset=list(PAIR)).reset_index()
-    work[list(PAIR)] = work[list(PAIR)].apply(bold_least, axis=1)
+    work[list(PAIR)] = work[list(PAIR)].apply(_bold_least, axis=1)
     other = work["precision"].map(lambda name: "" if name == "fast" else f", {name}")
     return table_of(work.assign(gives=work["gives"] + other, source=work["source"].replace(SOURCES)), PAIRS)
 
@@ -318,7 +318,7 @@ def measured_by_all(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 def _grown(rows: pd.DataFrame, column: str, proportional: bool) -> str:
     """``31 times, ^0.97``: over all of the range, and the exponent between its last two values."""
     step = rows["device_s"].fillna(rows["step_s"]).groupby(rows[column]).median()  # on the device alone, if measured
-    text = times(step.iloc[-1] / step.iloc[0])
+    text = _times(step.iloc[-1] / step.iloc[0])
     if len(step) > 2 and proportional:
         text += f", ^{np.log(step.iloc[-1] / step.iloc[-2]) / np.log(step.index[-1] / step.index[-2]):.2f}"
     return text
@@ -338,7 +338,7 @@ def once_and_step(results: Results) -> pd.DataFrame:
 def block_sizes(results: Results) -> pd.DataFrame:
     """Time over the least of each evaluator, by threads of a block: the thesis's samples, our steps."""
     relative = measured.relative_to_best(results)
-    texts = relative.apply(lambda line: bold_least(line, "{:.2f}".format), axis=1)
+    texts = relative.apply(lambda line: _bold_least(line, "{:.2f}".format), axis=1)
     return texts.rename(columns=str).rename_axis("", axis=0).reset_index()
 
 

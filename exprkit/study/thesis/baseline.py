@@ -76,7 +76,7 @@ class Baseline:
     ) -> None:
         self.device, self.dtype, self.n_exprs = device or gpu.current(), np.dtype(dtype), len(pop)
         self.engine, self.seconds = self, dict[str, float]()  # what an engine says of its phases: nothing
-        self.settings, self.block_size = settings_of(precision), check_block(block_size)
+        self.settings, self.block_size = settings_of(precision), _checked_block_size(block_size)
         self.stack = _stack(stack_depth(pop), stack)
         self._data = self.device.xp.asarray(X, self.dtype)
         self._arrays = {name: self.device.xp.asarray(array) for name, array in self._matrix(pop).items()}
@@ -132,7 +132,7 @@ def source(operators: str) -> str:
     return opcodes.source(operators) + opcodes.joined([str(Path(__file__).with_suffix(".cu"))], struct)
 
 
-def check_block(size: int | None) -> int:
+def _checked_block_size(size: int | None) -> int:
     """Threads of a block, any number of them."""
     if size is not None and (not isinstance(size, int) or not 0 < size <= MOST_THREADS):
         raise ArgumentError(f"block_size of a launch per expression must be 1 to {MOST_THREADS}, not {size!r}")
