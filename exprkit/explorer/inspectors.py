@@ -121,7 +121,7 @@ def tree(subject: Subject) -> View:
     view = _text(expression.tree(), f"{subject.setup}print(pop[0].tree())")
     if expression.n_tokens > drawings.MOST_NODES:
         return view
-    return view._replace(page=picture_page(drawings.tree(expression), alt=view.content))
+    return View(view.content, view.code, picture_page(drawings.tree(expression), alt=view.content))
 
 
 def postfix(subject: Subject) -> View:
