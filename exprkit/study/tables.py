@@ -347,7 +347,10 @@ def baseline(results: Results) -> pd.DataFrame:
     rows = of(results, "baseline")
     rows = rows.assign(seconds=measured.seconds_for(rows, plots.THESIS_STEPS))
     each = rows.groupby(["block_size", "options"])["seconds"].agg(["median", "std"]).reset_index()
-    launches, stack = f"{plots.THESIS_STEPS} launches of every expression", each["options"].str.partition("=")[2]
+    launches, stack = (
+        f"{plots.THESIS_STEPS} launches of every expression",
+        each["options"].astype(str).str.split("=").str[-1],
+    )
     cells = {"block": "{block_size}", "stack": "{stack}", launches: "{median:s}", "standard deviation": "{std:s}"}
     return table_of(each.assign(stack=stack), cells)
 
