@@ -44,7 +44,7 @@ TOP = "exprkit"  # the package itself, which users import, and of its own module
 MOST_LINES = {
     "(top)": 1_359, "operators": 3_331, "runtime": 1_991, "text": 3_079, "expressions": 3_722, "programs": 1_717,
     "backends": 18_745, "distributed": 2_430, "evaluate": 3_871, "fitting": 4_950, "search": 4_120,
-    "regression": 13_777, "study": 4_223, "explorer": 2_454,
+    "regression": 13_777, "study": 4_226, "explorer": 2_454,
 }  # fmt: skip
 
 MOST_NAMES = 82  # of the engine, that the searches use; may fall
