@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.backends import objective
+from exprkit.backends import load, objective
 from exprkit.errors import DataError
 from exprkit.fitting.starts.alike import ones_apart
 from exprkit.fitting.starts.given import parameter_names
@@ -26,6 +26,9 @@ MODELS = {  # text, x, the parameters that make y
     "two decays": ("p1 * exp(-x1 / p2) + p3 * exp(-x1 / p4)", np.linspace(0, 3000, 150), [10, 60, 6, 700]),
     "two peaks": ("p1 * exp(-((x1 - p2) / p3)^2) + p4 * exp(-((x1 - p5) / p6)^2)", np.linspace(100, 200, 150),
                   [5, 130, 4, 3, 165, 7]),
+    "a trend and a wave": ("p1 + p2 * x1 + p3 * x1^2 + p4 * sin(p5 * x1 + p6)", np.linspace(0, 5, 80),
+                           [34, -32, 8, 0.4, 9, 1]),
+    "growth and a wave": ("p1 * exp(p2 * x1) + p3 * sin(p4 * x1)", np.linspace(0, 5, 80), [2, 0.7, 2.5, 9]),
     "a bend": ("p1 + p2 * x1 + p3 * max(x1 - p4, 0)", np.linspace(0, 100, 80), [3, 0.2, 0.9, 62]),
 }  # fmt: skip
 
@@ -208,6 +211,31 @@ def test_a_mean_of_0_is_right_at_a_count_of_0(backend, dtype, text, x, k, right)
 def test_a_mean_of_0_is_impossible_at_a_count_of_1(backend):
     found = ek.fit("p1 * x1", [[0.0], [1.0]], [1.0, 2.0], loss="poisson", backend=backend)
     assert "not finite" in found.reason[0]
+
+
+SHARES = {  # of a loss: expression, the parameter that is right
+    "f - y * log(f)": ("p1 * x1", 1.9),
+    "2 * (y * log(y / f) - (y - f))": ("p1 * x1", 1.9),
+    "y * (log2(y) - log2(f)) * log(2) - y + f": ("p1 * x1", 1.9),
+    "-(y * log(f) + (1 - y) * log(1 - f))": ("p1 * x1", 0.1),
+    "-(y * n * log(f) + n * (1 - y) * log(1 - f))": ("p1 * x1", 0.1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("loss", SHARES)
+def test_0_log_0_is_0_in_losses_of_ones_own(backend, loss, dtype):
+    text, right = SHARES[loss]
+    x = np.array([0.0, 1, 2, 3, 4])
+    y = right * x
+    columns = {"n": np.full(5, 12.0)} if "n *" in loss else None
+    ev = ek.Evaluator(ek.parse(text), x[:, None], backend, dtype=dtype)
+    at = [ev.loss(np.array([[p]]), y, loss, columns=columns)[0] for p in (right - 0.01, right, right + 0.01)]
+    assert np.isfinite(at).all() and at[1] < min(at[0], at[2]) + 1e-6
+    assert np.isnan(ev.loss(np.array([[-right]]), y, loss, columns=columns)[0])  # the logarithm of what is below 0
+    if load(backend).differentiates:
+        found = ek.fit(text, x[:, None], y, loss=loss, columns=columns, backend=backend, dtype=dtype, init=[right / 2])
+        assert found.converged[0] and found.params[0, 0] == pytest.approx(right, rel=1e-4)
 
 
 def test_a_search_for_counts_keeps_what_is_0_at_0():

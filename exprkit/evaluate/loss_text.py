@@ -18,6 +18,7 @@ What is recognised, plainly; c, s and t are whatever holds no f::
     c * huber(…, d)          in a fit, where d / |s| is one number: Huber's loss of h
     anything else            the sum of the expressions that have the loss around them
 
+Where a factor without f is 0, as in ``y * log(f)``, 0 log 0 is 0.
 Where h is f itself, the expressions are used as they are: such a loss costs what the squared one does.  Where it is
 not, backends that can (``prepare_text``) add up the loss as it stands, in machine code that is made for it once.
 """
@@ -34,7 +35,7 @@ from exprkit.backends import objective
 from exprkit.errors import ArgumentError, ParseError, brief
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
-from exprkit.operators.defined import OPERAND
+from exprkit.operators.defined import OPERAND, table_of_rows
 from exprkit.text import formulas
 from exprkit.text.define import define, formula_tokens
 from exprkit.text.names import Names
@@ -43,7 +44,7 @@ from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 F, Y, W = range(3)  # variables of a loss; then its columns
 USUAL = ("f", "y", "w")
 MOST_TOKENS = 200  # of a loss: it is walked by recursion
-SMALL = 1e-30
+SMALL = 1e-30  # beside ordinary numbers, also in float32
 FITTED = {objective.KINDS[loss]: loss for loss in ("squares", "mae", "huber", "sum")}
 SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective.SUM: "sum"}
 
@@ -162,6 +163,64 @@ def _without_log_of_cosh(kinds: np.ndarray, values: np.ndarray) -> Tokens:
     return kinds[left], values[left]
 
 
+@table_of_rows
+def _logarithms() -> frozenset[int]:
+    """The codes of operators of which log(a / b) = log(a) - log(b), and log(0) is infinite."""
+
+    def is_logarithm(log: Any) -> bool:
+        return bool(np.isinf(log(np.float64(0.0))) and np.isclose(log(6.0) - log(2.0), log(3.0)))
+
+    unary = (row for row in defined.table() if row.arity == 1 and row.width == 1 and not row.packed)
+    with np.errstate(all="ignore"):
+        return frozenset(row.code for row in unary if is_logarithm(row.numpy))
+
+
+def _with_0_log_0(loss: LossText, points: LossPoints) -> tuple[LossText, LossPoints]:
+    """The same loss, in which 0 log 0 is 0, as in likelihoods of counts and shares.
+
+    Where a factor without f is 0, ``SMALL`` is added inside the logarithms of what it multiplies: 0 times a finite
+    number is the 0 that it was, and the logarithm of a negative number stays nan.
+    """
+    if not np.isin(loss.values[loss.kinds == OPERATOR], list(_logarithms())).any():
+        return loss, points
+    tree, columns = LossTree(loss, points), dict(points.columns)
+
+    def has_logarithm(node: _Branch) -> bool:
+        return node.code in _logarithms() or any(map(has_logarithm, node.operands))
+
+    def zeros_column(node: _Branch) -> int | None:
+        """The number of the column with ``SMALL`` where a part without f is 0."""
+        is_0 = tree.is_free(node) and (tree.value(node) == 0) & (True if points.w is None else points.w > 0)
+        if not np.any(is_0):
+            return None
+        name = f"0 {len(columns)}"  # no user's
+        columns[name] = np.where(is_0, SMALL, 0.0)
+        return len(USUAL) + len(columns) - 1
+
+    def written(node: _Branch, zeros: int | None = None) -> list[tuple[int, int]]:
+        if node.code == ops.MUL and zeros is None:
+            for k, other in ((1, 0), (0, 1)):
+                if has_logarithm(node.operands[k]) and (own := zeros_column(node.operands[other])) is not None:
+                    parts = [written(node.operands[j], own if j == k else None) for j in (0, 1)]
+                    return [*parts[0], *parts[1], (OPERATOR, node.code)]
+        if node.code in _logarithms() and zeros is not None:
+            (inside,) = node.operands
+            ratio = inside.operands if inside.code == ops.DIV else (inside,)
+            logs = [
+                [*written(part, zeros), (VARIABLE, zeros), (OPERATOR, ops.ADD), (OPERATOR, node.code)] for part in ratio
+            ]
+            return [token for log in logs for token in log] + [(OPERATOR, ops.SUB)] * (len(logs) - 1)
+        kinds, values = tree.tokens(node)
+        inner = [token for operand in node.operands for token in written(operand, zeros)]
+        return [*inner, (int(kinds[-1]), int(values[-1]))]
+
+    kinds, values = zip(*written(tree.root), strict=True)
+    if len(columns) == len(points.columns):
+        return loss, points
+    tokens = np.array(kinds, np.uint8), np.array(values, np.uint64)
+    return LossText(loss.text, *tokens, tuple(columns)), points._replace(columns=columns)
+
+
 def parse_link(link: Any) -> LossText | None:
     """What is made of an expression before it is compared with y: an operator's name, or an expression over f.
 
@@ -234,6 +293,7 @@ def compose(
         known = _recognised(tree, counts, n_columns, fitting) if recognise else None
     if known is not None:
         return known
+    tree = LossTree(*_with_0_log_0(loss, points))
     formula, columns = tree.formula(tree.root, n_columns)
     return Composition(formula, columns, objective.SUM, 1.0, np.zeros(len(own)), counts, n_columns)
 
@@ -245,6 +305,7 @@ def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
     extreme and the loss not ``fast``.
     Weights that are a factor of the whole text are those of the points, as where it does not name them.
     """
+    loss, points = _with_0_log_0(loss, points)
     loss = LossTree(loss, points).without_weights()
     named = loss.names(W)
     loss, points = LossTree(loss, points).with_columns(fast)

@@ -125,8 +125,8 @@ def fit(
         Squared errors; absolute errors, by reweighting; Huber's loss (with ``delta``); the likelihood of normal errors,
         whose variance is 1 / ``weights`` or, without weights, the mean square; the likelihood of counts y >= 0, whose
         mean is the expression.  Or an expression over f, y, w and ``columns``, summed over the points
-        (``Evaluator.loss``): ``"((sqrt(f) - y) / s)^2 / 2"``.  A square, an absolute value or ``huber(…, d)`` of
-        s * h(f) + t, times a factor, is fitted by Levenberg-Marquardt, anything else by L-BFGS;
+        (``Evaluator.loss``): ``"((sqrt(f) - y) / s)^2 / 2"``; 0 log 0 is 0.  A square, an absolute value or
+        ``huber(…, d)`` of s * h(f) + t, times a factor, is fitted by Levenberg-Marquardt, anything else by L-BFGS;
         ``FitResult.method`` says which.
     link : str, optional
         The transformation of an expression f that is compared with y: the name of an operator, such as "sqrt", or an

@@ -5,6 +5,7 @@ In: expressions, complete data, an objective and parameters.  Out: parameters at
 ================  ==================================================================
 ``factors``       orthogonal factors of Jacobians, for these steps and covariances
 ``stationarity``  whether a step is short in units of the standard errors
+``saddles``       starts beside where a loss is stationary, which is a minimum where they come back to it
 ``finish``        the steps
 ================  ==================================================================
 """

@@ -40,6 +40,7 @@ ON_HOST = Compute("cpu", dtype="float64")
 LOST, LEAST = 1e-14, 1e-18
 ROUNDS = 6, 2  # that find how far a loss's gradient changes by its spread: first, and after a step
 NEAR = 1e-3  # standard errors within which a kink of the loss is where the parameters are
+SHORTEST = 1e-11  # share of a parameter that a curvature is measured over at least, so that it is not rounding
 LAST_PLACES = 10 * float(np.finfo(np.float64).eps)  # share of a parameter that its difference is at least
 
 
@@ -140,7 +141,7 @@ class Model:
         for _ in range(rounds):
             curve = np.abs(np.diagonal(self._changes(p, h), axis1=0, axis2=2)) / h
             change = np.where(np.isnan(curve), 0.0, np.where(curve > 0, spread / (curve * h), np.inf))
-            h = np.clip(change, 0.1, 10.0) * h
+            h = np.maximum(np.clip(change, 0.1, 10.0) * h, SHORTEST * np.abs(p))
         self.lengths = h
         U, s, V = np.linalg.svd(now.R)
         small = NEAR * np.where(p == 0, h, np.minimum(h, 0.1 * np.abs(p)))
@@ -152,7 +153,7 @@ class Model:
         shares = np.clip(np.linalg.pinv(jumps) @ now.q[:, :, None], -1.0, 1.0)
         q = now.q - (jumps @ shares)[:, :, 0]
         counts = (spread > 0) | ~np.any(spread > 0, axis=1, keepdims=True)
-        curvature = np.nanmedian(np.where(counts, 1 / (h * spread), np.nan), axis=1)
+        curvature = np.nanmedian(np.where(counts, curve / spread**2, np.nan), axis=1)
         unit = np.where((curvature > 0) & (curvature < np.inf), np.sqrt(2 * curvature), 1.0)
         return now._replace(
             q=q / unit[:, None], rest=now.rest / unit, norm=now.norm * unit[:, None] / 2, size=np.zeros(len(p))

@@ -34,7 +34,16 @@ from exprkit.backends.objective import Fitted, Options
 from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
-from exprkit.fitting.finishing.factors import ON_HOST, SMALL, CountedPoints, JacobianFactors, Model, parts_of
+from exprkit.fitting.finishing.factors import (
+    LAST_PLACES,
+    ON_HOST,
+    SMALL,
+    CountedPoints,
+    JacobianFactors,
+    Model,
+    parts_of,
+)
+from exprkit.fitting.finishing.saddles import SIGNS, beside
 from exprkit.fitting.finishing.stationarity import (
     ENDLESS,
     EPS,
@@ -45,6 +54,8 @@ from exprkit.fitting.finishing.stationarity import (
     tolerances,
 )
 from exprkit.fitting.likelihood import FitGoal, points_of
+from exprkit.fitting.starts.candidates import some_rows
+from exprkit.programs.linearity import dependence
 
 AIM = 1e-7  # standard errors that a step may still have at a minimum: parameters to seven digits of their errors
 ENOUGH = 1e-3  # ... where no shorter one lowers the loss: it is lost in rounding
@@ -58,6 +69,7 @@ STEPS, LEAST_STEPS = 1000, 20  # of an expression, by how many there are; MGH17 
 CREEPING, GAIN, CHANGE = 3, 1e-8, 0.1
 SPAN, SLOW = 50, 1e-4  # steps in which the loss has to fall by that share: parameters that run away stop
 WORK = 1 << 25  # numbers of Jacobians that the steps of a population may take: some tenths of a second of a core
+SADDLE_ROWS, SADDLE_WORK = 1024, 1 << 16  # rows, and numbers of Jacobians in all, by which saddle points are told
 SMALL_ON_GPU = 1 << 21  # what is finished by default where a GPU makes the fits
 
 
@@ -69,6 +81,15 @@ class Finished(NamedTuple):
     steps: np.ndarray  # int64 (n_exprs,)
     is_minimum: np.ndarray  # bool (n_exprs,)
     is_endless: np.ndarray  # bool (n_exprs,): the loss has its least value where a parameter is infinite, or 0
+
+    def take(self, which: np.ndarray, other: Finished, better: np.ndarray) -> None:
+        """Take over what is ``better`` of another run of the expressions ``which``."""
+        rows = which[better]
+        for old, new in zip(self, other, strict=True):
+            if old.ndim == 1:
+                old[rows] = new[better]
+            else:
+                old[rows, : new.shape[1]] = new[better]
 
 
 def is_small(n_exprs: int, n_points: int, n_params: int, on_gpu: bool) -> bool:
@@ -106,22 +127,61 @@ def finished(
         rest = some[again]
         first = starts[0, which[again], : rest.max_params]
         other = finish(rest, points, own.of(again, rest.max_params), first, far=True, compute=compute)
-        better = ~(found.loss[again] <= other.loss) & np.isfinite(other.loss)
-        for old, new in zip(found, other, strict=True):
-            rows = again[better]
-            if old.ndim == 1:
-                old[rows] = new[better]
-            else:
-                old[rows, : new.shape[1]] = new[better]
+        found.take(again, other, ~(found.loss[again] <= other.loss) & np.isfinite(other.loss))
     params, loss, status = fitted.params.copy(), fitted.loss.copy(), fitted.status.copy()
+    status[which[_leave_saddles(found, some, points, own, fitted.iterations[which] == 0, compute)]] = objective.FTOL
     good = np.isfinite(found.loss)
     params[which[good], :width], loss[which[good]] = found.params[good], found.loss[good]
     old = status[which]
     ended = np.where(np.isin(old, objective.CONVERGED), old, objective.FTOL)
     failed = np.where((found.steps >= own.max_iter) | (old == objective.MAX_ITER), objective.MAX_ITER, objective.STUCK)
     failed = np.where(found.is_endless, ENDLESS, failed)
-    status[which] = np.where(old == objective.NO_SLOPE, old, np.where(found.is_minimum, ended, failed))
+    failed = np.where(old == objective.NO_SLOPE, old, failed)
+    status[which] = np.where(found.is_minimum, ended, failed)
     return Fitted(params, loss, fitted.iterations, status, fitted.evaluations + int(found.steps.sum()))
+
+
+def _leave_saddles(
+    found: Finished, pop: Population, points: CountedPoints, options: Options, is_idle: np.ndarray, compute: Compute
+) -> np.ndarray:
+    """Go on to a minimum from where the loss is stationary, but less beside it; returns of which expressions.
+
+    On a sample of the rows, and on all where that finds less; of many expressions, or a loss
+    that adds up values, those that ``is_idle`` names.
+    """
+    nonlinear = dependence(pop)
+    linear = np.bitwise_count(nonlinear.linear) * (options.kind == objective.SQUARES)
+    rows = some_rows(len(points.y), SADDLE_ROWS, np.random.Generator(np.random.PCG64(len(points.y))))
+    able = found.is_minimum & (linear < pop.n_params)
+    size = len(SIGNS) * np.sum(able) * len(rows) * (pop.max_params + 1)
+    if size > SADDLE_WORK or options.kind == objective.SUM:  # whose steps come near slowly
+        able &= is_idle
+    which = np.flatnonzero(able)
+    if not len(which):
+        return which
+    few, sample = pop[which], CountedPoints(*(np.ascontiguousarray(column[rows]) for column in points))
+    width = few.max_params
+    own, p = options.of(which, width), np.nan_to_num(found.params[which, :width])
+    copies = np.tile(np.arange(len(which)), len(SIGNS))
+    starts = beside(few, sample, own, p, nonlinear.linear[which]).reshape(-1, width)
+    moved = finish(few[copies], sample, own.of(copies, width), starts, far=True, compute=compute)
+    shape = len(SIGNS), len(which)
+    loss, ends = np.where(moved.is_minimum, moved.loss, np.inf).reshape(shape), moved.params.reshape(*shape, width)
+    best = objective.best_starts(loss, ends, np.full(shape, objective.FTOL), options.nothing)
+    with np.errstate(all="ignore"):
+        known = Model(few, sample, own, compute).loss(p)
+    lower = np.flatnonzero(_is_lower(loss[best, np.arange(len(which))], known, options))
+    if not len(lower):
+        return lower
+    again = finish(few[lower], points, own.of(lower, width), ends[best[lower], lower], compute=compute)
+    better = again.is_minimum & _is_lower(again.loss, found.loss[which[lower]], options)
+    found.take(which[lower], again, better)
+    return which[lower[better]]
+
+
+def _is_lower(loss: np.ndarray, known: np.ndarray, options: Options) -> np.ndarray:
+    """Whether losses are less than known ones by more than rounding."""
+    return np.asarray(loss < known - objective.SAME * np.abs(known) - options.nothing)
 
 
 def finish(
@@ -228,9 +288,13 @@ class _TrustRegions:
         gain = self.loss - loss
         accepted = ~self.done & (gain > LEAST * predicted) & (predicted > 0)
         still = np.all(np.abs(trial - self.p) <= EPS * np.abs(self.p), axis=1)
-        lost = (predicted <= 4 * EPS * np.abs(self.loss)) | still
         size = np.linalg.norm((trial - self.p) * unit, axis=1)
-        narrow, wide = ~(gain > BAD * predicted), (gain > GOOD * predicted) | (is_whole & accepted)
+        rounded = np.abs(gain) <= LAST_PLACES * np.abs(self.p * now.norm).max(axis=1, initial=0.0) ** 2
+        hidden = predicted <= 4 * EPS * np.abs(self.loss)
+        unsure = ~self.done & (~accepted | hidden) & rounded & (predicted > 0) & (self.model.kind == objective.SUM)
+        lost = hidden & ~unsure | still
+        narrow = ~(gain > BAD * predicted) & ~unsure
+        wide = (gain > GOOD * predicted) | (is_whole & accepted)
         self.radius = np.where(narrow, BAD * size, np.where(wide, np.maximum(self.radius, 2 * size), self.radius))
         self.steps += ~self.done
         ended = ~self.done & ((near & fresh) | lost)
@@ -238,14 +302,19 @@ class _TrustRegions:
         creeps = long & ~near & ~is_whole & (np.maximum(predicted, gain) <= GAIN * deviation)
         self.creeping = np.where(creeps, self.creeping + 1, 0)
         self.is_endless |= ~self.done & ~ended & (self.creeping >= CREEPING)
+        self._try_0(trial)
         close = within <= np.maximum(ENOUGH**2 * deviation, FEW_DIGITS**2 * noise)
-        self.is_minimum[ended] = ((near | close) & now.finite)[ended]
+        at_minimum = (near | close) & now.finite
+        self.is_minimum[ended] = at_minimum[ended]
         self.done |= ended | self.is_endless
-        moved = accepted & ~self.done
+        moved = (accepted | unsure) & ~self.done
         if np.any(moved):
             new = self.model.factors(trial)
-            spoiled = moved & now.finite & ~new.finite  # where a derivative is not finite, there is no way on
+            steeper = ~(np.sum(new.q**2, axis=1) < np.sum(now.q**2, axis=1))  # where the loss is but rounding
+            spoiled = moved & (now.finite & ~new.finite | unsure & steeper)  # or a derivative is not finite: no way on
             self.radius[spoiled], moved = BAD * size[spoiled], moved & ~spoiled
+            no_further = unsure & steeper & hidden & ~self.done
+            self.is_minimum[no_further], self.done = at_minimum[no_further], self.done | no_further
             self.now = JacobianFactors(
                 *(np.where(moved.reshape(-1, *[1] * (a.ndim - 1)), a, b) for a, b in zip(new, now, strict=True))
             )
@@ -253,6 +322,19 @@ class _TrustRegions:
         better = moved | (ended & near & (gain >= 0))
         self.p[better], self.loss[better] = trial[better], loss[better]
         self.unit = np.where((near & ~fresh)[:, None], self.now.norm, self.unit)
+
+    def _try_0(self, trial: np.ndarray) -> None:
+        """End at 0 what goes there without end, where the loss is as small there: that of ``p1^2 * x1`` may be."""
+        endless = self.is_endless & ~self.done
+        if np.any(endless):
+            at_0 = np.where(endless[:, None] & (np.abs(trial) < (1 - CHANGE) * np.abs(self.p)), 0.0, self.p)
+            at_0 = np.clip(at_0, self.lower, self.upper)
+            loss = self.model.loss(at_0)
+            least = endless & np.any(at_0 != self.p, axis=1) & (loss <= self.loss)
+            self.p[least], self.loss[least] = at_0[least], loss[least]
+            self.is_minimum |= least
+            self.done |= least
+            self.is_endless &= ~least
 
     def _solved(self, A: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, ...]:
         """The step in the region: (step times unit, square of r's part in J's columns, rank, whether it is whole)."""

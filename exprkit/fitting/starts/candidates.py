@@ -50,6 +50,7 @@ BLOCK = 64  # of them, whose sums are made by one product of matrices
 WAVES = 80  # halves of a turn over the width of either of two columns
 EVEN = 0.01  # share by which the steps of an even column differ
 PEAKS = 8  # of a periodogram, and of y over a column
+TREND = 3  # degree of the polynomial beside which y turns, at the most
 POINTS = np.linspace(-3, 3, 7)  # where an operator is looked at
 DECADES = (-1.3, 2.3)  # how many times its usual width an operand may be
 
@@ -474,7 +475,7 @@ def turns_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if not (0 < width < np.inf):
         return np.zeros(0)
     t = (x - x.min()) / width
-    line = np.stack([np.ones_like(t), t], 1)
+    trends = (2 * t[:, None] - 1) ** np.arange(TREND + 1)
     steps = np.diff(np.unique(x))
     is_even = np.ptp(steps) < EVEN * steps.mean()  # faster ones are the same as slower ones then
     turns = np.arange(1, min(FREQUENCIES, 2 * len(steps) + 2 if is_even else FREQUENCIES) + 1) / 4  # over the width
@@ -483,7 +484,9 @@ def turns_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         np.exp(0.5j * np.pi * np.arange(0, FREQUENCIES + 1, step)[: 1 + last // step, None] * t)
         for step, last in ((BLOCK, len(turns)), (1, BLOCK - 1))
     )
-    for left in (y - y.mean(), y - line @ np.linalg.lstsq(line, y, rcond=None)[0]):
+    for degree in (0, 1, TREND):
+        trend = trends[:, : degree + 1]
+        left = y - trend @ np.linalg.lstsq(trend, y, rcond=None)[0]
         own = (np.abs((coarse * left) @ fine.T) ** 2).ravel()[1 : len(turns) + 1]
         power = np.maximum(power, own / max(float(left @ left), np.finfo(float).tiny))
     inner = np.r_[True, power[1:] >= power[:-1]] & np.r_[power[:-1] >= power[1:], True]

@@ -187,7 +187,8 @@ def _solved(
         left = np.sqrt(w) * (y - f[0])
         fine = np.isfinite(basis).all(axis=(1, 2)) & np.isfinite(left).all(axis=1)
         basis[~fine], left[~fine] = 0.0, 0.0
-        size = np.sqrt(np.einsum("cjn,cjn->cj", basis, basis))
+        most = np.abs(basis).max(axis=2)  # whose squares may overflow
+        size = most * np.sqrt(np.sum((basis / np.where(most > 0, most, 1.0)[:, :, None]) ** 2, axis=2))
         size[size == 0] = 1.0
         basis = basis / size[:, :, None]
         gram = np.einsum("cjn,ckn->cjk", basis, basis)
