@@ -51,10 +51,7 @@ class CodeShape(NamedTuple):
     def changed(self, points: int | None = None, block: int | None = None, structures: int | None = None) -> CodeShape:
         """The shape with what the user wants; registers are saved for blocks of the usual size only."""
         return CodeShape(
-            points or self.points,
-            block or self.block,
-            structures or self.structures,
-            None if block else self.resident,
+            points or self.points, block or self.block, structures or self.structures, None if block else self.resident
         )
 
 

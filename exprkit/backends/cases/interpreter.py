@@ -56,15 +56,7 @@ from exprkit.backends.cases.inequality import (
 from exprkit.backends.cases.tree import Discussion, KernelText
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.gpu.layout import VECTOR_BYTES
-from exprkit.backends.gpu.schedule import (
-    BLOCKS,
-    VECTORS,
-    DeviceLimits,
-    LaunchShape,
-    Sizes,
-    registers_needed,
-    rounds,
-)
+from exprkit.backends.gpu.schedule import BLOCKS, VECTORS, DeviceLimits, LaunchShape, Sizes, registers_needed, rounds
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError
 

@@ -17,13 +17,7 @@ import numpy as np
 
 from exprkit.backends import decisions
 from exprkit.backends.device_memory import Allocation, ArraySpec, Recent
-from exprkit.backends.device_programs.lowering import (
-    KEPT_BYTES,
-    MOST_TOKENS,
-    SCRATCH_BYTES,
-    THREADS,
-    DeviceTokens,
-)
+from exprkit.backends.device_programs.lowering import KEPT_BYTES, MOST_TOKENS, SCRATCH_BYTES, THREADS, DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
 from exprkit.backends.device_programs.translate import text_of
 from exprkit.backends.gpu import layout
