@@ -19,7 +19,7 @@ from exprkit.regression.shapes.curves import SHAPES, Family, Role, Shape, curves
 from exprkit.regression.stages import fewer_variables, nested
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.search_problem import SearchSettings, default_operators
-from exprkit.runtime.budget import Budget
+from exprkit.runtime.budget import Budget, Ended
 from exprkit.text.tokens import OPERATOR
 
 RANDOM = np.random.default_rng(3)
@@ -125,17 +125,11 @@ def test_a_column_that_has_nothing_to_do_with_it_costs_little():
     assert any(rows.is_exact(values_of(list(one), rows.X, None)).any() for one in some if one)
 
 
-def test_it_ends_when_it_is_told_to():
-    calls = []
-
-    def go_on():
-        calls.append(0)
-        if len(calls) > 2:
-            raise InterruptedError
-
-    with pytest.raises(InterruptedError):
-        found(of(LAWS[0]), go_on=go_on)
-    assert len(calls) == 3
+def test_it_ends_where_a_limit_is_reached():
+    budget, fronts = Budget(max_evals=1), []
+    with budget.counting(), pytest.raises(Ended, match="functions were tried"):
+        fronts.extend(curves(Rows(X[:, :1], of(LAWS[0])), default_operators(), 0))
+    assert not fronts and budget.n_evals > 1
 
 
 @pytest.mark.slow

@@ -37,7 +37,7 @@ import dask  # noqa: E402  it comes with it
 from exprkit.distributed import collect, engine, rows, sharing, tasks, threads, workers  # noqa: E402  they import what may be missing
 from exprkit.regression.pairs import join  # noqa: E402
 from exprkit.regression.shapes import curves  # noqa: E402
-from exprkit.search import shared_fits  # noqa: E402
+from exprkit.search import best_fits as search_fits  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 RESULTS = ("params", "loss", "status", "iterations", "r2", "at_bound")
@@ -198,7 +198,7 @@ def test_sums_do_not_depend_on_threads_or_neighbours():
 
 
 def test_a_search_finds_what_one_device_finds(monkeypatch):
-    monkeypatch.setattr(shared_fits, "LEAST", 1)
+    monkeypatch.setattr(search_fits, "LEAST", 1)
     x = np.linspace(0.5, 3, 30)
     y = 2 / (x + 0.7) + 0.01 * np.sin(99 * x)
     one, several = (ek.exhaustive_search(x[:, None], y, max_nodes=4, restarts=15, progress=False, **where)
@@ -629,7 +629,7 @@ def test_a_search_with_less_memory_finds_the_same(monkeypatch):
     x = np.linspace(0.5, 3, 30)
     how = {"X": x[:, None], "y": 2 / (x + 0.7), "max_nodes": 4, "restarts": 15, "progress": False}
     expected = ek.exhaustive_search(**how)
-    best_fits, lengths = shared_fits.best_fits, []
+    best_fits, lengths = search_fits.best_fits, []
 
     def limited_fits(problem, pop, *rest):
         lengths.append(len(pop))
@@ -637,7 +637,7 @@ def test_a_search_with_less_memory_finds_the_same(monkeypatch):
             raise MemoryError("there is room for few")
         return best_fits(problem, pop, *rest)
 
-    monkeypatch.setattr(shared_fits, "best_fits", limited_fits)
+    monkeypatch.setattr(search_fits, "best_fits", limited_fits)
     found = ek.exhaustive_search(**how, devices=2)
     assert max(lengths) > 9 and found.texts() == expected.texts() and same(found.params, expected.params)
 
@@ -669,13 +669,13 @@ def test_an_interrupt_does_not_wait_for_other_processes(cluster):
 
 def test_an_interrupt_ends_a_search_with_what_it_has(monkeypatch):
     """Though a device is busy with fits, and the next size is being enumerated."""
-    x, best_fits = np.linspace(0.5, 3, 30), shared_fits.best_fits
+    x, best_fits = np.linspace(0.5, 3, 30), search_fits.best_fits
     begun, ends = threading.Event(), threading.Event()
 
     def hanging(problem, pop, *rest):
         return best_fits(problem, pop, *rest) if pop.longest < 5 else begun.set() or ends.wait(20)
 
-    monkeypatch.setattr(shared_fits, "best_fits", hanging)
+    monkeypatch.setattr(search_fits, "best_fits", hanging)
     search = functools.partial(
         ek.exhaustive_search, x[:, None], 2 / (x + 0.7), max_nodes=7, restarts=15, progress=False, devices=2
     )
@@ -776,7 +776,7 @@ def test_a_scheduler_that_is_gone_is_an_error(many):
 
 @pytest.mark.slow
 def test_a_search_whose_worker_is_killed_finds_the_same(cluster, monkeypatch):
-    monkeypatch.setattr(shared_fits, "LEAST", 1)
+    monkeypatch.setattr(search_fits, "LEAST", 1)
     x = np.linspace(0.5, 3, 30)
     y = 2 / (x + 0.7) + 0.01 * np.sin(99 * x)
     one = ek.exhaustive_search(x[:, None], y, max_nodes=4, restarts=15, progress=False)
@@ -847,7 +847,7 @@ def test_operators_of_ones_own_go_to_workers_as_formulas_and_functions_are_refus
     pop = ek.parse(["p1 * travels(x1) + p2", "travels(travels(x1)) * p1", "p1 + x1"] * 3)
     alone, shared = (ek.fit(pop, X, X[:, 0] ** 2, dtype="float64", **to) for to in ({}, {"client": cluster}))
     assert np.array_equal(alone.params, shared.params, equal_nan=True) and shared.pop == pop
-    monkeypatch.setattr(shared_fits, "LEAST", 1)
+    monkeypatch.setattr(search_fits, "LEAST", 1)
     search = functools.partial(ek.exhaustive_search, X, X[:, 0] ** 2 / (1 + X[:, 0]), max_nodes=3, progress=False)
     assert search(operators=["travels", "add"], client=cluster).texts()[0] == "travels(x1)"
     for call in (

@@ -13,8 +13,8 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.operators import ops
 from exprkit.search.best_fits import best_fits
-from exprkit.search.distinct import Enumeration, _leaves
-from exprkit.search.fingerprints import FormFingerprints, fingerprints
+from exprkit.search.distinct import Enumeration
+from exprkit.search.fingerprints import fingerprints
 from exprkit.search.grammar import grammar
 from exprkit.text.tokens import VARIABLE
 
@@ -160,16 +160,6 @@ def test_neither_threads_nor_chunks_matter_to_operators_without_rules(monkeypatc
     found = enumerated(*mixed, confirm=2)
     monkeypatch.setattr("exprkit.search.distinct.CHUNK", 777)
     assert_same(found, enumerated(*mixed, threads=4, confirm=2))
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_forms_have_the_fingerprints_of_their_trees(core, keep):
-    """Made of operands' families that are kept, some of them after those that they are operands of."""
-    prints = FormFingerprints([_leaves(core.grammar, salt) for salt in (1, 2)])
-    for some in (np.arange(0, len(core), 3), np.arange(len(core))):
-        keys = prints.of(core._forms, core.forms(some), keep)
-        for salt in (1, 2):
-            assert np.array_equal(keys[:, salt - 1], fingerprints(core.population(some), salt=salt))
 
 
 def test_parameters_are_limited():

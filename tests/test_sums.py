@@ -27,6 +27,7 @@ from exprkit.regression.sums.formulas import Transform, sums, transforms
 from exprkit.regression.sums.inside import terms_inside
 from exprkit.regression.sums.monomials import monomials
 from exprkit.regression.sums.selection import selected
+from exprkit.regression.sums.single import singles
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import VARIABLE
 
@@ -38,6 +39,14 @@ def drawn(n=80, n_vars=3, seed=0):
 def values(texts, X):
     with np.errstate(all="ignore"):
         return ek.Evaluator(ek.parse(texts), X, "numpy", dtype="float64").evaluate()
+
+
+def test_a_law_that_is_one_long_product_is_a_single_function():
+    X = drawn(60)
+    pool = Pool(X, operators_of(["*", "/"]), constants=[])
+    pool.grow(5, 500)
+    front = next(singles(pool, Rows(X, 3 * X[:, 0] * X[:, 1] / X[:, 2]), [Transform(None, False)]))
+    assert "3 * x1 * x2 / x3" in map(str, front)
 
 
 @pytest.mark.parametrize("constant", [False, True])

@@ -29,6 +29,7 @@ from exprkit.distributed.tasks import on_device
 from exprkit.distributed.threads import thread_of
 from exprkit.distributed.workers import Workers, count_of_gpus
 from exprkit.runtime import machine, slices
+from exprkit.runtime.budget import check
 
 AT_ONCE = 4  # steps between two checks of the clock, if there are not more cores; chosen, not measured
 PARTS = 2  # that a worker's share is cut into: who is done first takes what is left
@@ -46,11 +47,9 @@ class Gpus:
     def __len__(self) -> int:
         return len(self._workers.devices)
 
-    def each(
-        self, function: Callable[[Cut], Any], cuts: slices.Cuts, go_on: Callable[[], None] = lambda: None
-    ) -> list[Any]:
+    def each(self, function: Callable[[Cut], Any], cuts: slices.Cuts) -> list[Any]:
         """``function(cut)`` of every cut, on whichever GPU is free."""
-        found = collect(self._workers, "gpus", cuts, lambda cut, _: (_on_gpu, function, cut), lambda n: go_on(), True)
+        found = collect(self._workers, "gpus", cuts, lambda cut, _: (_on_gpu, function, cut), lambda n: check(), True)
         return [result for _, result in found]
 
     def begin(self, function: Callable[[], Any], but: int) -> None:
@@ -104,7 +103,6 @@ def each(
     n: int,
     step: int,
     *arguments: Any,
-    go_on: Callable[[], None] = lambda: None,
     seconds: float = 0.0,
     threads: int | None = None,
 ) -> list[Any]:
@@ -115,7 +113,6 @@ def each(
     function : of a module, as it travels by its name
     work : arrays, which workers keep until another work is shared
     step : rows of a slice, whoever works
-    go_on : called now and then, ends it by raising
     seconds : estimated for all on one core; workers are not asked for what is short
     threads : of this process, at most; by default all that it may use
     """
@@ -123,12 +120,12 @@ def each(
     if sharing is not None and seconds > engine.LEAST * (places := sharing.n_places):
         cuts, call = slices.even(-(-n // step), PARTS * places, least=1), (function, n, step, arguments)
         sharing.keep(work)
-        parts = sharing.each(_steps, cuts, lambda *cut: (call, *cut), go_on, function.__name__)
+        parts = sharing.each(_steps, cuts, lambda *cut: (call, *cut), check, function.__name__)
         return list(itertools.chain.from_iterable(found for _, found in parts))
     cuts, results = [(i, min(i + step, n)) for i in range(0, n, step)], []
     at_once = max(AT_ONCE, machine.cores())
     for k in range(0, len(cuts), at_once):
-        go_on()
+        check()
         results += slices.each(functools.partial(function, work, *arguments), cuts[k : k + at_once], threads=threads)
     return results
 

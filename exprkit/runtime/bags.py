@@ -36,6 +36,14 @@ def empty(bag: type[Bag], /, **sizes: Any) -> Bag:
     return _filled(np.empty, bag, sizes)
 
 
+def larger(bag: Bag, n: int, /, **sizes: Any) -> Bag:
+    """A bag of these sizes whose arrays begin with the first n rows of another one's."""
+    new = empty(type(bag), **sizes)
+    for old, array in zip(bag, new, strict=True):
+        array[:n] = old[:n]
+    return new
+
+
 def _filled(array: Callable[..., np.ndarray], bag: type[Bag], sizes: dict[str, Any]) -> Bag:
     fields, numbers = _fields(bag)
     known = {**numbers, **sizes}

@@ -4,8 +4,8 @@ In: what the user allows.  Out: ``Ended``, raised by ``check`` where a limit is 
 Time in which the work itself compiles loops, which is once on a machine, is none of its own.
 
 What a search does next depends on the work that it has counted, never on the clock: that alone ends it, so that on a
-busy machine a search does the same, and less of it.  Functions of any room count what they do with ``spend``; it goes
-to the budget that is ``counting`` where they are called.
+busy machine a search does the same, and less of it.  Functions of any room count what they do with ``spend`` and
+``count``, and end at a limit with ``check``, all of the budget that is ``counting`` where they are called.
 
     >>> from exprkit.runtime.budget import Budget, Ended, spend
     >>> budget = Budget(max_evals=10)
@@ -94,6 +94,19 @@ def spend(seconds: float) -> None:
     """Count work that takes so long where it was measured, in the budget that is ``counting`` here, if one is."""
     if (budget := _COUNTING.get()) is not None:
         budget.spend(seconds)
+
+
+def count(n: int) -> None:
+    """Count n functions as tried, in the same budget."""
+    if (budget := _COUNTING.get()) is not None:
+        budget.count(n)
+
+
+def check(seconds: float = 0.0) -> None:
+    """Count work of so many seconds, then raise ``Ended`` where the same budget has reached a limit."""
+    if (budget := _COUNTING.get()) is not None:
+        budget.spend(seconds)
+        budget.check()
 
 
 class Ended(Exception):

@@ -1,6 +1,6 @@
 """Multi-start fits: further starts until two groups of them have ended at the best loss.
 
-In: a ``FitProblem``, expressions, and a name for each.  Out: the best parameters and losses.
+In: a ``FitProblem``, or one that workers share, expressions, and a name for each.  Out: the best parameters and losses.
 
     >>> import exprkit as ek, numpy as np
     >>> from exprkit.search.best_fits import best_fits
@@ -30,6 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.distributed.shared import SharedObject
+from exprkit.distributed.workers import Workers
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
@@ -62,6 +64,9 @@ SMALL = 4  # nodes of the functions whose values are ``start_sizes``; chosen, no
 MOST_FUNCTIONS = 512  # of those; chosen, not measured
 QUANTILES = (0, 0.1, 0.3, 0.5, 0.7, 0.9, 1)  # of their values; chosen, not measured
 LARGEST = 1e30  # a start, within float32
+# Of a worker's share, a CPU's and a GPU's: who is done first takes what is left, but a GPU wants many at a time
+PARTS = 2, 1
+LEAST = 512  # functions of a slice: fits of fewer take hardly less time
 ONE = np.ones(1)
 
 
@@ -87,22 +92,10 @@ def best_fits(
 ) -> BestFits:
     """Fit every expression until two groups of starts found its best loss, at most from 1 + ``restarts`` starts.
 
-    Parameters
-    ----------
-    problem : FitProblem
-    pop : Population
-    names : int64 array, (n_exprs,)
-        Of each expression, for its random numbers.
-    restarts, seed : int
-    sizes : array, (n,)
-        Numbers > 0 that starts lie around, as ``start_sizes`` gives them.
-    check : function, optional
-        Called after every group of starts; may raise an exception.
+    ``names``: of each expression, for its random numbers.  ``sizes``: numbers > 0 that starts lie around
+    (``start_sizes``).  ``check`` is called after every group of starts, and may raise an exception.
     """
-    n, width = len(pop), pop.max_params
-    best = BestFits(
-        np.full((n, width), np.nan), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros((n, width), bool), None, 0
-    )
+    n, best = len(pop), _no_fits(pop)
     active, evaluations, goal = np.arange(n), 0, None
     single = pop.n_params == 1 if restarts else np.zeros(n, bool)
     least = LEAST_STARTS[problem.method]
@@ -208,6 +201,57 @@ def _note(best: BestFits, which: np.ndarray, result: Any, rows: np.ndarray) -> N
     best.at_bound[improved, : result.params.shape[1]] = result.at_bound[rows]
 
 
+# ── shared between workers ──
+
+
+def shared_problem(
+    workers: Workers, X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, settings: dict[str, Any]
+) -> SharedObject:
+    """A fit problem that workers have, each its own."""
+    backend = settings.get("backend", "auto")
+    settings = {**settings, "threads": settings.get("threads") or workers.cores(workers.on_gpu(backend))}
+    return SharedObject(workers, _problem, (X, y, weights), settings, backend=backend)
+
+
+def shared_best_fits(
+    problem: SharedObject,
+    pop: Population,
+    names: np.ndarray,
+    restarts: int,
+    seed: int,
+    sizes: np.ndarray,
+    check: Callable[[], Any] = lambda: None,
+) -> BestFits:
+    """As ``best_fits``, bit by bit, but for the goal; ``check`` is called after every slice."""
+
+    def arguments(begin: int, end: int) -> tuple[Any, ...]:
+        return pop.part(begin, end), names[begin:end], restarts, seed, sizes
+
+    best = _no_fits(pop)
+    evaluations = 0
+    for (begin, end), fits in problem.each(_best_fits, problem.cuts(pop, PARTS, LEAST), arguments, check):
+        best.params[begin:end, : fits.params.shape[1]] = fits.params
+        best.at_bound[begin:end, : fits.params.shape[1]] = fits.at_bound
+        best.loss[begin:end], best.times[begin:end] = fits.loss, fits.times
+        evaluations += fits.evaluations
+    return best._replace(evaluations=evaluations)
+
+
+def _problem(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None, settings: dict[str, Any]) -> FitProblem:
+    return FitProblem(X, y, weights=weights, accuracy="screen", **settings)
+
+
+def _best_fits(problem: FitProblem, *arguments: Any) -> BestFits:
+    """On a worker: the fits of a slice."""
+    return best_fits(problem, *arguments)._replace(goal=None)
+
+
+def _no_fits(pop: Population) -> BestFits:
+    n, width = len(pop), pop.max_params
+    params, at_bound = np.full((n, width), np.nan), np.zeros((n, width), bool)
+    return BestFits(params, np.full(n, np.nan), np.zeros(n, np.int64), at_bound, None, 0)
+
+
 # ── where fits begin ──
 
 
@@ -278,11 +322,9 @@ def _fill(names, first, of_seed, sizes, out):
 
 @compiled
 def _deepest(loss, values, best, bottoms):
-    """Values (n_exprs, n_best) at the bottoms of the deepest basins; others stay as they are.
+    """Write values at the bottoms of the deepest basins into ``bottoms``, (n_exprs, n_best), others stay as they are.
 
-    ``loss``, ``values``: (n, n_exprs).
-
-    ``best``: of the shape of ``found``, inf at first.
+    ``loss`` and ``values`` are (n, n_exprs); ``best``, the losses at the bottoms, is inf at first.
     """
     n, n_best = len(loss), bottoms.shape[1]
     for i in range(len(bottoms)):

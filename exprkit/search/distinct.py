@@ -28,7 +28,7 @@ What a size takes, plainly::
     list the operands of all operators, CHUNK at a time
         threads:     make each combination's family, and look its keys up among the functions known before
         one thread:  number those that are new, in the order of the list; keep their families; note the forms
-    threads:     make the new functions' fingerprints at further points, each from its operands' families there
+    threads:     make the new functions' fingerprints at further points
     one thread:  merge those that have one fingerprint
 """
 # mypy: disable-error-code="no-untyped-def"
@@ -75,8 +75,8 @@ from exprkit.search.families import (
     working_slots,
 )
 from exprkit.search.family_rules import FUNCTION_FORM, apply, bring, formed, has_rule
-from exprkit.search.fingerprints import FormFingerprints, fingerprints
-from exprkit.search.forms import Blocks, Forms
+from exprkit.search.fingerprints import fingerprints
+from exprkit.search.forms import Blocks
 from exprkit.search.function_table import (
     LEAST,
     OTHERS,
@@ -114,13 +114,7 @@ class Members(NamedTuple):
 class Enumeration:
     """The functions of a grammar, found size by size.
 
-    Parameters
-    ----------
-    grammar : Grammar
-    threads : int, optional
-        By default all that this process may use.  What is found does not depend on it.
-    confirm : int
-        Further sets of points at which new functions are compared.
+    ``confirm``: further sets of points at which new functions are compared.
 
     Attributes
     ----------
@@ -141,10 +135,10 @@ class Enumeration:
         self._members = [Members(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
         self._stored, self._n_rows = empty(Stored, n=0, r=0), 0
         self._known = no_functions(1 << 10, 1 << 10)
-        self._n = self._n_others = 0
+        self._n = self._n_keys = 0
         self._forms = forms_of.no_forms(1 << 10)
-        leaves = [_leaves(grammar, salt) for salt in range(1, 1 + confirm)]
-        self._others = _OtherPoints(leaves, threads) if leaves else None
+        # by salt: keys of functions that stand for themselves, (n, 2), 0 of others; and a table of their numbers
+        self._confirmed = [(np.zeros((0, 2), np.uint64), np.zeros(0, np.int32)) for _ in range(confirm)]
 
     def __len__(self) -> int:
         return self._n
@@ -200,13 +194,12 @@ class Enumeration:
     def n_bytes(self) -> int:
         """What is kept in memory."""
         stored = sum(array.nbytes for array in self._stored[:-1]) + 8 * K * self._n_rows
-        here = sum(array.nbytes for bag in (self._known, self._forms) for array in bag)
-        return stored + here + (self._others.n_bytes if self._others else 0)
+        return stored + sum(array.nbytes for bag in (self._known, self._forms, *self._confirmed) for array in bag)
 
     # ── the steps ──
 
     def _add_leaves(self) -> None:
-        self._stored = leaves = _leaves(self.grammar, 0)
+        self._stored = leaves = _leaves(self.grammar)
         self._n_rows = len(leaves.rows)
         made = zeros(Made, n=self.grammar.n_leaves, s=0)
         made.keys[:], made.functions[:], made.trees[:] = leaves.keys, -1, 1.0
@@ -279,9 +272,10 @@ class Enumeration:
     def _number(self, made: Made) -> np.ndarray:
         """Look every combination up; gives those that are new, in their order."""
         room = int(np.count_nonzero((made.functions < 0) & (made.n_rows > 0)))
-        self._known = with_room(self._known, self._n, self._n_others, self._n + room, self._n_others + OTHERS * room)
+        most_keys = self._n_keys + (1 + OTHERS) * room
+        self._known = with_room(self._known, self._n, self._n_keys, self._n + room, most_keys)
         new = np.empty(room, np.int64)
-        found, self._n_others = look_up(self._known, made, self._n, self._n_others, new)
+        found, self._n_keys = look_up(self._known, made, self._n, self._n_keys, new)
         self._n += found
         return new[:found]
 
@@ -310,37 +304,16 @@ class Enumeration:
 
     def _confirm(self, first: int) -> None:
         """Let functions from ``first`` on stand for those that other points show them to be."""
-        new = np.arange(first, self._n)
-        whole = new[self.part_of[new] == new]
-        if self._others:
-            keep = self.size + 1 < self.grammar.max_nodes
-            self._others.confirm(self._forms, whole, self.forms(whole), keep, self.part_of)
-        self.part_of = self.part_of[self.part_of]
-
-
-class _OtherPoints:
-    """The fingerprints of functions at other points."""
-
-    def __init__(self, leaves: list[Stored], threads: int | None) -> None:
-        self._forms = FormFingerprints(leaves, threads)
-        self._tables = [(np.zeros((0, 2), np.uint64), np.zeros(0, np.int32)) for _ in leaves]
-
-    @property
-    def n_bytes(self) -> int:
-        return self._forms.n_bytes + sum(array.nbytes for table in self._tables for array in table)
-
-    def confirm(self, forms: Forms, functions: np.ndarray, best: np.ndarray, keep: bool, part_of: np.ndarray) -> None:
-        """Let functions, with these forms, stand for those that have the same fingerprint, earlier ones too."""
-        made = self._forms.of(forms, best, keep)
-        for salt, (old, slots) in enumerate(self._tables):
-            left = np.flatnonzero(part_of[functions] == functions)
-            keys = np.zeros((len(part_of), 2), np.uint64)
-            keys[: len(old)], keys[functions[left]] = old, made[left, salt]
-            new = functions[left]
+        for salt, (old, slots) in enumerate(self._confirmed, start=1):
+            new = first + np.flatnonzero(self.part_of[first:] == np.arange(first, self._n))
+            keys = np.zeros((self._n, 2), np.uint64)
+            pop = self.population_of_forms(self.forms(new))
+            keys[: len(old)], keys[new] = old, fingerprints(pop, self.threads, salt, self.grammar.n_vars)
             if 2 * len(keys) > len(slots):
                 slots, new = np.zeros(n_slots(len(keys)), np.int32), np.arange(len(keys))
-            merge(keys, slots, new, part_of)
-            self._tables[salt] = keys, slots
+            merge(keys, slots, new, self.part_of)
+            self._confirmed[salt - 1] = keys, slots
+        self.part_of = self.part_of[self.part_of]
 
 
 # ── the compiled part ────────────────────────────────────────────────────────────────
@@ -368,11 +341,11 @@ def _first(made: Made, n: int) -> Made:
     return Made(*[array[:n] for array in made[:-2]], made.heads[:s], made.values[:, :s])  # type: ignore[call-arg]
 
 
-def _leaves(grammar: Grammar, salt: int) -> Stored:
-    """The families of variables and a parameter, at the points of a salt."""
+def _leaves(grammar: Grammar) -> Stored:
+    """The families of variables and a parameter."""
     n_vars, n = grammar.n_vars, grammar.n_leaves
     leaves = zeros(Stored, n=n, r=n_vars + 2 * (n - n_vars))
-    leaves.rows[:n_vars] = places(n_vars, salt)
+    leaves.rows[:n_vars] = places(n_vars)
     leaves.starts[:] = np.arange(n)
     leaves.rows[n_vars + 1 :] = 1.0  # of a parameter: 0 + c 1
     leaves.heads[n_vars:, [M, CONE]] = 1

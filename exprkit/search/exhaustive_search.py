@@ -13,11 +13,11 @@ from exprkit.evaluate.inputs import CheckedData
 from exprkit.expressions.arguments import Operators
 from exprkit.runtime import machine
 from exprkit.runtime.budget import Budget, Ended
+from exprkit.search.best_fits import shared_problem
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import grammar
 from exprkit.search.run import SearchBar, SearchPlan, SearchRun
 from exprkit.search.search_result import SearchResult
-from exprkit.search.shared_fits import shared_problem
 from exprkit.search.state_file import StateFile
 
 CHUNK = 1 << 13  # functions that are fitted together; chosen, not measured

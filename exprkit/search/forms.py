@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.runtime.bags import empty
+from exprkit.runtime.bags import empty, larger
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE, NewTokens
 
@@ -56,12 +56,7 @@ def no_forms(room: int) -> Forms:
 
 def more_room(forms: Forms) -> Forms:
     """The same forms with room for twice as many."""
-    n = int(forms.n_forms[0])
-    larger = empty(Forms, n=2 * len(forms.size))
-    larger.n_forms[0] = n
-    for old, new in zip(forms[1:], larger[1:], strict=True):
-        new[:n] = old[:n]
-    return larger
+    return larger(forms, int(forms.n_forms[0]), n=2 * len(forms.size))
 
 
 @compiled

@@ -1,14 +1,6 @@
 """The table of known functions: their keys and families, and the number of trees that each stands for.
 
 In: the keys of what some combinations make.  Out: the number of each one's function, old or new.
-
-    >>> import numpy as np
-    >>> from exprkit.runtime.bags import zeros
-    >>> from exprkit.search.function_table import Made, look_up, no_functions
-    >>> made, known, new = zeros(Made, n=3, s=0), no_functions(4, 8), np.zeros(3, np.int64)
-    >>> made.keys[:, 0], made.n_rows[:], made.functions[:] = [7, 8, 7], 1, -1
-    >>> look_up(known, made, 0, 0, new), made.functions.tolist()
-    ((2, 0), [0, 1, 0])
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -18,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.runtime.bags import empty, zeros
+from exprkit.runtime.bags import larger, zeros
 from exprkit.runtime.hashes import mixed
 from exprkit.runtime.jit import compiled
 from exprkit.search.families import (
@@ -64,18 +56,16 @@ class Made(NamedTuple):
 
 
 class Known(NamedTuple):
-    """All functions found so far, by number; ``slots``: a table of numbers + 1 by the first key."""
+    """All functions so far, by number; their keys, and ``slots``, a table of numbers of keys + 1 by the first word."""
 
-    keys: Annotated[np.ndarray, "uint64[n, 2]"]
     wider: Annotated[np.ndarray, "uint64[n, 2]"]
     first_form: Annotated[np.ndarray, "int64[n]"]
     stands_for: Annotated[np.ndarray, "float64[n]"]  # trees
     trees: Annotated[np.ndarray, "float64[n]"]  # those of the size at work
     n_params: Annotated[np.ndarray, "int64[n]"]  # the fewest of a tree of the size at work
+    keys: Annotated[np.ndarray, "uint64[k, 2]"]  # of functions, and with their numbers held: the same families
+    function: Annotated[np.ndarray, "int64[k]"]  # that has the key
     slots: Annotated[np.ndarray, "int32[s]"]
-    other_keys: Annotated[np.ndarray, "uint64[o, 2]"]  # of functions whose numbers are held: the same families
-    other_of: Annotated[np.ndarray, "int64[o]"]
-    other_slots: Annotated[np.ndarray, "int32[t]"]
 
 
 @compiled
@@ -104,11 +94,9 @@ def with_rows(stored: Stored, n: int, n_rows: int, room: int, room_rows: int) ->
     """The first n families with room for more, if there is too little."""
     if room <= len(stored.heads) and room_rows <= len(stored.rows):
         return stored
-    larger = empty(Stored, n=max(room, 2 * n), r=max(room_rows, 2 * n_rows))
-    for old, new in zip(stored[:-1], larger[:-1], strict=True):
-        new[:n] = old[:n]
-    larger.rows[:n_rows] = stored.rows[:n_rows]
-    return larger
+    copy = larger(stored, n, n=max(room, 2 * n), r=max(room_rows, 2 * n_rows))
+    copy.rows[:n_rows] = stored.rows[:n_rows]
+    return copy
 
 
 # ── keys of many ─────────────────────────────────────────────────────────────────────
@@ -157,32 +145,31 @@ def _keys_of_four(f, m, four, keys, i):
 # ── the table ────────────────────────────────────────────────────────────────────────
 
 
-def no_functions(room: int, room_others: int) -> Known:
-    return zeros(Known, n=room, s=n_slots(room), o=room_others, t=n_slots(room_others))
+def no_functions(room: int, room_keys: int) -> Known:
+    return zeros(Known, n=room, k=room_keys, s=n_slots(room_keys))
 
 
 def n_slots(room: int) -> int:
-    """Of a table that so many keys leave half empty."""
+    """The size of a table that so many keys leave half empty."""
     return 2 << room.bit_length()
 
 
-def with_room(known: Known, n: int, n_others: int, room: int, room_others: int) -> Known:
-    """The same functions with room for more, if there is too little."""
-    if room <= len(known.stands_for) and room_others <= len(known.other_of):
+def with_room(known: Known, n: int, n_keys: int, room: int, room_keys: int) -> Known:
+    """The same functions and keys with room for more, if there is too little."""
+    if room <= len(known.trees) and room_keys <= len(known.function):
         return known
-    larger = no_functions(max(room, 2 * n), max(room_others, 2 * n_others))
+    larger = no_functions(max(room, 2 * n), max(room_keys, 2 * n_keys))
     for name, old, new in zip(Known._fields, known, larger, strict=True):
-        count = 0 if name.endswith("slots") else n_others if name.startswith("other") else n
+        count = {"keys": n_keys, "function": n_keys, "slots": 0}.get(name, n)
         new[:count] = old[:count]
-    _fill(larger.keys, larger.slots, 0, n)
-    _fill(larger.other_keys, larger.other_slots, 0, n_others)
+    _fill(larger.keys, larger.slots, n_keys)
     return larger
 
 
 @compiled
-def look_up(known, made, n, n_others, new):
-    """Number the functions of combinations of which it is not known; gives how many are new, which, in ``new``, and how
-    many other keys there are then."""
+def look_up(known, made, n, n_keys, new):
+    """Number the functions of combinations that are new; returns how many there are, which, in ``new``, and how many
+    keys there are then."""
     found = 0
     for i in range(len(made.keys)):
         if made.n_rows[i] == 0:
@@ -192,50 +179,50 @@ def look_up(known, made, n, n_others, new):
             function = number_of(known, made.keys[i, 0], made.keys[i, 1])
         if function < 0:
             function = n + found
-            n_others = _add(known, made, i, function, n_others)
+            n_keys = _add(known, made, i, function, n_keys)
             new[found] = i
             found += 1
         made.functions[i] = function
         if known.trees[function] == 0.0 or made.n_params[i] < known.n_params[function]:
             known.n_params[function] = made.n_params[i]
         known.trees[function] += made.trees[i]
-    return found, n_others
+    return found, n_keys
 
 
 @compiled
-def _add(known, made, i, function, n_others):
-    """Note a new function, and its other keys where nobody has them; gives how many of these there are then."""
+def _add(known, made, i, function, n_keys):
+    """Note a new function, its key, and its other keys where nobody has them; returns how many keys there are then."""
     for j in range(2):
-        known.keys[function, j], known.wider[function, j] = made.keys[i, j], made.wider[i, j]
-    _fill(known.keys, known.slots, function, function + 1)
+        known.wider[function, j] = made.wider[i, j]
     known.first_form[function], known.stands_for[function], known.trees[function] = -1, 0.0, 0.0
-    mask = np.uint64(len(known.other_slots) - 1)
+    n_keys = _add_key(known, made.keys[i, 0], made.keys[i, 1], function, n_keys)
     for j in range(OTHERS):
-        key, other = made.others[i, j, 0], made.others[i, j, 1]
-        if key == 0:
-            continue
-        slot = _slot_of(known.other_keys, known.other_slots, key, other, mask)
-        if known.other_slots[slot] == 0:
-            known.other_keys[n_others, 0], known.other_keys[n_others, 1] = key, other
-            known.other_of[n_others] = function
-            known.other_slots[slot] = n_others + 1
-            n_others += 1
-    return n_others
+        if made.others[i, j, 0] != 0:
+            n_keys = _add_key(known, made.others[i, j, 0], made.others[i, j, 1], function, n_keys)
+    return n_keys
+
+
+@compiled
+def _add_key(known, key, other, function, n_keys):
+    slot = _slot_of(known.keys, known.slots, key, other)
+    if known.slots[slot] == 0:
+        known.keys[n_keys, 0], known.keys[n_keys, 1], known.function[n_keys] = key, other, function
+        n_keys += 1
+        known.slots[slot] = n_keys
+    return n_keys
 
 
 @compiled
 def number_of(known, key, other):
-    """The function that has this key, or whose other one it is; -1: none."""
-    slot = _slot_of(known.keys, known.slots, key, other, np.uint64(len(known.slots) - 1))
-    if known.slots[slot] > 0:
-        return known.slots[slot] - 1
-    slot = _slot_of(known.other_keys, known.other_slots, key, other, np.uint64(len(known.other_slots) - 1))
-    return known.other_of[known.other_slots[slot] - 1] if known.other_slots[slot] > 0 else -1
+    """The function that has this key; -1: none."""
+    slot = _slot_of(known.keys, known.slots, key, other)
+    return known.function[known.slots[slot] - 1] if known.slots[slot] > 0 else -1
 
 
 @compiled
-def _slot_of(keys, slots, key, other, mask):
+def _slot_of(keys, slots, key, other):
     """Where a key stands in a table, or is to stand."""
+    mask = np.uint64(len(slots) - 1)
     slot = key & mask
     while slots[slot] > 0:
         i = slots[slot] - 1
@@ -252,10 +239,9 @@ def find(known, keys, numbers):
 
 
 @compiled
-def _fill(keys, slots, first, end):
-    mask = np.uint64(len(slots) - 1)
-    for i in range(first, end):
-        slots[_slot_of(keys, slots, keys[i, 0], keys[i, 1], mask)] = i + 1
+def _fill(keys, slots, n):
+    for i in range(n):
+        slots[_slot_of(keys, slots, keys[i, 0], keys[i, 1])] = i + 1
 
 
 @compiled
@@ -271,11 +257,10 @@ def find_wider(known, first, part_of):
 @compiled
 def merge(keys, slots, functions, part_of):
     """Let functions, in their order, stand for the first that has the same key, of those in the table already too."""
-    mask = np.uint64(len(slots) - 1)
     for i in functions:
         if keys[i, 0] == 0:
             continue
-        slot = _slot_of(keys, slots, keys[i, 0], keys[i, 1], mask)
+        slot = _slot_of(keys, slots, keys[i, 0], keys[i, 1])
         if slots[slot] > 0:
             part_of[i] = part_of[slots[slot] - 1]
         else:

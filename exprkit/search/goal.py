@@ -78,12 +78,7 @@ class SearchGoal:
         rank: str | None = None,
         **settings: Any,
     ) -> SearchGoal:
-        """The goal of a search.
-
-        Raises
-        ------
-        ArgumentError, DataError, ParseError
-        """
+        """The goal of a search; raises ArgumentError, DataError or ParseError."""
         link = None if isinstance(link, str) and link.strip() in ("", FORMULA) else link
         parsed = OwnGoal.of(loss, link, columns, LOSSES)
         rank = rank or (LENGTH if loss in LIKELIHOODS else LOSS)

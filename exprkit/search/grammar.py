@@ -126,13 +126,7 @@ class Grammar:
 
 
 def grammar(max_nodes: int, operators: Operators = "esr", n_vars: int = 1, n_params: int = 4) -> Grammar:
-    """The grammar of a search.
-
-    Raises
-    ------
-    ArgumentError
-        If a name is unknown, or a number too small or too large.
-    """
+    """The grammar of a search; raises ArgumentError for an unknown operator, or a number out of range."""
     max_nodes = whole("max_nodes", max_nodes, 1, MOST_NODES)
     n_vars, n_params = whole("n_vars", n_vars, 0), whole("n_params", n_params, 0, MOST_PARAMETERS)
     rows = tuple(arguments.operators_of(operators))

@@ -43,12 +43,11 @@ from exprkit.fitting.fit_result import FitResult
 from exprkit.runtime import codec, files
 from exprkit.runtime.budget import Budget
 from exprkit.runtime.progress import look
-from exprkit.search.best_fits import BestFits, best_fits, finished_fits, start_sizes
+from exprkit.search.best_fits import BestFits, best_fits, finished_fits, shared_best_fits, start_sizes
 from exprkit.search.distinct import Enumeration
 from exprkit.search.goal import SearchGoal
 from exprkit.search.grammar import Grammar
 from exprkit.search.search_result import SearchResult
-from exprkit.search.shared_fits import shared_best_fits
 from exprkit.search.state_file import WHAT, StateFile
 from exprkit.text.tokens import VARIABLE
 

@@ -3,19 +3,6 @@
 In: arrays, and all that they depend on.  Out: a file, written whole or not at all; the same arrays, read again by a
 search of the same data and settings.
 
-    >>> import tempfile, pathlib
-    >>> import numpy as np
-    >>> from exprkit.search.state_file import StateFile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "search.npz"
-    >>> first = StateFile(path)
-    >>> first.begin([np.ones(3)], {"seed": 1})
-    >>> first.save(lambda: {"loss": 0.5})
-    >>> StateFile(path).arrays["loss"]
-    array(0.5)
-    >>> StateFile(path).begin([np.ones(3)], {"seed": 2})
-    Traceback (most recent call last):
-    exprkit.errors.FileError: ...search.npz' is the checkpoint of another search: its seed is 1, not 2.  Take ...
-
 =====================  ==========================================================================
 array                  what it holds, beside the search's own
 =====================  ==========================================================================
@@ -46,19 +33,10 @@ WHAT = "checkpoint of a search"
 
 
 class StateFile:
-    """A path, or None, where a search keeps how far it is.
+    """The file at a path, or none, where a search writes its state; ``arrays``: what is there, or None.
 
-    Attributes
-    ----------
-    arrays : dict or None
-        What is there; None where nothing is.
-
-    Raises
-    ------
-    ArgumentError
-        If ``path`` is none; ``argument`` is what it is called.
-    FileError
-        If what is there is no checkpoint, or is damaged.
+    Raises ArgumentError if ``path`` is no path (``argument`` is what it is called), FileError if the file is no
+    checkpoint, or is damaged.
     """
 
     def __init__(self, path: Any, argument: str = "file") -> None:
@@ -68,13 +46,7 @@ class StateFile:
         self.arrays = None if self.path is None else _read(self.path)
 
     def begin(self, data: Iterable[np.ndarray], settings: Mapping[str, Any]) -> None:
-        """Say what the state depends on.
-
-        Raises
-        ------
-        FileError
-            If what is there is of other data or settings.
-        """
+        """Say what the state depends on; raises FileError if what is there is of other data or settings."""
         digested, texts = digest(data), as_texts(settings)
         self._depends = {"search.data": digested, "search.settings": json.dumps(texts)}
         if self.arrays is None:

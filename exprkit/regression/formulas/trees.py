@@ -5,13 +5,14 @@ In: an ``Expression``.  Out: its tree; and back: the expression of a tree, and t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.operators import defined
+from exprkit.operators import defined, ops
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 Tree = tuple[Any, ...]  # (VARIABLE, i), (PARAMETER, i), (CONSTANT, number) or (OPERATOR, code, operand, ...)
@@ -52,6 +53,26 @@ def nodes(tree: Tree) -> int:
     for operand in tree[2:]:
         n += nodes(operand) if operand[0] == OPERATOR else 1
     return n
+
+
+def value_of(tree: Tree, x: np.ndarray) -> Any:
+    """Values of a tree whose variables are all x."""
+    if tree[0] == OPERATOR:
+        return defined.known(tree[1]).numpy(*(value_of(operand, x) for operand in tree[2:]))
+    return tree[1] if tree[0] == CONSTANT else x
+
+
+def replaced_variable(tree: Tree, other: Tree) -> Tree:
+    """A tree with another tree in the place of its variables."""
+    if tree[0] == OPERATOR:
+        return (*tree[:2], *(replaced_variable(operand, other) for operand in tree[2:]))
+    return tree if tree[0] == CONSTANT else other
+
+
+def combination(terms: Iterable[tuple[float, Tree | None]]) -> Tree:
+    """The tree of a linear combination, in order; a function None is 1."""
+    trees = [(CONSTANT, a) if tree is None else (OPERATOR, ops.MUL, (CONSTANT, a), tree) for a, tree in terms]
+    return functools.reduce(lambda a, b: (OPERATOR, ops.ADD, a, b), trees)
 
 
 def replacements(tree: Tree, changes: Callable[[Tree], Iterable[Tree]]) -> list[Tree]:

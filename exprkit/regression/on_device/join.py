@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ from exprkit.regression.pairs.join import (
 )
 from exprkit.regression.pairs.links import Link
 from exprkit.runtime import slices
+from exprkit.runtime.budget import check
 
 
 def _with_inverses(operators: Sequence[Written]) -> list[Operator]:
@@ -119,12 +120,11 @@ class DeviceLookup(NamedTuple):
 class DevicePartners:
     """The functions of a pool in the order of their signatures, those that differ by more than a and b: ``order``.
 
-    ``go_on`` is called now and then, and may raise; with ``looks_up`` other GPUs get the values at once.
+    With ``looks_up`` other GPUs get the values at once.
     """
 
-    def __init__(self, pool: DevicePool, go_on: Callable[[], None] = lambda: None, looks_up: bool = True) -> None:
-        self._pool, self._go_on = pool, go_on
-        xp, n = pool.xp, len(pool)
+    def __init__(self, pool: DevicePool, looks_up: bool = True) -> None:
+        self._pool, xp, n = pool, pool.xp, len(pool)
         self._tables: dict[int, DeviceLookup] = {}
         self._values: dict[int, Any] = {}  # by device
         self._copying: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
@@ -162,11 +162,11 @@ class DevicePartners:
         v = link.behind(y)
         if v is None or not len(self):
             return NO_PAIRS
-        self._go_on()
+        check()
         gpus, cuts = sharing.gpus(), self._cuts()
         if gpus is None or len(cuts) == 1:
             return _smallest(*self._table.partners(v, link, cuts[0]))
-        pairs = gpus.each(functools.partial(self._on_one, v, link), cuts, self._go_on)
+        pairs = gpus.each(functools.partial(self._on_one, v, link), cuts)
         return _smallest(*map(np.concatenate, zip(*pairs, strict=True)))
 
     def _cuts(self) -> slices.Cuts:

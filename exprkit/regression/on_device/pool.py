@@ -32,6 +32,7 @@ from exprkit.regression.pairs.pool import (
     is_steady,
 )
 from exprkit.runtime.bags import empty
+from exprkit.runtime.budget import check
 
 CHUNK = 1 << 22  # combinations of a launch
 NONE = np.iinfo(np.int32).max  # of the table's owners
@@ -90,13 +91,12 @@ class DevicePool(Pool):
         operators: Sequence[defined.Written],
         kernels: OperatorKernels,
         constants: Sequence[float] = (1.0, 2.0),
-        go_on: Callable[[], None] = lambda: None,
         anywhere: bool = True,
     ) -> None:
         self.kernels, self.xp = kernels, kernels.device.xp
         self._known: dict[int, tuple[int, int, int, int]] = {}
         self._names = [*ARRAYS, *["third"] * any(row.arity == 3 for row in operators)]
-        super().__init__(points, operators, constants, go_on=go_on, anywhere=anywhere)
+        super().__init__(points, operators, constants, anywhere=anywhere)
 
     def grow(self, size: int, most: int) -> None:
         self._reserve(most)
@@ -119,7 +119,7 @@ class DevicePool(Pool):
         """Fetch how functions are made, and all that they are made of, one level at a time."""
         while len(numbers := np.setdiff1d(numbers, [*self._known])):
             indices = self.xp.asarray(numbers)
-            parts = self.made_by, self.left, self.right, self.third if self._ternary else self.right
+            parts = self.made_by, self.left, self.right, self._arrays.third if self._ternary else self.right
             made_by, *operands = (fetched(array[indices]) for array in parts)
             columns = np.stack([numbers, made_by, *operands], axis=1)
             self._known |= {i: (code, a, b, c) for i, code, a, b, c in columns.tolist()}
@@ -154,28 +154,26 @@ class DevicePool(Pool):
     # ── combinations ──
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
-        return DevicePool(self._points, rows, self.kernels, (), self._go_on, anywhere=False)
+        return DevicePool(self._points, rows, self.kernels, (), anywhere=False)
 
     def _add(self, block: Combinations, most: int) -> None:
-        code, row = block.row.code + (NEGATED if block.negated else 0), block.row
         for begin in range(0, block.n, self._chunk):
             if self._n >= most:
                 return
-            self._go_on()
+            check()
             n = min(self._chunk, block.n - begin)
-            once = 0 if not block.once else 1 if row.commutative else 2
-            n_b, n_c = (0 if operands is None else len(operands) for operands in (block.b, block.c))
-            how = {"begin": begin, "b": block.b, "n_b": n_b, "c": block.c, "n_c": n_c, "once": once}
-            self._insert(Origins(code, block.a, block.a), n, most, **how)
+            once = 0 if not block.once else 1 if block.row.commutative else 2
+            n_b, n_c = [*map(len, block.operands[1:]), 0, 0][:2]
+            self._insert(Origins(block.code, block.operands), n, most, begin=begin, n_b=n_b, n_c=n_c, once=once)
             self.tried += n
 
     def _keep(self, values: Any, origins: Origins, most: int) -> Any:
         xp = self.xp
-        values, a, b = (xp.ascontiguousarray(xp.asarray(array)) for array in (values, origins.a, origins.b))
+        values, *operands = (xp.ascontiguousarray(xp.asarray(array)) for array in (values, *origins.operands))
         place = xp.empty(len(values), np.int64)
         for begin in range(0, len(values), self._chunk):
             n = min(self._chunk, len(values) - begin)
-            self._insert(Origins(origins.code, a, b), n, most, begin=begin, given=values)
+            self._insert(Origins(origins.code, tuple(operands)), n, most, begin=begin, given=values)
             slots = self._slots[:n]
             owner = self._owners[xp.maximum(slots, 0)]
             place[begin : begin + n] = xp.where((slots < 0) | (owner == NONE), -1, owner)
@@ -186,8 +184,7 @@ class DevicePool(Pool):
         operation = origins.code % NEGATED
         arity = 0 if origins.code == LEAF else defined.known(operation).arity
         fields = {
-            "a": origins.a,
-            "b": origins.b,
+            **dict(zip("abc", (*origins.operands, None, None), strict=False)),
             "operation": operation,
             "made_of": origins.code,
             "arity": arity,

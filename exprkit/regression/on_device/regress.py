@@ -6,13 +6,13 @@ In: what ``regress.regressed`` takes.  Out: the ``Best`` that it gives, but for 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from exprkit.backends.gpu.device import fetched
 from exprkit.regression.sums.regress import SINGULAR, Best
+from exprkit.runtime.budget import check
 
 AT_ONCE = 1 << 24  # pairs whose errors are made at a time
 
@@ -25,7 +25,6 @@ def regressed(
     weight: np.ndarray,
     starts: np.ndarray,
     threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
 ) -> Best:
     """The best h of each group for every f."""
     xp = device.xp
@@ -36,7 +35,7 @@ def regressed(
     ff, fv = square.sum(axis=1)[:, None], across.sum(axis=1)[:, None]
     step = max(1, AT_ONCE // len(h))
     for begin in range(0, len(f), step):
-        go_on()
+        check()
         part_of_f = slice(begin, begin + step)
         sums = square[part_of_f] @ h.T, square[part_of_f] @ h_square.T, across[part_of_f] @ h.T
         errors = _errors(xp, ff[part_of_f], fv[part_of_f], sums)

@@ -15,7 +15,7 @@ No lookup finds them, since h1 is anything; but for a given f all pairs of some 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from exprkit.regression.pairs.confirm import MOSTLY, TRIED, line
 from exprkit.regression.pairs.join import AGREES, ROUNDING
 from exprkit.regression.pairs.links import OVER, TIMES, Link
 from exprkit.regression.problem.rows import Rows
+from exprkit.regression.sums.linear import coefficients
+from exprkit.runtime.budget import check
 from exprkit.runtime.jit import compiled
 
 SMALL, MONOMIALS = (1_000, 15_000), (100, 50_000)  # functions f, and functions h
@@ -41,22 +43,18 @@ AT_ONCE = 1 << 25  # pairs of f and h1 of a launch: an answer each
 DIFFERENCES = 4  # points of a determinant
 
 
-def formulas(
-    pool: DevicePool, y: np.ndarray, rows: Rows, links: Iterable[Link], go_on: Callable[[], None] = lambda: None
-) -> Iterator[list[Expression]]:
+def formulas(pool: DevicePool, y: np.ndarray, rows: Rows, links: Iterable[Link]) -> Iterator[list[Expression]]:
     """Link by link what three of a pool's smallest functions make of y, or a small one and two monomials."""
-    small = pool.xp.sort(DevicePartners(pool, go_on, looks_up=False).order)  # numbers rise with sizes
+    small = pool.xp.sort(DevicePartners(pool, looks_up=False).order)  # numbers rise with sizes
     lists = (SMALL[0], small[: SMALL[1]]), (MONOMIALS[0], pool.monomials[: MONOMIALS[1]])
     for link in links:
         if link.inner is None and (link.way == TIMES or (link.way == OVER and link.outer is None)):
             for n_f, h in lists:
                 f = np.arange(min(n_f, len(pool)))
-                yield confirmed(triples(pool, f, h, y, link, go_on), link, pool, rows)
+                yield confirmed(triples(pool, f, h, y, link), link, pool, rows)
 
 
-def triples(
-    pool: DevicePool, f: np.ndarray, h: Any, y: np.ndarray, link: Link, go_on: Callable[[], None] = lambda: None
-) -> np.ndarray:
+def triples(pool: DevicePool, f: np.ndarray, h: Any, y: np.ndarray, link: Link) -> np.ndarray:
     """Numbers of functions f, h1, h2, int64 (n, 3), the smallest first; f, (n_f,), is on the host, h on the device."""
     v, xp = link.behind(y), pool.xp
     h = xp.ascontiguousarray(xp.asarray(h, np.int64))
@@ -69,7 +67,7 @@ def triples(
     differences = xp.ascontiguousarray(differences / xp.where(largest > 0, largest, 1.0))
     triples, step = [], max(1, AT_ONCE // len(h))
     for begin in range(0, len(f), step):
-        go_on()
+        check()
         part = q[begin : begin + step]
         partner = xp.empty(len(part) * len(h), np.int32)
         pool.kernels.launch(
@@ -113,11 +111,9 @@ def confirmed(triples: np.ndarray, link: Link, pool: DevicePool, rows: Rows) -> 
 def _numbers(target: np.ndarray, g: np.ndarray, h: np.ndarray) -> list[tuple[float, ...]]:
     """Candidates for a, b and c: by least squares, without a, and as simple numbers."""
     columns = np.column_stack([np.ones(len(g)), g, h]) / np.abs(target)[:, None]
-    scale = np.abs(columns).max(axis=0)
-    if not np.isfinite(columns).all() or not scale.all():
+    if not np.isfinite(columns).all() or not columns.any(axis=0).all():
         return []
-    together = np.linalg.lstsq(columns / scale, np.sign(target), rcond=None)[0] / scale
-    alone = np.linalg.lstsq(columns[:, 1:] / scale[1:], np.sign(target), rcond=None)[0] / scale[1:]
+    together, alone = (coefficients(part, np.sign(target)) for part in (columns, columns[:, 1:]))
     numbers = [tuple(together.tolist()), (0.0, *alone.tolist())]
     return numbers + [
         tuple(simple_number(x, close) for x in group) for group in numbers for close in (CLOSE, 1e-8, 1e-6)

@@ -1,21 +1,6 @@
 """Confirmation of the join's pairs: their numbers by least squares on all rows, and the shortest formula.
 
 In: ``Pairs`` of a link, the ``Rows``.  Out: formulas that are y but for rounding at every row.
-
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.pairs import links
-    >>> from exprkit.regression.pairs.confirm import confirmed
-    >>> from exprkit.regression.pairs.join import Partners
-    >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 2))
-    >>> rows = Rows(X, X[:, 0] / (3 + 5 * X[:, 0] * X[:, 1]))
-    >>> pool = Pool(rows.X[:16], operators_of(["+", "*", "/"]), constants=[1.0])
-    >>> pool.grow(3, most=1000)
-    >>> link = links.all_links([])[1]
-    >>> print(*confirmed(Partners(pool).of(rows.y[:16], link), link, pool, rows)[:1])
-    x1 / (5 * x1 * x2 + 3)
 """
 
 from __future__ import annotations

@@ -2,19 +2,6 @@
 
 In: a ``Pool``, y at its points, ``Link``s.  Out: ``Pairs`` whose values agree at all points of the pool.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.pairs import links
-    >>> from exprkit.regression.pairs.join import Partners
-    >>> from exprkit.regression.pairs.pool import Pool
-    >>> points = np.random.default_rng(0).uniform(1, 2, (16, 2))
-    >>> pool = Pool(points, operators_of(["+", "*", "/"]), constants=[1.0])
-    >>> pool.grow(3, most=1000)
-    >>> y = points[:, 0] / (3 + 5 * points[:, 0] * points[:, 1])
-    >>> pairs = Partners(pool).of(y, links.all_links([])[1])
-    >>> str(pool.expression(pairs.f[0])), str(pool.expression(pairs.h[0]))
-    ('x1', 'x1 * x2')
-
 How, plainly::
 
     for every h: s = (h2 - h0) / (h3 - h1), which is the same for all a + b h; sort by it
@@ -28,7 +15,7 @@ Nearly all lookups end at a table of marks, a bit for every s that there may be,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -63,8 +50,8 @@ class Pairs(NamedTuple):
 class Partners:
     """The functions of a pool in the order of what a lookup asks for."""
 
-    def __init__(self, pool: Pool, threads: int | None = None, go_on: Callable[[], None] = lambda: None) -> None:
-        self._pool, self._threads, self._go_on = pool, threads, go_on
+    def __init__(self, pool: Pool, threads: int | None = None) -> None:
+        self._pool, self._threads = pool, threads
         n = len(pool)
         s, error = np.empty(n), np.empty(n)
         slices.each(lambda i, j: _signatures(pool.values[i:j], s[i:j], error[i:j]), chunks(n), threads=threads)
@@ -98,7 +85,6 @@ class Partners:
             v,
             link.way,
             inner,
-            go_on=self._go_on,
             seconds=n * LOOKUP,
             threads=self._threads,
         )

@@ -22,7 +22,7 @@ import numpy as np
 from exprkit.expressions.expression import Expression, applied
 from exprkit.expressions.parser import parse
 from exprkit.operators import defined, ops
-from exprkit.text.tokens import VARIABLE
+from exprkit.regression.formulas.trees import expression_of, replaced_variable, tree_of
 
 TIMES, OVER, PLUS, LESS, MINUS = range(5)  # how f stands with the rest: f times it, over it, and it, less it; it less f
 HIDDEN = 1e4  # times its size may be the summand f of a value: more would be cancelled, and hide it
@@ -73,11 +73,9 @@ class Link(NamedTuple):
     def linear_part(self, v: np.ndarray, f: np.ndarray) -> np.ndarray:
         """What ``a + b h`` has to be, nan where it can not be.  ``v``: from ``behind``; any shapes that broadcast."""
         with np.errstate(all="ignore"):
+            q = remainder(self.way, v, f)
             if self.way in (PLUS, LESS, MINUS):
-                left = v - f if self.way == PLUS else f - v if self.way == LESS else v + f
-                q = np.where(np.abs(f) <= HIDDEN * np.abs(v), left, np.nan)
-            else:
-                q = v / f if self.way == TIMES else f / v
+                q = np.where(np.abs(f) <= HIDDEN * np.abs(v), q, np.nan)
             if self.inner is None:
                 return q
             z = inverse(self.inner).numpy(q)  # type: ignore[union-attr]
@@ -85,13 +83,26 @@ class Link(NamedTuple):
             return np.where(np.abs(back - q) <= SAME * np.abs(q), z, np.nan)
 
     def expression(self, f: Expression | None, z: Expression) -> Expression:
-        """The whole, ``z`` being the linear part; None for an f that is 1 (or 0, of a sum)."""
-        rest = z if self.inner is None else applied(self.inner, z)
-        if f is None:
-            body = 1.0 / rest if self.way == OVER else rest
-        else:
-            body = (f.__mul__, f.__truediv__, f.__add__, f.__sub__, f.__rsub__)[self.way](rest)
+        """The whole, ``z`` being the linear part; an f that is None is 1 (or 0, of a sum)."""
+        body = z if self.inner is None else applied(self.inner, z)
+        if f is not None:
+            body = beside(self.way, f, body)
+        elif self.way == OVER:
+            body = 1.0 / body
         return body if self.outer is None else around_of(self.outer, body)
+
+
+def remainder(way: int, v: np.ndarray, f: np.ndarray) -> np.ndarray:
+    """What stands beside f in v, by the way in which it does."""
+    with np.errstate(all="ignore"):
+        if way in (TIMES, OVER):
+            return v / f if way == TIMES else f / v
+        return v - f if way == PLUS else f - v if way == LESS else v + f
+
+
+def beside(way: int, f: Expression, rest: Expression) -> Expression:
+    """f and the rest as one expression, by the way in which they stand beside each other."""
+    return (f.__mul__, f.__truediv__, f.__add__, f.__sub__, f.__rsub__)[way](rest)
 
 
 @functools.cache
@@ -117,13 +128,7 @@ def around_of(row: defined.Written | Undone, body: Expression) -> Expression:
     """What stands around a formula, with it."""
     if not isinstance(row, Undone):
         return applied(row, body)
-    whole = _parsed(row.name)
-    place = int(np.flatnonzero(whole.kinds == VARIABLE)[0])
-    kinds, values = (
-        np.concatenate([a[:place], b, a[place + 1 :]])
-        for a, b in ((whole.kinds, body.kinds), (whole.values, body.values))
-    )
-    return Expression(kinds, values, body.variables)
+    return expression_of(replaced_variable(tree_of(_parsed(row.name)), tree_of(body)))
 
 
 def inverted(row: defined.Written | Undone, y: np.ndarray) -> np.ndarray | None:

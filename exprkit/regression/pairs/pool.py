@@ -22,6 +22,7 @@ Sizes are counted in tokens; ``-f`` inside of a function costs one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -32,7 +33,8 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.runtime import slices
-from exprkit.runtime.bags import empty
+from exprkit.runtime.bags import empty, larger
+from exprkit.runtime.budget import check
 from exprkit.runtime.hashes import GOLDEN
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -53,18 +55,28 @@ MONOMIAL = 4  # tokens of a monomial for every variable, four times at most
 
 
 class Combinations(NamedTuple):
-    """Combinations of one operator, by the numbers of the operands; ``b`` and ``c`` are None where it has fewer."""
+    """Combinations of one operator: of each operand, the numbers of functions, all with all."""
 
     row: defined.Written
-    a: np.ndarray
-    b: np.ndarray | None = None
-    c: np.ndarray | None = None
+    operands: tuple[np.ndarray, ...]
     negated: bool = False
-    once: bool = False  # a and b are the same, and their order does not matter
+    once: bool = False  # the two operands are the same, and their order does not matter
 
     @property
     def n(self) -> int:
-        return len(self.a) * (1 if self.b is None else len(self.b)) * (1 if self.c is None else len(self.c))
+        return math.prod(map(len, self.operands))
+
+    @property
+    def code(self) -> int:
+        """The operator's code as in ``made_by``."""
+        return self.row.code + NEGATED * self.negated
+
+
+class Origins(NamedTuple):
+    """How functions are made: an operator's code as in ``made_by``, and the numbers of its operands."""
+
+    code: int
+    operands: tuple[np.ndarray, ...]
 
 
 class PoolArrays(NamedTuple):
@@ -83,20 +95,9 @@ class PoolArrays(NamedTuple):
 class Pool:
     """Distinct functions with their values at a few points.
 
-    Parameters
-    ----------
-    points : float64 array, (n_points, n_vars)
-    operators : list of rows
-    constants : the small numbers that are leaves as well
-    threads : by default all that this process may use
-    go_on : called before every chunk, ends the growth by raising
-    anywhere : whether unary operators stand anywhere, or at variables only (once or twice)
-
-    Attributes
-    ----------
-    values : float64 array, (n_functions, n_points)
-    sizes : uint8 array, (n_functions,), in tokens; they rise
-    monomials : int64 array, numbers of functions; none before ``multiply``
+    ``constants`` are leaves as well.  ``anywhere``: unary operators stand anywhere, not at variables alone.
+    ``values`` is float64 (n_functions, n_points), ``sizes`` uint8 (n_functions,), in tokens, and rises; ``monomials``
+    are numbers of functions, none before ``multiply``.
     """
 
     xp: Any = np  # what has the arrays
@@ -107,7 +108,6 @@ class Pool:
         operators: Sequence[defined.Written],
         constants: Sequence[float] = (1.0, 2.0),
         threads: int | None = None,
-        go_on: Callable[[], None] = lambda: None,
         anywhere: bool = True,
     ) -> None:
         self._anywhere, self._points = anywhere, points
@@ -115,13 +115,13 @@ class Pool:
         self._unary = [row for row in operators if row.arity == 1]
         self._binary = [row for row in operators if row.arity == 2]
         self._ternary = [row for row in operators if row.arity == 3]
-        self.threads, self._go_on = threads, go_on
+        self.threads = threads
         self._powers = {row.code for row in self._unary if is_power(row)}
         self.tried, self._n, self._ends = 0, 0, [0, 0]
         self.monomials = self.xp.zeros(0, np.int64)
         self._begin()
         leaves = np.vstack([points.T, *(np.full((1, len(points)), c) for c in self._constants)])
-        self._keep(leaves, Origins(LEAF, np.arange(len(leaves)), np.zeros(len(leaves), int)), len(leaves))
+        self._keep(leaves, Origins(LEAF, (np.arange(len(leaves)),)), len(leaves))
         self._ends[1] = self._n
         self.n_leaves = self._n
 
@@ -172,7 +172,7 @@ class Pool:
             for size, group in by_size[0].items():
                 other = by_size[1].get(total - size, ())
                 if len(other) and n_left > 0 and self._n < most:
-                    block = Combinations(product, group[: -(-n_left // len(other))], other)
+                    block = Combinations(product, (group[: -(-n_left // len(other))], other))
                     self._add(block, most)
                     n_left -= block.n
         self.tried += monomials.tried
@@ -192,11 +192,11 @@ class Pool:
         two = two[(self.left[two] < n) & (self.right[two] < n)]
         for row in (row for row in self._unary if row.code not in self._powers):
             for negated in (False, True):
-                self._add(Combinations(row, two, negated=negated), most)
+                self._add(Combinations(row, (two,), negated=negated), most)
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
         """A new pool of the variables alone, with these operators."""
-        return Pool(self._points, rows, (), self.threads, self._go_on, anywhere=False)
+        return Pool(self._points, rows, (), self.threads, anywhere=False)
 
     def _take_in(self, other: Pool) -> np.ndarray:
         """Add another pool's functions, of the same variables and fewer constants; their numbers here."""
@@ -204,8 +204,9 @@ class Pool:
         for size in range(2, other.largest + 1):
             span = other._of(size)
             for row in (*other._unary, *other._binary):
-                code, indices = row.code, span[other.made_by[span] == row.code]
-                origins = Origins(code, numbers[other.left[indices]], numbers[other.right[indices]])
+                indices = span[other.made_by[span] == row.code]
+                operands = tuple(numbers[part[indices]] for part in (other.left, other.right)[: row.arity])
+                origins = Origins(row.code, operands)
                 numbers[indices] = self._keep(other.values[indices], origins, self._n + len(indices))
         return numbers
 
@@ -242,8 +243,7 @@ class Pool:
 
     def _origin(self, i: int) -> tuple[int, int, int, int]:
         """Operator and operands of function i: its code as in ``made_by``, and three numbers."""
-        third = int(self.third[i]) if self._ternary else 0
-        return int(self.made_by[i]), int(self.left[i]), int(self.right[i]), third
+        return int(self.made_by[i]), int(self.left[i]), int(self.right[i]), int(self._arrays.third[i])
 
     # ── combinations ──
 
@@ -255,9 +255,9 @@ class Pool:
     def _blocks(self, size: int) -> Iterator[Combinations]:
         """All combinations that make functions of a size."""
         for row in self._unary:
-            yield Combinations(row, self._of(size - 1) if self._anywhere else self._near_leaves(row, size - 1))
-            if self._anywhere and (row.code not in self._powers or not _is_even(row)):
-                yield Combinations(row, self._of(size - 2), negated=True)
+            yield Combinations(row, (self._of(size - 1) if self._anywhere else self._near_leaves(row, size - 1),))
+            if self._anywhere and (row.code not in self._powers or not is_symmetric(row.numpy)):
+                yield Combinations(row, (self._of(size - 2),), negated=True)
         if not self._anywhere:
             yield from self._multiplied(size)
             return
@@ -266,10 +266,9 @@ class Pool:
                 b = size - 1 - a
                 turned = row.commutative or row.code == ops.SUB
                 if a <= b or not turned:
-                    yield Combinations(row, self._of(a), self._of(b), once=turned and a == b)
+                    yield Combinations(row, (self._of(a), self._of(b)), once=turned and a == b)
         for row in self._ternary:
-            for first, second, third in triples(size):
-                yield Combinations(row, self._of(first), self._of(second), self._of(third))
+            yield from (Combinations(row, tuple(map(self._of, sizes))) for sizes in triples(size))
 
     def _near_leaves(self, row: defined.Written, size: int) -> np.ndarray:
         """Variables, and the same operator of a variable."""
@@ -284,13 +283,13 @@ class Pool:
             for row in self._binary:
                 factors = factors[self.made_by[factors] != row.code]
             for row in self._binary:
-                yield Combinations(row, self._of(size - 1 - b), factors)
+                yield Combinations(row, (self._of(size - 1 - b), factors))
 
     def _add(self, block: Combinations, most: int) -> None:
         for begin in range(0, block.n, 4 * CHUNK):
             if self._n >= most:
                 return
-            self._go_on()
+            check()
             end = min(begin + 4 * CHUNK, block.n)
             cuts = [(i, min(i + CHUNK, end)) for i in range(begin, end, CHUNK)]
             for values, origins in slices.each(lambda i, j: self._combine(block, i, j), cuts, threads=self.threads):
@@ -299,85 +298,67 @@ class Pool:
 
     def _combine(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, Origins]:
         """Values and origins of the combinations from begin to end that are functions."""
-        code = block.row.code + (NEGATED if block.negated else 0)
-        if block.b is None:
-            a, *_ = self._allowed(code, block.a[begin:end])
-            if block.row.code not in self._powers:
-                a = a[~self.bounded[a]]
-            values, is_usable = _unary_values(block, self.values[a])
-            return values[is_usable], Origins(code, a[is_usable], np.zeros(int(is_usable.sum()), np.int64))
-        if block.c is not None:
-            return self._combine_three(block, begin, end)
-        a, b = np.divmod(np.arange(begin, end), len(block.b))
+        row = block.row
+        places = np.unravel_index(np.arange(begin, end), [len(numbers) for numbers in block.operands])
         if block.once:
-            in_order = a <= b if block.row.commutative else a < b
-            a, b = a[in_order], b[in_order]
-        a, b, _ = self._allowed(code, block.a[a], block.b[b])
-        left, right = self.values[a], self.values[b]
+            in_order = places[0] <= places[1] if row.commutative else places[0] < places[1]
+            places = tuple(place[in_order] for place in places)
+        operands = tuple(numbers[place] for numbers, place in zip(block.operands, places, strict=True))
+        operands = self._allowed(block.code, operands)
+        if row.arity == 1 and row.code not in self._powers:
+            operands = (operands[0][~self._arrays.bounded[operands[0]]],)
+        inputs = [-self.values[numbers] if block.negated else self.values[numbers] for numbers in operands]
         with np.errstate(all="ignore"):
-            values = block.row.numpy(left, right)
-        is_usable = _check(values, left, right)
-        return values[is_usable], Origins(code, a[is_usable], b[is_usable])
+            values = row.numpy(*inputs)
+            if row.arity == 2:
+                left, right, disturbed = *inputs, values
+            else:
+                shifts = (1 + SHIFT, 1 - SHIFT, 1 + SHIFT)
+                left, right = values, values
+                disturbed = row.numpy(*(a * shift for a, shift in zip(inputs, shifts, strict=False)))
+        is_usable = np.empty(len(values), np.bool_)
+        _check_functions(_Checked(values, left, right, disturbed, is_usable), row.arity != 2)
+        return values[is_usable], Origins(block.code, tuple(numbers[is_usable] for numbers in operands))
 
-    def _combine_three(self, block: Combinations, begin: int, end: int) -> tuple[np.ndarray, Origins]:
-        assert block.b is not None and block.c is not None
-        remainder, c = np.divmod(np.arange(begin, end), len(block.c))
-        a, b = np.divmod(remainder, len(block.b))
-        a, b, c = self._allowed(block.row.code, block.a[a], block.b[b], block.c[c])
-        operands = [self.values[operand] for operand in (a, b, c)]
-        with np.errstate(all="ignore"):
-            values = block.row.numpy(*operands)
-            disturbed = block.row.numpy(operands[0] * (1 + SHIFT), operands[1] * (1 - SHIFT), operands[2] * (1 + SHIFT))
-        is_usable = _check(values, values, values)
-        _check_steady(_Checked(values, disturbed, disturbed, is_usable))
-        return values[is_usable], Origins(block.row.code, a[is_usable], b[is_usable], c[is_usable])
-
-    def _allowed(self, code: int, a: np.ndarray, b: Any = None, c: Any = None) -> tuple[np.ndarray, Any, Any]:
+    def _allowed(self, code: int, operands: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         """The combinations of operands that the rules allow: here all."""
-        return a, b, c
+        return operands
 
     def _keep(self, values: np.ndarray, origins: Origins, most: int) -> np.ndarray:
         """Append the functions that are new; return the numbers of all, -1 where there was no room."""
         hashes = np.empty(len(values), np.uint64)
         _hash(_Hashed(values.view(np.uint64), hashes))
-        while 2 * (self._n + len(values)) > len(self._table):
-            self._table = np.full(2 * len(self._table), EMPTY, np.int64)
-            _insert_again(self._arrays.hashes[: self._n], self._table)
+        self._make_room(self._n + len(values))
+        arrays = self._arrays
         new, numbers = np.zeros(len(values), np.bool_), np.full(len(values), EMPTY, np.int64)
-        self._arrays = arrays = _with_room(self._arrays, self._n, self._n + len(values))
-        n = int(_insert(hashes, _HashTable(arrays.hashes, self._table), self._n, most, _Placed(new, numbers)))
+        n = int(_insert(hashes, arrays.hashes, self._table, self._n, most, new, numbers))
         if n == self._n:
             return numbers
-        span = slice(self._n, n)
-        arrays.values[span], arrays.sizes[span] = values[new], self._size(origins)[new]
-        arrays.made_by[span], arrays.left[span], arrays.right[span] = origins.code, origins.a[new], origins.b[new]
-        if origins.c is not None:
-            arrays.third[span] = origins.c[new]
-        arrays.bounded[span] = self._is_bounded(origins, new)
+        span, arrays.made_by[self._n : n] = slice(self._n, n), origins.code
+        operands = [numbers[new] for numbers in origins.operands]
+        for k, column in enumerate((arrays.left, arrays.right, arrays.third)):
+            column[span] = operands[k] if k < len(operands) else 0
+        arrays.values[span], arrays.sizes[span], arrays.bounded[span] = values[new], 1, False
+        if origins.code != LEAF:
+            code = origins.code % NEGATED
+            arrays.sizes[span] += origins.code >= NEGATED
+            arrays.bounded[span] = len(operands) == 1 and code not in self._powers
+            for operand in operands:
+                arrays.sizes[span] += arrays.sizes[operand]
+                arrays.bounded[span] |= arrays.bounded[operand]
         self._n = n
         return numbers
 
-    def _size(self, origins: Origins) -> np.ndarray:
-        """Sizes of functions in tokens, from those of their operands."""
-        if origins.code == LEAF:
-            return np.ones(len(origins.a), np.uint8)
-        tokens = self.sizes[origins.a] + 1 + (origins.code >= NEGATED)
-        arity = defined.known(origins.code % NEGATED).arity
-        for operand in (origins.b, origins.c)[: arity - 1]:
-            tokens = tokens + self.sizes[operand]
-        return tokens
-
-    def _is_bounded(self, origins: Origins, new: np.ndarray) -> np.ndarray | bool:
-        """Whether an operator that is no power stands somewhere inside."""
-        if origins.code == LEAF:
-            return False
-        row = defined.known(origins.code % NEGATED)
-        inner = self.bounded[origins.a[new]]
-        if row.arity == 1:
-            return inner | (row.code not in self._powers)
-        for operand in (origins.b, origins.c)[: row.arity - 1]:
-            inner = inner | self.bounded[operand[new]]
-        return inner
+    def _make_room(self, n: int) -> None:
+        """Room for n functions in the arrays, and a table that is at most half full."""
+        if n > len(self._arrays.values):
+            self._arrays = larger(
+                self._arrays, self._n, n=max(n, 2 * len(self._arrays.values)), n_points=self._points.shape[0]
+            )
+        if 2 * n > len(self._table):
+            hashes, scratch = self._arrays.hashes[: self._n], np.empty(self._n, np.bool_)
+            self._table = np.full(2 << (n - 1).bit_length(), EMPTY, np.int64)
+            _insert(hashes, hashes, self._table, 0, self._n, scratch, np.empty(self._n, np.int64))
 
     @property
     def values(self) -> np.ndarray:
@@ -386,10 +367,6 @@ class Pool:
     @property
     def sizes(self) -> np.ndarray:
         return self._arrays.sizes[: self._n]
-
-    @property
-    def bounded(self) -> np.ndarray:
-        return self._arrays.bounded[: self._n]
 
     @property
     def made_by(self) -> np.ndarray:
@@ -402,19 +379,6 @@ class Pool:
     @property
     def right(self) -> np.ndarray:
         return self._arrays.right[: self._n]
-
-    @property
-    def third(self) -> np.ndarray:
-        return self._arrays.third[: self._n]
-
-
-class Origins(NamedTuple):
-    """How functions are made: an operator and the numbers of its operands."""
-
-    code: int  # of the operator
-    a: np.ndarray  # operands
-    b: np.ndarray
-    c: Any = None
 
 
 def without_multiples(values: np.ndarray, indices: Iterable[int], most: int) -> list[int]:
@@ -438,47 +402,28 @@ def is_power(row: defined.Written) -> bool:
         return bool(np.allclose(row.numpy(a * b), row.numpy(a) * row.numpy(b), rtol=1e-12))
 
 
-def _is_even(row: defined.Written) -> bool:
+def is_symmetric(function: Callable[[np.ndarray], np.ndarray]) -> bool:
+    """Whether the sign of the operand changes no more than that of the result."""
     a = np.array([0.3, 0.7, 0.9])
     with np.errstate(all="ignore"):
-        return bool(np.array_equal(np.abs(row.numpy(a)), np.abs(row.numpy(-a))))
-
-
-def _unary_values(block: Combinations, inner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    inner = -inner if block.negated else inner
-    with np.errstate(all="ignore"):
-        values = block.row.numpy(inner)
-        disturbed = block.row.numpy(inner * (1 + SHIFT))
-    fine = _check(values, values, values)
-    _check_steady(_Checked(values, disturbed, disturbed, fine))
-    return values, fine
-
-
-def _check(values: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    fine = np.empty(len(values), np.bool_)
-    _check_functions(_Checked(values, left, right, fine))
-    return fine
+        return bool(np.array_equal(np.abs(function(a)), np.abs(function(-a))))
 
 
 class _Checked(NamedTuple):
-    """Values, and the operands that they are made of; a bag, since rows of arrays in one cost nothing."""
+    """Values, two operands and values of disturbed operands; a bag, since rows of arrays in one cost nothing."""
 
     values: np.ndarray
     left: np.ndarray
     right: np.ndarray
-    fine: np.ndarray
+    disturbed: np.ndarray
+    is_usable: np.ndarray
 
 
 @compiled
-def _check_functions(some):
-    for i in range(len(some.values)):
-        some.fine[i] = is_function(some.values[i], some.left[i], some.right[i])
-
-
-@compiled
-def _check_steady(some):
-    for i in range(len(some.values)):
-        some.fine[i] = some.fine[i] and is_steady(some.values[i], some.left[i])
+def _check_functions(rows, may_magnify):
+    for i in range(len(rows.values)):
+        is_usable = is_function(rows.values[i], rows.left[i], rows.right[i])
+        rows.is_usable[i] = is_usable and (not may_magnify or is_steady(rows.values[i], rows.disturbed[i]))
 
 
 @inline
@@ -518,14 +463,16 @@ def is_steady(values, again):
 
 
 class _Hashed(NamedTuple):
+    """Bits of values, and hashes of their rows."""
+
     bits: np.ndarray
     hashes: np.ndarray
 
 
 @compiled
-def _hash(some):
-    for i in range(len(some.bits)):
-        some.hashes[i] = hash_of(some.bits[i])
+def _hash(rows):
+    for i in range(len(rows.bits)):
+        rows.hashes[i] = hash_of(rows.bits[i])
 
 
 @inline
@@ -541,52 +488,16 @@ def hash_of(words):
     return h
 
 
-class _HashTable(NamedTuple):
-    """Hashes by function, and functions by slots that hashes lead to."""
-
-    hashes: np.ndarray
-    slots: np.ndarray
-
-
-class _Placed(NamedTuple):
-    """By row: whether it is new, and the function that it is."""
-
-    new: np.ndarray
-    place: np.ndarray
-
-
 @compiled
-def _insert(hashes, table, n, most, kept):
-    """Put hashes that are not there into the table, as functions ``n``, ``n + 1``, …; how many there are then."""
-    slots = table.slots
+def _insert(hashes, known, slots, n, most, new, numbers):
+    """Number hashes that are not in the table of ``known`` ones as n, n + 1, …; returns how many there are then."""
     mask = np.uint64(len(slots) - 1)
     for i in range(len(hashes)):
         slot = np.int64(hashes[i] & mask)
-        while slots[slot] != EMPTY and table.hashes[slots[slot]] != hashes[i]:
+        while slots[slot] != EMPTY and known[slots[slot]] != hashes[i]:
             slot = np.int64(np.uint64(slot + 1) & mask)
         if slots[slot] == EMPTY and n < most:
-            slots[slot], table.hashes[n], kept.new[i] = n, hashes[i], True
+            slots[slot], known[n], new[i] = n, hashes[i], True
             n += 1
-        kept.place[i] = slots[slot]
+        numbers[i] = slots[slot]
     return n
-
-
-@compiled
-def _insert_again(kept, table):
-    mask = np.uint64(len(table) - 1)
-    for i in range(len(kept)):
-        slot = np.int64(kept[i] & mask)
-        while table[slot] != EMPTY:
-            slot = np.int64(np.uint64(slot + 1) & mask)
-        table[slot] = i
-
-
-def _with_room(arrays: PoolArrays, n: int, least: int) -> PoolArrays:
-    """The arrays of n functions with room for at least so many."""
-    room, n_points = arrays.values.shape
-    if least <= room:
-        return arrays
-    larger = empty(PoolArrays, n=max(least, 2 * room), n_points=n_points)
-    for old, new in zip(arrays, larger, strict=True):
-        new[:n] = old[:n]
-    return larger

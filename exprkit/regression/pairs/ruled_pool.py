@@ -24,17 +24,12 @@ from typing import Any
 import numpy as np
 
 from exprkit.operators import defined
-from exprkit.regression.pairs.pool import LEAF, NEGATED, Pool
+from exprkit.regression.pairs.pool import LEAF, Pool
 from exprkit.regression.rules.admission import DIMENSION, FormulaRules
 
 
 class RuledPool(Pool):
-    """Distinct functions that the rules allow.
-
-    Attributes
-    ----------
-    states : float64 array, (n_functions, rules.width)
-    """
+    """Distinct functions that the rules allow."""
 
     def __init__(self, rules: FormulaRules, points: np.ndarray, *arguments: Any, **settings: Any) -> None:
         self._rules, self._states = rules, np.empty((0, rules.width))
@@ -42,19 +37,20 @@ class RuledPool(Pool):
 
     @property
     def states(self) -> np.ndarray:
+        """The states of all functions, float64 (n_functions, rules.width)."""
         return self._states[: len(self)]
 
     @property
     def dimensions(self) -> np.ndarray:
-        """Of every function."""
+        """The dimensions of all functions, (n_functions,)."""
         return self.states[:, DIMENSION]
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
-        return RuledPool(self._rules, self._points, rows, (), self.threads, self._go_on, anywhere=False)
+        return RuledPool(self._rules, self._points, rows, (), self.threads, anywhere=False)
 
-    def _allowed(self, code: int, a: np.ndarray, b: Any = None, c: Any = None) -> tuple[np.ndarray, Any, Any]:
-        fits, _ = self._rules.combined(code, self._states, a, b, c)
-        return a[fits], None if b is None else b[fits], None if c is None else c[fits]
+    def _allowed(self, code: int, operands: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        fits, _ = self._rules.combined(code, self._states, operands)
+        return tuple(numbers[fits] for numbers in operands)
 
     def _keep(self, values: np.ndarray, origins: Any, most: int) -> np.ndarray:
         n_before = self._n
@@ -67,7 +63,7 @@ class RuledPool(Pool):
         if origins.code == LEAF:
             self._states[new] = self._rules.leaves(self.n_vars, len(self._constants))[self.left[new]]
         else:
-            arity = defined.known(origins.code % NEGATED).arity
-            operands = [part[new] for part in (self.left, self.right, self.third)[:arity]]
-            _, self._states[new] = self._rules.combined(origins.code, self._states, *operands)
+            arrays = self._arrays
+            operands = [part[new] for part in (arrays.left, arrays.right, arrays.third)][: len(origins.operands)]
+            _, self._states[new] = self._rules.combined(origins.code, self._states, operands)
         return numbers

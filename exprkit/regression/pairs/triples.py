@@ -3,20 +3,6 @@
 In: a ``Pool``, its ``Partners``, y at its points.  Out: formulas ``outer(g + f * (a + b h))`` and
 ``f0 * inner(g + f * (a + b h))`` that are y but for rounding, also with ``/`` and ``-``.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.pairs.join import Partners
-    >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.pairs.triples import formulas
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> X = np.random.default_rng(0).uniform(1, 2, (50, 4))
-    >>> rows = Rows(X, X[:, 0] / X[:, 1] + np.exp(X[:, 1]) * (2 + 3 * X[:, 2] * X[:, 3]))
-    >>> few = rows.subsample(16, 0)
-    >>> pool = Pool(few.X, operators_of(["+", "-", "*", "/", "exp"]), constants=[1.0])
-    >>> pool.grow(5, most=3000)
-    >>> any(formulas(pool, Partners(pool), few.y, rows, operators_of(["exp"])))
-    True
-
 Sizes of functions rise, and their numbers grow by a factor for every token: the numbers of the three in the pool,
 multiplied, may be so large and no larger (a hyperbolic cross), which is all triples up to some size.
 """
@@ -26,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,15 +34,19 @@ from exprkit.regression.pairs.links import (
     Link,
     Undone,
     around_of,
+    beside,
     inverse,
     inverted,
+    remainder,
 )
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.pairs.ruled_pool import RuledPool
+from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import have_same_dimension
 from exprkit.regression.rules.dimensions import operand_dimension
 from exprkit.runtime import slices
+from exprkit.runtime.budget import check
 from exprkit.runtime.jit import compiled
 
 ROOM = 300_000  # product of three functions' numbers, at most (chosen, not measured)
@@ -78,20 +68,11 @@ class Removal(NamedTuple):
 
     def off(self, v: np.ndarray, f: np.ndarray) -> np.ndarray | None:
         """What is left of v; ``f``: the function's values, of any kind where there is none."""
-        if self.way == WITHIN_ROW:
-            return inverted(self.what, v)
-        with np.errstate(all="ignore"):
-            if self.way in (TIMES, OVER):
-                return v / f if self.way == TIMES else f / v
-            return v - f if self.way == PLUS else v + f
+        return inverted(self.what, v) if self.way == WITHIN_ROW else remainder(self.way, v, f)
 
     def on(self, rest: Expression, f: Expression) -> Expression:
         """What the remainder was before the step, as an expression."""
-        if self.way == WITHIN_ROW:
-            return around_of(self.what, rest)
-        if self.way in (TIMES, OVER):
-            return f * rest if self.way == TIMES else f / rest
-        return f + rest if self.way == PLUS else rest - f
+        return around_of(self.what, rest) if self.way == WITHIN_ROW else beside(self.way, f, rest)
 
 
 class _Base(NamedTuple):
@@ -120,20 +101,13 @@ def formulas(
     rows: Rows,
     unary: Sequence[defined.Written],
     dimension: float = np.nan,
-    go_on: Callable[[], None] = lambda: None,
 ) -> Iterator[list[Expression]]:
-    """Exact formulas of three functions, a list for each way to take an operator or a factor off y.
-
-    Parameters
-    ----------
-    dimension : float
-        Of y, where it has one.
-    """
+    """Exact formulas of three functions for a y of this dimension, a list for each operator or factor taken off it."""
     with np.errstate(all="ignore"):
         factors = np.ascontiguousarray(pool.values), 1 / pool.values
     for base in _bases(pool, y, unary, dimension):
-        go_on()
-        triples = sorted(_triples(base, pool, partners.lookup, factors, go_on), key=lambda triple: triple.size)
+        check(WORK.triples_check)
+        triples = sorted(_triples(base, pool, partners.lookup, factors), key=lambda triple: triple.size)
         yield [formula for triple in triples[:TRIED] for formula in _formulas(triple, pool, rows)]
 
 
@@ -166,9 +140,7 @@ def _dimensions(pool: Pool) -> np.ndarray:
     return pool.dimensions if isinstance(pool, RuledPool) else np.full(len(pool), np.nan)
 
 
-def _triples(
-    base: _Base, pool: Pool, lookup: Lookup, factors: tuple[np.ndarray, np.ndarray], go_on: Callable[[], None]
-) -> list[_Triple]:
+def _triples(base: _Base, pool: Pool, lookup: Lookup, factors: tuple[np.ndarray, np.ndarray]) -> list[_Triple]:
     """Triples of a base: every g is subtracted from and added to it, and a pair that makes the remainder looked up."""
     room = int(ROOM * base.share)
     g = np.flatnonzero(have_same_dimension(_dimensions(pool), base.dimension))[: min(MAX_G, room)]
@@ -181,7 +153,7 @@ def _triples(
     triples = []
     for way, remainders, f in ((TIMES, rests, factors[1]), (OVER, _inverse(rests), factors[0])):
         for k in range(0, len(cuts), 8):
-            go_on()
+            check(WORK.triples_check)
             look_up = functools.partial(_look_up_slice, _Rests(remainders, limits, f), lookup)
             for i, j, h in itertools.chain(*slices.each(look_up, cuts[k : k + 8], threads=pool.threads)):
                 removals = (*base.removals, Removal(int(ways[i]), int(g[i])))

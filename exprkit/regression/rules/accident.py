@@ -38,14 +38,8 @@ MAX_VALUES = 1_000  # values of y that are counted: more bits than any formula h
 class CoincidenceTest:
     """Test of an exact formula for coincidence, by the information in y.
 
-    Attributes
-    ----------
-    bits : float
-        Of all rows.
-    max_bits : float
-        Of one value of y, and so of a number that the rows determine.
-    least_error : float
-        Share of y's variance below which errors of coarse y (labels, whole numbers) say nothing; 0 of other y.
+    ``bits`` is that of all rows, ``max_bits`` that of one value of y, and so of a number that the rows determine.
+    ``least_error`` is the share of y's variance below which errors of coarse y (labels, whole numbers) say nothing.
     """
 
     def __init__(self, rows: Rows) -> None:

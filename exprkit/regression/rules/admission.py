@@ -31,7 +31,7 @@ import numpy as np
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.regression.rules.constraints import MAX_VARIABLES, Limit
-from exprkit.regression.rules.dimensions import ALIKE, FREE, NEAR, POWER, SCALES, dimension, law_of, operand_dimension
+from exprkit.regression.rules.dimensions import NEAR, POWER, SCALES, dimension, law_of, operand_dimension
 from exprkit.regression.rules.groups import NaturalConstant, UnitSystem, unit_systems
 from exprkit.runtime import bags
 from exprkit.runtime.jit import compiled, inline
@@ -47,10 +47,8 @@ class _RuleTable(NamedTuple):
     """Laws and limits of operators, by code."""
 
     law: Annotated[np.ndarray, "int64[codes]"]
-    p: Annotated[np.ndarray, "float64[codes]"]
-    q: Annotated[np.ndarray, "float64[codes]"]
-    r: Annotated[np.ndarray, "float64[codes]"]
-    both: Annotated[np.ndarray, "float64[codes]"]
+    powers: Annotated[np.ndarray, "float64[codes, 3]"]
+    shared: Annotated[np.ndarray, "float64[codes]"]
     arity: Annotated[np.ndarray, "int64[codes]"]
     most: Annotated[np.ndarray, "int64[codes, 3]"]  # tokens of an operand at most
     low: Annotated[np.ndarray, "float64[codes]"]  # least value of a last operand, a number; nan: any operand
@@ -63,20 +61,10 @@ class _RuleTable(NamedTuple):
 
 
 class FormulaRules:
-    """The rules of a search, from units and limits.
+    """The rules of a search, from the exponents of the variables' units and y's (``target``), and limits by code.
 
-    Parameters
-    ----------
-    n_vars : int
-    units : list of exponents, optional
-        Of every variable; without them dimensions are not checked.
-    target : exponents, optional
-        Of y.
-    free_numbers : bool
-        Whether numbers of a formula may have any unit, or none.
-    constants : list of NaturalConstant
-        Constants of nature that may be among the numbers, if those may have units.
-    limits : dict of Limit by code, optional
+    Without units dimensions are not checked.  ``free_numbers``: numbers of a formula may have any unit; then
+    ``constants`` of nature may be among them.
     """
 
     def __init__(
@@ -103,7 +91,8 @@ class FormulaRules:
         table.number_dimension[0] = np.nan if self.free_numbers else 0.0
         for code in range(N_CODES):
             if table.arity[code] and not defined.is_packed(code):
-                table.law[code], table.p[code], table.q[code], table.r[code], table.both[code] = law_of(code)
+                law = law_of(code)
+                table.law[code], table.powers[code, : len(law.powers)], table.shared[code] = law
         for code, limit in limits.items():
             _set(table, code, limit)
         self._table = table
@@ -117,8 +106,7 @@ class FormulaRules:
         """Which formulas of a population are admissible and have the unit of y, bool (n_exprs,)."""
         fits = np.empty(len(pop), np.bool_)
         stack = np.empty((pop.longest + 2, self.width))
-        tokens = _RuledTokens(pop.kinds, pop.values, pop.offsets)
-        _allow(self._table, tokens, stack, np.array([self.target]), fits)
+        _allow(self._table, pop.kinds, pop.values, pop.offsets, stack, self.target, fits)
         return fits
 
     # ── combinations, as pools make them ──
@@ -131,13 +119,12 @@ class FormulaRules:
         states[:n_vars, VARIABLES] = [_bit(k) for k in range(n_vars)]
         return states
 
-    def combined(
-        self, code: int, states: np.ndarray, a: np.ndarray, b: np.ndarray | None = None, c: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def combined(self, code: int, states: np.ndarray, operands: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Which combinations are admissible, bool (n,), and their states, (n, width), of operands by index."""
-        out, fits = np.empty((len(a), self.width)), np.empty(len(a), np.bool_)
-        operands = [np.ascontiguousarray(np.full(len(a), -1) if rows is None else rows, np.int64) for rows in (a, b, c)]
-        _combine_all(self._table, code, states, operands[0], operands[1], operands[2], out, fits)
+        n = len(operands[0])
+        out, fits, places = np.empty((n, self.width)), np.empty(n, np.bool_), np.zeros((3, n), np.int64)
+        places[: len(operands)] = operands
+        _combine_all(self._table, code, states, places, out, fits)
         return fits, out
 
     def operand_dimension(self, outer: defined.Written | None) -> float | None:
@@ -167,45 +154,37 @@ def _bit(k: int) -> int:
     return 1 << k if k < MAX_VARIABLES else 0
 
 
-class _RuledTokens(NamedTuple):
-    """Tokens of a population, for compiled loops."""
-
-    kinds: np.ndarray
-    values: np.ndarray
-    offsets: np.ndarray
-
-
 @compiled
-def _combine_all(table, code, states, a, b, c, out, fits):
-    for k in range(len(a)):
+def _combine_all(table, code, states, places, out, fits):
+    for k in range(len(fits)):
+        operands = (places[0, k], places[1, k], places[2, k])
         if code >= NEGATED:
-            fits[k] = _combine(table, ops.NEG, states, (a[k], -1, -1), out, k)
-            fits[k] = fits[k] and _combine(table, code - NEGATED, out, (k, -1, -1), out, k)
+            fits[k] = _combine(table, ops.NEG, states, operands, out, k)
+            fits[k] = fits[k] and _combine(table, code - NEGATED, out, (k, k, k), out, k)
         else:
-            fits[k] = _combine(table, code, states, (a[k], b[k], c[k]), out, k)
+            fits[k] = _combine(table, code, states, operands, out, k)
 
 
 @compiled
-def _allow(table, tokens, stack, target, fits):
+def _allow(table, kinds, values, offsets, stack, target, fits):
     for i in range(len(fits)):
-        fits[i] = _walk(table, tokens, tokens.offsets[i], tokens.offsets[i + 1], stack)
-        fits[i] = fits[i] and not abs(stack[0, DIMENSION] - target[0]) > NEAR
+        fits[i] = _walk(table, kinds, values, offsets[i], offsets[i + 1], stack)
+        fits[i] = fits[i] and not abs(stack[0, DIMENSION] - target) > NEAR
 
 
 @compiled
-def _walk(table, tokens, begin, end, stack):
+def _walk(table, kinds, values, begin, end, stack):
     """Whether a tree is admissible; its state is left at the bottom of the stack."""
     top = -1
     for t in range(begin, end):
-        kind, value = tokens.kinds[t], tokens.values[t]
+        kind, value = kinds[t], values[t]
         if kind != OPERATOR:
             top += 1
             _leaf(table, kind, value, stack, top)
             continue
         code = np.int64(value)
         first = top - table.arity[code] + 1
-        second = first + 1 if first < top else -1
-        if not _combine(table, code, stack, (first, second, first + 2 if first + 1 < top else -1), stack, first):
+        if not _combine(table, code, stack, (first, first + 1, first + 2), stack, first):
             return False
         top = first
     return True
@@ -233,23 +212,22 @@ def _leaf(table, kind, value, stack, top):
 @compiled
 def _combine(table, code, states, operands, out, k):
     """Writes the state of an operator over up to three states as row k of ``out``; returns whether it is admissible."""
-    i, j, h = operands
-    two = j >= 0
-    three = h >= 0
-    size = states[i, SIZE] + 1 + (states[j, SIZE] if two else 0.0) + (states[h, SIZE] if three else 0.0)
-    inside = np.int64(states[i, VARIABLES]) | (np.int64(states[j, VARIABLES]) if two else np.int64(0))
-    inside |= np.int64(states[h, VARIABLES]) if three else np.int64(0)
-    fits = states[i, SIZE] <= table.most[code, 0] and (not two or states[j, SIZE] <= table.most[code, 1])
-    fits = fits and (not three or states[h, SIZE] <= table.most[code, 2])
+    arity, size, inside, fits = table.arity[code], 1.0, np.int64(0), True
+    for n in range(arity):
+        i = operands[n]
+        size += states[i, SIZE]
+        inside |= np.int64(states[i, VARIABLES])
+        fits = fits and states[i, SIZE] <= table.most[code, n]
     fits = fits and inside & ~table.variables[code] == 0
-    if two and table.low[code] == table.low[code]:
-        number = states[j, NUMBER]
-        fits = fits and table.low[code] <= number and number <= table.high[code]
-    dimension_ = _dimension_of_three(table, code, states, operands) if three else _dimension(table, code, states, i, j)
-    number = -states[i, NUMBER] if code == ops.NEG else np.nan
+    if table.low[code] == table.low[code]:
+        exponent = states[operands[1], NUMBER]
+        fits = fits and table.low[code] <= exponent and exponent <= table.high[code]
+    dimension_ = _dimension(table, code, states, operands)
+    number = -states[operands[0], NUMBER] if code == ops.NEG else np.nan
     for m in range(len(table.counted)):
-        depth = max(states[i, COUNTS + m], states[j, COUNTS + m] if two else 0.0)
-        depth = max(depth, states[h, COUNTS + m] if three else 0.0)
+        depth = 0.0
+        for n in range(arity):
+            depth = max(depth, states[operands[n], COUNTS + m])
         fits = fits and depth <= table.depth[code, m]
         out[k, COUNTS + m] = depth + (1.0 if table.counted[m] == code else 0.0)
     out[k, DIMENSION], out[k, SIZE], out[k, NUMBER], out[k, VARIABLES] = dimension_, size, number, float(inside)
@@ -257,39 +235,25 @@ def _combine(table, code, states, operands, out, k):
 
 
 @inline
-def _dimension(table, code, states, i, j):
-    """The dimension of a result of one or two operands; inf if theirs do not agree."""
-    a, law, p = states[i, DIMENSION], table.law[code], table.p[code]
-    b = states[j, DIMENSION] if j >= 0 else 0.0
-    if law == SCALES:
-        return a * p + b * table.q[code] if table.q[code] != 0.0 else (a * p if p != 0.0 else 0.0)
-    if law == ALIKE:
-        if abs(a - b) > NEAR:
-            return np.inf
-        return p * (b if a != a else a) if p != 0.0 else 0.0
-    if law == POWER and states[j, NUMBER] == states[j, NUMBER]:
-        return a * states[j, NUMBER] if not abs(b) > NEAR else np.inf
-    return np.inf if abs(a) > NEAR or abs(b) > NEAR else 0.0
-
-
-@inline
-def _dimension_of_three(table, code, states, operands):
-    """The dimension of a result of three operands; inf if theirs do not agree."""
-    law, total, alike, free = table.law[code], 0.0, np.nan, False
-    for k in range(3):
-        dimension_ = states[operands[k], DIMENSION]
-        power = table.p[code] if k == 0 else table.q[code] if k == 1 else table.r[code]
-        if law == FREE:
+def _dimension(table, code, states, operands):
+    """The dimension of an operator's result; inf where those of its operands do not agree."""
+    law, first = table.law[code], states[operands[0], DIMENSION]
+    if law == POWER and states[operands[1], NUMBER] == states[operands[1], NUMBER]:
+        return first * states[operands[1], NUMBER] if not abs(states[operands[1], DIMENSION]) > NEAR else np.inf
+    total, alike, is_any = 0.0, np.nan, False
+    for n in range(table.arity[code]):
+        dimension_, power = states[operands[n], DIMENSION], table.powers[code, n]
+        if law != SCALES:
             if abs(dimension_) > NEAR:
                 return np.inf
         elif power == power:
             total += power * dimension_ if power != 0.0 else 0.0
         elif dimension_ != dimension_:
-            free = True
+            is_any = True
         elif abs(alike - dimension_) > NEAR:
             return np.inf
-        else:
+        elif alike != alike:
             alike = dimension_
-    if law == FREE or table.both[code] == 0.0 or (alike != alike and not free):
+    if table.shared[code] == 0.0 or (alike != alike and not is_any):
         return total
-    return total + table.both[code] * alike
+    return total + table.shared[code] * alike

@@ -43,13 +43,7 @@ class Limit(NamedTuple):
 
 
 def limits(constraints: Any, nested: Any, names: Sequence[str]) -> dict[int, Limit]:
-    """The limits of operators, by their codes.
-
-    Raises
-    ------
-    ArgumentError
-        For an unknown operator or key, or a number out of range; says which.
-    """
+    """The limits of operators, by their codes; raises ArgumentError for what is unknown or out of range."""
     by_code: dict[int, Limit] = {}
     for name, given in _dictionary("constraints", constraints).items():
         row = _operator("constraints", name)
@@ -58,7 +52,9 @@ def limits(constraints: Any, nested: Any, names: Sequence[str]) -> dict[int, Lim
         row = _operator("nested_constraints", name)
         inside = []
         for other, most in _dictionary(f"nested_constraints[{name!r}]", others).items():
-            inside.append((_operator("nested_constraints", other).code, _whole(f"{name!r} of {other!r}", most, 0)))
+            inside.append(
+                (_operator("nested_constraints", other).code, whole(f"constraints: {name!r} of {other!r}", most, 0))
+            )
         before = by_code.get(row.code, Limit(row.name, (-1,) * row.arity))
         by_code[row.code] = before._replace(inside=tuple(inside))
     return by_code
@@ -86,7 +82,7 @@ def _sizes(row: defined.Written, given: Any) -> tuple[int, ...]:
         sizes = (given,) * row.arity
     if len(sizes) != row.arity:
         raise ArgumentError(f"constraints: {row.name!r} has {row.arity} operands, not {len(sizes)}")
-    return tuple(_whole(f"size of an operand of {row.name!r}", size, -1) for size in sizes)
+    return tuple(whole(f"constraints: size of an operand of {row.name!r}", size, -1) for size in sizes)
 
 
 def _range(row: defined.Written, given: Any) -> tuple[float, float]:
@@ -117,11 +113,6 @@ def _dictionary(what: str, given: Any) -> Mapping[Any, Any]:
 
 def _operator(what: str, name: Any) -> defined.Written:
     try:
-        row = arguments.operators_of([name])[0]
+        return arguments.operators_of([name])[0]
     except ArgumentError as error:
         raise ArgumentError(f"{what}: {error}") from None
-    return row
-
-
-def _whole(what: str, value: Any, least: int) -> int:
-    return whole(f"constraints: {what}", value, least)

@@ -3,9 +3,9 @@
 In: an operator; exponents of units.  Out: a ``Law``; a dimension as one number.
 
     >>> from exprkit.operators import defined, ops
-    >>> from exprkit.regression.rules.dimensions import ALIKE, SCALES, dimension, law_of
-    >>> law_of(ops.MUL)[:3] == (SCALES, 1, 1), law_of(ops.ADD)[:3] == (ALIKE, 1, 0)
-    (True, True)
+    >>> from exprkit.regression.rules.dimensions import dimension, law_of
+    >>> law_of(ops.MUL).powers, law_of(ops.ADD).powers
+    ((1.0, 1.0), (nan, nan))
     >>> dimension((1, 0, -2)) == dimension((1, 0, 0)) + dimension((0, 0, -2))
     True
 
@@ -28,28 +28,26 @@ from exprkit.operators import defined
 
 # Kinds of laws, by what the operands' units must be.
 FREE = 0  # none: operands are dimensionless
-SCALES = 1  # any: the result's unit is a product of powers of them
-ALIKE = 2  # the same
-POWER = 3  # any, of the first; the second is a number, the exponent
+SCALES = 1  # any, or the same of some of them: the result's unit is a product of powers of them
+POWER = 2  # any, of the first; the second is a number, the exponent
 _PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
 MAX_BASE_UNITS = len(_PRIMES)
 NEAR = 1e-9  # distance of two dimensions that count as equal: rounding of their sums
 _AT = np.array([0.13, 0.37, 0.52, 0.71, 0.83, 0.97])
-_ORDERS = [0, 1, 2, 3, 4, 5], [3, 0, 5, 4, 1, 2], [1, 5, 3, 2, 0, 4]
+_ORDERS = [0, 1, 2, 3, 4, 5], [3, 0, 5, 4, 1, 2], [1, 5, 3, 2, 0, 4]  # of each operand
+_SIGNS = [1, 1, -1, -1, 1, -1], [1, -1, 1, -1, -1, 1], [-1, 1, 1, 1, -1, -1]
 _FACTORS = (0.2, 0.7, 1.9)
 
 
 class Law(NamedTuple):
     """The kind of an operator, and the powers of its operands' units in the unit of its result.
 
-    Of three operands, those with the power nan must have one unit, and the result has its power ``both``.
+    Operands with the power nan must have one unit, which the result has to the power ``shared``.
     """
 
     kind: int
-    p: float
-    q: float
-    r: float = 0.0
-    both: float = 0.0
+    powers: tuple[float, ...] = ()
+    shared: float = 0.0
 
 
 def dimension(exponents: Sequence[Fraction | float]) -> float:
@@ -61,39 +59,24 @@ def dimension(exponents: Sequence[Fraction | float]) -> float:
 def law_of(code: int) -> Law:
     """The law of an operator, by its code."""
     row = defined.known(code)
-    if row.arity == 1:
-        p = _grows(lambda k: row.numpy(k * _AT))
-        return Law(FREE, 0, 0) if p is None else Law(SCALES, p, 0)
-    if row.arity == 3:
-        return _law_of_three(row)
-    a, b = _AT, _AT[[3, 0, 5, 4, 1, 2]]
-    p, q = _grows(lambda k: row.numpy(k * a, b)), _grows(lambda k: row.numpy(a, k * b))
-    if p is not None and q is not None:
-        return Law(SCALES, p, q)
-    if all(_grows(functools.partial(_power, row, e)) == e for e in (0.5, 2.0, 3.0)):
-        return Law(POWER, 0, 0)
-    both = _grows(lambda k: row.numpy(k * a, k * b))
-    return Law(FREE, 0, 0) if both is None else Law(ALIKE, both, 0)
-
-
-def _law_of_three(row: defined.Written) -> Law:
-    """The law of an operator of three operands, at numbers of either sign: one may choose between the others."""
-    signs = [1, 1, -1, -1, 1, -1], [1, -1, 1, -1, -1, 1], [-1, 1, 1, 1, -1, -1]
-    operands = [_AT[order] * sign for order, sign in zip(_ORDERS, signs, strict=True)]
-    with np.errstate(all="ignore"):
-        is_defined = np.isfinite(row.numpy(*operands))
-    operands = [a[is_defined] for a in operands] if is_defined.any() else [*map(np.abs, operands)]
+    operands = [_AT[order] for order in _ORDERS[: row.arity]]
+    if row.arity == 3:  # numbers of either sign, where it is defined: one may choose between the others
+        signed = [a * sign for a, sign in zip(operands, _SIGNS, strict=True)]
+        with np.errstate(all="ignore"):
+            is_defined = np.isfinite(row.numpy(*signed))
+        operands = [a[is_defined] for a in signed] if is_defined.any() else operands
 
     def grows(which: Sequence[int]) -> float | None:
         return _grows(lambda k: row.numpy(*(k * a if n in which else a for n, a in enumerate(operands))))
 
-    powers = [grows([n]) for n in range(3)]
+    powers = [grows([n]) for n in range(row.arity)]
     alike = [n for n, power in enumerate(powers) if power is None]
-    both = grows(alike) if alike else 0.0
-    if both is None:
-        return Law(FREE, 0, 0)
-    p, q, r = (np.nan if power is None else power for power in powers)
-    return Law(SCALES, p, q, r, both)
+    if row.arity == 2 and alike and all(_grows(functools.partial(_power, row, e)) == e for e in (0.5, 2.0, 3.0)):
+        return Law(POWER)
+    shared = grows(alike) if alike else 0.0
+    if shared is None:
+        return Law(FREE)
+    return Law(SCALES, tuple(np.nan if power is None else power for power in powers), shared)
 
 
 def _power(row: defined.Written, exponent: float, k: float) -> Any:
@@ -113,7 +96,7 @@ def _grows(values: Callable[[float], Any]) -> float | None:
 
 def operand_dimension(row: defined.Written, dimension: float) -> float | None:
     """The dimension of an operand for which a unary operator's result has this one; None if there is none."""
-    kind, p = law_of(row.code)[:2]
-    if kind == FREE or not p:
+    powers = law_of(row.code).powers
+    if not any(powers):
         return 0.0 if np.isnan(dimension) or abs(dimension) < NEAR else None
-    return dimension / p
+    return dimension / powers[0]

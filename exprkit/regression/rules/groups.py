@@ -37,7 +37,7 @@ from exprkit.regression.formulas.numbers import CLOSE, simple_number
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.rules.dimensions import ALIKE, FREE, POWER, SCALES, law_of
+from exprkit.regression.rules.dimensions import POWER, SCALES, law_of
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 # All chosen, not measured.
@@ -85,20 +85,21 @@ class UnitSystem(NamedTuple):
             return tree, dimensionless
         if tree[0] == VARIABLE:
             return (VARIABLE, self.remaining[tree[1]]), self.powers[tree[1]]
-        code, (kind, p, q, *_) = tree[1], law_of(tree[1])
+        code, (kind, scaling, shared) = tree[1], law_of(tree[1])
         trees, powers = zip(*map(self._with_units, tree[2:]), strict=True)
-        if len(trees) == 3:  # its operands are made dimensionless
-            kind, p = FREE, 0.0
         if kind == POWER and trees[1][0] == CONSTANT:
-            kind, p = SCALES, trees[1][1]
-        if kind == SCALES:
-            first, second = powers[0], powers[-1]
-            return (OPERATOR, code, *trees), tuple(p * a + q * b for a, b in zip(first, second, strict=True))
+            kind, scaling = SCALES, (trees[1][1], 0.0)
+        is_alike = bool(np.isnan(scaling).any())
+        if kind == SCALES and not is_alike and len(trees) < 3:
+            unit = tuple(
+                sum(p * a for p, a in zip(scaling, column, strict=True)) for column in zip(*powers, strict=True)
+            )
+            return (OPERATOR, code, *trees), unit
         candidates = []
-        for target in powers if kind == ALIKE else (dimensionless,):
+        for target in powers if is_alike and len(trees) < 3 else (dimensionless,):  # which three operands are made
             operands = [self._converted(tree, powers_of, target) for tree, powers_of in zip(trees, powers, strict=True)]
             shortest = tree_of(simplified(expression_of((OPERATOR, code, *operands))))
-            candidates.append((shortest, tuple(p * a for a in target)))
+            candidates.append((shortest, tuple(shared * a for a in target)))
         return min(candidates, key=lambda formula: nodes(self._converted(formula[0], formula[1], self.y_powers)))
 
     def _converted(self, tree: Tree, powers: Powers, target: Powers) -> Tree:

@@ -59,18 +59,7 @@ _TOKENS = re.compile(r"\s*(\*\*|[*/·^()+-]|\d+(?:\.\d+)?|[^\W\d_]+|%)")
 
 
 def exponents(unit: Any) -> Exponents:
-    """The exponents of the base units in a unit.
-
-    Parameters
-    ----------
-    unit : str or sequence of numbers
-        Exponents are taken as they are, whatever their units are.
-
-    Raises
-    ------
-    ArgumentError
-        For a text that is no unit; says where.
-    """
+    """The exponents of the base units in a unit, a text or exponents; ArgumentError says where a text is none."""
     if isinstance(unit, str) or hasattr(unit, "dimensionality"):  # pint's
         return _Reader(str(unit)).read()
     given = listed(unit)
@@ -83,13 +72,7 @@ def exponents(unit: Any) -> Exponents:
 
 
 def by_column(units: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
-    """The columns' units in the columns' order, of units by column.
-
-    Raises
-    ------
-    ArgumentError
-        For a column without a unit, or a unit of none.
-    """
+    """The units in the order of the columns; raises ArgumentError for a column without a unit, or a unit of none."""
     for name in units:
         if name not in columns:
             raise ArgumentError(f"X_units: there is no column {name!r}{did_you_mean(str(name), columns)}")

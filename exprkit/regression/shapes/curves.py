@@ -3,17 +3,6 @@
 In: ``Rows``, operators.  Out: formulas with fitted numbers, the best of each size, such as
 ``a + b * exp(c * h) * sin(d * h + e)``.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.expressions.parser import parse
-    >>> from exprkit.regression.shapes.curves import curves
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> X = np.linspace(0.1, 6, 60)[:, None]
-    >>> rows = Rows(X, 2 * np.exp(-0.4 * X[:, 0]) * np.sin(3 * X[:, 0] + 1) + 5)
-    >>> operators = operators_of(["+", "*", "exp", "sin"])
-    >>> bool(rows.is_exact(np.array([f(X) for front in curves(rows, operators, seed=0) for f in front])).any())
-    True
-
 ``SHAPES`` is the table of inner functions: Gaussian, Hill, logistic, ...; one more shape is one more row.  An inner
 function has the parameters that its operator does not make a factor or a summand of the result: ``exp(c * h)`` has no
 summand inside, ``log(h + c)`` no factor.  Its argument h is a variable, or two of them under a binary operator.
@@ -32,7 +21,7 @@ import functools
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -48,9 +37,11 @@ from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.pairs.links import inverse
 from exprkit.regression.pairs.pool import is_power
+from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums.formulas import Transform, weighted
 from exprkit.regression.sums.inside import is_logarithm
+from exprkit.runtime.budget import check, count, spend
 
 MAX_ARGUMENTS = 18  # arguments h, variables first (chosen, not measured)
 MAX_CURVES = 3_000  # curves of a kind (chosen, not measured)
@@ -174,22 +165,11 @@ def curves(
     operators: Sequence[defined.Written],
     seed: int,
     threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
-    count: Callable[[int], None] = lambda n: None,
     max_curves: int = MAX_CURVES,
 ) -> Iterator[list[Expression]]:
-    """The fitted formulas of one kind of curves after the other, of each kind the best of every size.
+    """The fitted formulas of one kind of curves after the other, at most ``max_curves``, the best of every size.
 
     Of variables first, then of pairs of them as well; at last within an operator or as a reciprocal.
-
-    Parameters
-    ----------
-    rows : Rows
-        Whose weighted squared errors are to be small.
-    go_on, count
-        Called before every fit, and with the number of curves.
-    max_curves : int
-        Curves of a kind.
     """
     names = [f"x{k + 1}" for k in np.flatnonzero(np.ptp(rows.X, axis=0) > 0)[:MAX_ARGUMENTS]]
     if not names or not {ops.ADD, ops.MUL} <= {row.code for row in operators}:
@@ -207,7 +187,8 @@ def curves(
         transformed = rows.with_y(inner[0]).with_weights(inner[1])
         for kind, h in kinds:
             count(len(kind))
-            fitted = _fit(kind, n_refined, h, transformed, seed, threads, go_on)
+            spend(len(kind) * WORK.shape)
+            fitted = _fit(kind, n_refined, h, transformed, seed, threads)
             yield [simplified(transform.expression(formula)) for formula in fitted]
 
 
@@ -239,7 +220,6 @@ def _fit(
     rows: Rows,
     seed: int,
     threads: int | None,
-    go_on: Callable[[], None],
 ) -> list[Expression]:
     """Curves as formulas with fitted numbers: all are screened, the best ``n_refined`` of them refined."""
     pop = parse([_with_parameters(curve.text) for curve in kind])
@@ -247,7 +227,7 @@ def _fit(
     params = np.empty((0, *roles.shape[:2]))
     scale = float(np.abs(rows.y).max()) or 1.0
     for effort in (SCREENING, REFINEMENT):
-        go_on()
+        check()
         part = rows.subsample(min(effort.rows, len(rows)), seed)
         problem = FitProblem(
             part.X,

@@ -2,18 +2,6 @@
 
 In: functions f, h and g, the ``Rows``, operators.  Out: formulas of least error, the best first.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.shapes.factored import factored
-    >>> from exprkit.regression.pairs.pool import Pool, without_multiples
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
-    >>> rows = Rows(X, np.exp(-0.7 * X[:, 0]) * (1.5 + 0.3 * X[:, 0] * X[:, 1]))
-    >>> pool = Pool(rows.X, operators_of(["*", "/", "exp"]), constants=[1.0])
-    >>> pool.grow(3, most=100)
-    >>> print(factored([pool] * 2, rows, operators_of(["*", "exp"]))[0])
-    exp(-0.7 * x1) * (0.3 * x1 * x2 + 1.5)
-
 As in ``templates`` c is on a grid at first, all f u(c h) / y are regressed with all g at once, and c is refined by a
 golden section search for those of least error.  So formulas of two operators with parameters inside, or with the same
 parameter twice, are in reach.
@@ -21,7 +9,7 @@ parameter twice, are in reach.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -29,7 +17,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.numbers import plain_numbers
 from exprkit.regression.formulas.simplify import simplified
-from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.formulas.trees import Tree, combination, expression_of
 from exprkit.regression.pairs.pool import Pool, without_multiples
 from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
@@ -43,9 +31,9 @@ from exprkit.regression.shapes.templates import (
     simplest,
     values_at,
 )
-from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
+from exprkit.regression.sums.inside import Inner, with_a_number
 from exprkit.regression.sums.regress import regressed
-from exprkit.runtime.budget import spend
+from exprkit.runtime.budget import check, count, spend
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 # all chosen, not measured
@@ -66,15 +54,10 @@ def factored(
     rows: Rows,
     operators: Sequence[defined.Written],
     threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
-    count: Callable[[int], None] = lambda n: None,
 ) -> list[Expression]:
-    """The formulas of least error over the first functions f, h and g of these pools, the best first.
+    """The formulas of least error over the first functions f, h and g of two pools, the best first.
 
-    Parameters
-    ----------
-    pools : two of them, of these rows or others
-        Of any functions, and of functions of variables alone.
+    The pools have any functions, and functions of variables alone, at these rows or others.
     """
     if not len(rows) or (rows.y == 0).any():
         return []
@@ -84,7 +67,7 @@ def factored(
     trees[2] = [pools[0].tree(i) for i in cheapest] + trees[2]
     few = rows.subsample(min(ROWS, len(rows)), 0)
     f, h, g = (values_at(group, few.X, threads) for group in trees)
-    factors, columns = _factors(f / few.y, h, with_a_number(operators), go_on)
+    factors, columns = _factors(f / few.y, h, with_a_number(operators))
     if not columns:
         return []
     g = g - g[:, :1]
@@ -92,12 +75,12 @@ def factored(
         factors_and_inverses, g = np.concatenate([factors, 1 / factors]), g / np.abs(g).max(axis=1)[:, None]
     usable = np.flatnonzero(np.isfinite(g).all(axis=1))
     ones, weight, groups = np.ones(len(few)), few.w / few.w.sum(), np.array([0, len(usable)])
-    best = regressed(factors_and_inverses, g[usable], ones, weight, groups, threads, go_on)
+    best = regressed(factors_and_inverses, g[usable], ones, weight, groups, threads)
     count(len(factors_and_inverses) * len(usable))
     f, h, g = (values_at(group, rows.X, threads) for group in trees)
     fitted = []
     for k in _best_of_each(best.error[:, 0], columns):
-        go_on()
+        check()
         column, index = columns[k % len(columns)], int(usable[best.h[k, 0]])
         of_g = trees[0], trees[1], trees[2][index]
         error, formula = _refine((f, h, g[index]), rows, column, k >= len(columns), of_g)
@@ -106,19 +89,16 @@ def factored(
     return [formula for _, formula in sorted(fitted, key=lambda pair: pair[0])[:MAX_FORMULAS]]
 
 
-def _factors(
-    f: np.ndarray, h: np.ndarray, unary: Sequence[Inner], go_on: Callable[[], None]
-) -> tuple[np.ndarray, list[_Column]]:
+def _factors(f: np.ndarray, h: np.ndarray, unary: Sequence[Inner]) -> tuple[np.ndarray, list[_Column]]:
     """All f u(c h) that are finite and nowhere 0, and what each is made of."""
     values: list[np.ndarray] = [np.empty((0, f.shape[1]))]
     columns: list[_Column] = []
     for u in unary:
-        go_on()
+        check()
         for j, row in enumerate(h):
             if np.ptp(row) == 0:
                 continue
-            signs = (1.0,) if is_symmetric(u.function) else (1.0, -1.0)
-            c = np.concatenate([sign * grid_of(u, sign * row, SHARE_GRID, NEAR_EDGE) for sign in signs])
+            c = np.concatenate([sign * grid_of(u, sign * row, SHARE_GRID, NEAR_EDGE) for sign in u.signs])
             with np.errstate(all="ignore"):
                 inner = u.function(c[:, None] * row)
                 is_usable = np.isfinite(inner).all(axis=1) & (inner != 0).all(axis=1)
@@ -164,8 +144,6 @@ def _refine(
     if not np.isfinite([a, b, error]).all():
         return np.inf, None
     inner = u.tree((OPERATOR, ops.MUL, (CONSTANT, c), trees[1][j]))
-    whole: Tree = (OPERATOR, ops.MUL, (CONSTANT, b), trees[2])
-    whole = (OPERATOR, ops.ADD, (CONSTANT, a), whole)
-    product: Tree = (OPERATOR, ops.MUL, trees[0][i], inner)
-    product = (OPERATOR, ops.DIV if over else ops.MUL, product, whole)
+    factor: Tree = (OPERATOR, ops.MUL, trees[0][i], inner)
+    product = OPERATOR, ops.DIV if over else ops.MUL, factor, combination([(a, None), (b, trees[2])])
     return error, plain_numbers(simplified(expression_of(product)))

@@ -1,18 +1,7 @@
 """Growth: forward selection of one more function at any node of a formula, and backward elimination of nodes.
 
-In: a formula, ``Functions`` to choose from, the ``Rows`` at their rows.  Out: larger and smaller formulas, whose
+In: a formula, ``Terms`` to choose from, the ``Rows`` at their rows.  Out: larger and smaller formulas, whose
 numbers are fitted afterwards.
-
-    >>> import numpy as np
-    >>> from exprkit.expressions.parser import parse
-    >>> from exprkit.regression.shapes.growth import Functions, grown
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.text.tokens import VARIABLE
-    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 2))
-    >>> rows = Rows(X, np.exp(0.1 * X[:, 0] + 0.2 * X[:, 1]))
-    >>> functions = Functions(rows.X.T, [(VARIABLE, 0), (VARIABLE, 1)], np.array([1, 1]))
-    >>> any("exp(0.1 * x1 +" in str(one) for one in grown(parse(["exp(0.1 * x1)"])[0], functions, rows, 20))
-    True
 
 A node with the value ``v`` becomes ``v + c g`` or ``v * (1 + c g)``.  To first order the formula's value changes by c
 times ``D g`` or ``D v g``, where D is its derivative by that node.  How much of the error this takes, with all of the
@@ -42,8 +31,11 @@ from exprkit.regression.formulas.front import FrontView
 from exprkit.regression.formulas.parameters import as_parameters
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.between_rows import errors_between_rows
+from exprkit.regression.sums.inside import Terms
+from exprkit.runtime.budget import check
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
 FITTED_PER_SIZE = 4  # changes (chosen, not measured)
@@ -60,15 +52,7 @@ NATS_PER_TOKEN = 1.25
 Path = tuple[int, ...]  # operands from the root down
 
 
-class Functions(NamedTuple):
-    """Functions to add: values by function and row, trees, sizes in tokens."""
-
-    values: np.ndarray
-    trees: list[Tree]
-    sizes: np.ndarray
-
-
-def dissimilar(functions: Functions) -> Functions:
+def dissimilar(functions: Terms) -> Terms:
     """The functions whose correlations with all smaller ones chosen are at most ``MAX_COSINE``, the smallest first."""
     order = np.argsort(functions.sizes, kind="stable")
     f = functions.values[order]
@@ -90,7 +74,7 @@ def dissimilar(functions: Functions) -> Functions:
                 first.append(k)
         indices += (begin + new[first]).tolist()
         basis = np.concatenate([basis, block[new[first]]])
-    return Functions(
+    return Terms(
         functions.values[order[indices]], [functions.trees[k] for k in order[indices]], functions.sizes[order[indices]]
     )
 
@@ -128,16 +112,14 @@ class _Change(NamedTuple):
     tree: Callable[[], Tree]
 
 
-def grown(
-    formula: Expression, functions: Functions, rows: Rows, most_size: int, go_on: Callable[[], None] = lambda: None
-) -> list[Expression]:
+def grown(formula: Expression, functions: Terms, rows: Rows, most_size: int) -> list[Expression]:
     """The best larger and smaller formulas of every size, the new coefficient to first order, the others as before."""
     tree = tree_of(formula)
     derivatives = _nodes_of(tree, rows)
     if derivatives is None:
         return []
     subtrees, tangent = derivatives
-    go_on()
+    check(WORK.growth_round + WORK.growth_row * len(rows))
     changes = list(_smaller(tree, subtrees, tangent))
     room, sites = most_size - nodes(tree), _sites(subtrees, tangent)
     for site, gain in zip(sites, _gains(sites, functions.values, tangent), strict=True):
@@ -168,25 +150,19 @@ def leave_one_out_errors(formulas: list[Expression], rows: Rows, threads: int | 
 
 
 class Growing:
-    """Rounds in which formulas of a front grow.
+    """Rounds in which formulas of a front grow."""
 
-    Parameters
-    ----------
-    front : FrontView
-    functions : Functions
-    """
-
-    def __init__(self, front: FrontView, functions: Functions) -> None:
+    def __init__(self, front: FrontView, functions: Terms) -> None:
         self._front, self._functions = front, functions
         self._grown: set[Expression] = set()
         self._press: dict[Expression, float] = {}  # errors at rows left out
 
-    def rounds(self, rows: Callable[[], Rows], go_on: Callable[[], None]) -> Iterator[list[Expression]]:
+    def rounds(self, rows: Callable[[], Rows]) -> Iterator[list[Expression]]:
         """Round by round what the two shortest to describe and the two smallest formulas grow to, each formula once."""
         while new := [entry.expression for entry in self._front.by_nats() if entry.expression not in self._grown]:
             parents = dict.fromkeys([*new[:2], *sorted(new, key=lambda formula: formula.n_tokens)[:2]])
             self._grown.update(parents)
-            children = (grown(parent, self._functions, rows(), self._front.maxsize, go_on) for parent in parents)
+            children = (grown(parent, self._functions, rows(), self._front.maxsize) for parent in parents)
             yield list(itertools.chain.from_iterable(children))
 
     def better(self, formulas: list[Expression], rows: Rows, threads: int | None) -> list[Expression]:
@@ -289,7 +265,7 @@ def _sites(subtrees: list[_Subtree], tangent: _Tangent) -> list[_Site]:
 
 
 def _larger(
-    tree: Tree, site: _Site, functions: Functions, gain: np.ndarray, tangent: _Tangent, room: int
+    tree: Tree, site: _Site, functions: Terms, gain: np.ndarray, tangent: _Tangent, room: int
 ) -> Iterator[_Change]:
     """Changes that add the best functions of every size at a site."""
     f, node = functions.values, site.node

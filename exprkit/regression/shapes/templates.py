@@ -3,18 +3,6 @@
 In: a ``Pool``, the ``Rows``.  Out: formulas ``f * (a + b * u(c * h))`` and ``f / (a + b * u(c * h))`` of least error,
 f and h being small functions and u an operator, or a root or logarithm of ``1 + c * h``.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.shapes.templates import nested
-    >>> X = np.random.default_rng(0).uniform(1, 2, (40, 2))
-    >>> rows = Rows(X, X[:, 0] / (np.exp(0.7 * X[:, 0] / X[:, 1]) - 1))
-    >>> pool = Pool(rows.X, operators_of(["*", "/", "exp"]), constants=[1.0])
-    >>> pool.grow(3, most=100)
-    >>> bool(rows.is_exact(nested([pool] * 3, rows, operators_of(["exp"])).values).any())
-    True
-
 For a given c the best a and b are a linear regression, which ``regress`` does for all pairs of f and ``u(c h)`` at
 once; errors count as shares of y, since a law holds where y is small as well, or as they are, since noise is often the
 same everywhere.  Of the best templates c is refined by a golden section search (J. Kiefer, 1953) between its neighbours
@@ -34,15 +22,15 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.simplify import simplified
-from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
+from exprkit.regression.formulas.trees import Tree, combination, expression_of, nodes
 from exprkit.regression.pairs.pool import Pool, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import have_same_dimension
-from exprkit.regression.sums.inside import Inner, is_symmetric, with_a_number
+from exprkit.regression.sums.inside import Inner, with_a_number
 from exprkit.regression.sums.regress import regressed
-from exprkit.runtime.budget import spend
+from exprkit.runtime.budget import check, count, spend
 from exprkit.text.tokens import CONSTANT, OPERATOR
 
 # all chosen, not measured
@@ -66,37 +54,22 @@ MIN_WIDTH = 1e-3  # of its interval in decades, below which it may end before
 MIN_CHANGE = 1e-10  # of the error across it, as a share: less is noise
 
 
-class Nested(NamedTuple):
-    """Formulas, the best first, and their values at all rows."""
-
-    formulas: list[Expression]
-    values: np.ndarray
-
-
 def nested(
     pools: Sequence[Pool],
     rows: Rows,
     operators: Sequence[defined.Written],
     threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
-    count: Callable[[int], None] = lambda n: None,
     as_shares: bool = True,
     dimension: float = np.nan,
-) -> Nested:
-    """The templates of least error over all pairs of the first functions of these pools.
+) -> list[Expression]:
+    """The templates of least error over all pairs of the first functions of these pools, the best first.
 
-    Parameters
-    ----------
-    pools : three of them, of these rows or others
-        Of any functions, of products of powers (f), and of functions of variables alone (h).
-    as_shares : bool
-        Whether errors count as shares of y, or as they are.
-    dimension : float
-        Of y, where numbers have no units: f has it then, and h has none.
+    The pools have any functions, products of powers (f), and functions of variables alone (h), at these rows or others.
+    ``as_shares``: errors count as shares of y, or as they are.  ``dimension``: of y, where numbers have no units: f has
+    it then, and h has none.
     """
-    nothing = Nested([], np.empty((0, len(rows))))
     if not len(rows) or (rows.y == 0).any() or not (inner := with_a_number(operators)):
-        return nothing
+        return []
     few = rows.subsample(min(ROWS, len(rows)), 0)
     anything, powers, plain = pools
     inner_dimension = np.nan if np.isnan(dimension) else 0.0
@@ -112,28 +85,25 @@ def nested(
     ends = np.cumsum([len(part) for part in parts])
     weight, full_weight = (part.w if as_shares else part.w * part.y**2 for part in (few, rows))
     grid = SHARE_GRID if as_shares else ABSOLUTE_GRID
-    search = _GridSearch(few.y, weight / weight.sum(), grid, threads, go_on, count)
+    search = _GridSearch(few.y, weight / weight.sum(), grid, threads)
     templates = [
         _grid_search(values[: min(most, ends[0])], values[begin:end], sizes, int(begin), inner, search)
         for most, begin, end in zip((MONOMIALS_F + ANY_F, F_OF_PLAIN_H), ends[:2], ends[1:], strict=True)
     ]
     best = sorted((template for group in templates for template in group), key=lambda template: template.error)
     if not best:
-        return nothing
+        return []
     full_values = values_at(trees, rows.X, threads)
     fitted: list[tuple[float, Expression]] = []
     for template in best:
-        go_on()
+        check()
         with np.errstate(all="ignore"):
             f = full_values[template.f]
             factor = rows.y / f if template.way == ops.DIV else f / rows.y
         c, a, b, error = _refine(factor, template.u, full_values[template.h], template.c, np.sqrt(full_weight))
         if np.isfinite([a, b, c, error]).all():
             fitted.append((error, _formula(trees[template.f], template.way, template.u, c, trees[template.h], (a, b))))
-    formulas = [formula for _, formula in sorted(fitted, key=lambda pair: pair[0])[:MAX_FORMULAS]]
-    if not formulas:
-        return nothing
-    return Nested(formulas, values_at([tree_of(formula) for formula in formulas], rows.X, threads))
+    return [formula for _, formula in sorted(fitted, key=lambda pair: pair[0])[:MAX_FORMULAS]]
 
 
 class _GridSearch(NamedTuple):
@@ -143,8 +113,6 @@ class _GridSearch(NamedTuple):
     weight: np.ndarray
     grid: np.ndarray
     threads: int | None
-    go_on: Callable[[], None]
-    count_fits: Callable[[int], None]
 
 
 class _Template(NamedTuple):
@@ -162,23 +130,24 @@ def _grid_search(
     f: np.ndarray, h: np.ndarray, sizes: np.ndarray, first: int, inner: Sequence[Inner], search: _GridSearch
 ) -> list[_Template]:
     """The templates of least error over all f, h and c, and of every size; ``first``: the number of the first h."""
-    columns_u, origins = _inner_columns(h, inner, search)
+    columns_u, pairs, c = _inner_columns(h, inner, search)
     if not len(columns_u):
         return []
     with np.errstate(all="ignore"):
         columns = f / search.y
         columns = np.concatenate([columns, 1 / columns])
-    starts = np.append(np.flatnonzero(np.diff(origins.group, prepend=-1)), len(columns_u))
-    best = regressed(columns, columns_u, np.ones(len(search.y)), search.weight, starts, search.threads, search.go_on)
-    search.count_fits(len(columns) * len(columns_u))
-    total_size = np.tile(sizes[: len(f)], 2)[:, None] + sizes[first + origins.tree[starts[:-1]]]
+    starts = np.append(np.flatnonzero(np.diff(pairs, prepend=-1)), len(columns_u))
+    best = regressed(columns, columns_u, np.ones(len(search.y)), search.weight, starts, search.threads)
+    count(len(columns) * len(columns_u))
+    total_size = np.tile(sizes[: len(f)], 2)[:, None] + sizes[first + pairs[starts[:-1]] % len(h)]
     templates = []
     for index in _best_of_grid(best.error, total_size).tolist():
         row, group = divmod(index, len(starts) - 1)
         column = int(best.h[row, group])
         way = ops.DIV if row >= len(f) else ops.MUL
-        c, of_h = float(origins.c[column]), first + int(origins.tree[column])
-        templates.append(_Template(float(best.error[row, group]), row % len(f), way, origins.row[column], c, of_h))
+        k, j = divmod(int(pairs[column]), len(h))
+        error = float(best.error[row, group])
+        templates.append(_Template(error, row % len(f), way, inner[k], float(c[column]), first + j))
     return templates
 
 
@@ -234,36 +203,28 @@ def golden_section(error: Callable[[float], float], width: float) -> float:
     return min(errors, key=lambda x: errors[x])
 
 
-class _InnerValues(NamedTuple):
-    """By column ``u(c h)``: the number of its pair of u and h, u, c and the number of h."""
+def _inner_columns(
+    values: np.ndarray, unary: Sequence[Inner], search: _GridSearch
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All columns ``u(c h)`` that are finite and vary, less their first values, of largest size 1.
 
-    group: np.ndarray
-    row: list[Inner]
-    c: np.ndarray
-    tree: np.ndarray
-
-
-def _inner_columns(values: np.ndarray, unary: Sequence[Inner], search: _GridSearch) -> tuple[np.ndarray, _InnerValues]:
-    """All columns ``u(c h)`` that are finite and vary, less their first values, of largest size 1."""
-    blocks: list[np.ndarray] = []
-    group, rows, cs, tree = [], [], [], []
-    for number, row in enumerate(unary):
-        search.go_on()
-        signs = (1.0,) if is_symmetric(row.function) else (1.0, -1.0)
+    And by column the number of its pair of u and h (u times the number of all h, plus h), and c.
+    """
+    columns, pairs, numbers = [np.empty((0, values.shape[1]))], [np.empty(0, np.int64)], [np.empty(0)]
+    for k, u in enumerate(unary):
+        check()
+        signs = u.signs
         for j, h in enumerate(values):
-            c = np.concatenate([grid_of(row, sign * h, search.grid) * sign for sign in signs])
+            c = np.concatenate([grid_of(u, sign * h, search.grid) * sign for sign in signs])
             spend(len(c) * len(h) * WORK.inner_value)
             with np.errstate(all="ignore"):
-                u = row.function(c[:, None] * h)
-                is_usable = np.isfinite(u).all(axis=1) & (np.ptp(u, axis=1) > 1e-9 * np.abs(u).max(axis=1))
-                centred = u[is_usable] - u[is_usable][:, :1]
-                blocks.append(centred / np.abs(centred).max(axis=1)[:, None])
-            group += [number * len(values) + j] * int(is_usable.sum())
-            rows += [row] * int(is_usable.sum())
-            cs += c[is_usable].tolist()
-            tree += [j] * int(is_usable.sum())
-    columns = np.concatenate(blocks) if blocks else np.empty((0, values.shape[1]))
-    return columns, _InnerValues(np.array(group), rows, np.array(cs), np.array(tree))
+                column = u.function(c[:, None] * h)
+                usable = np.isfinite(column).all(axis=1) & (np.ptp(column, axis=1) > 1e-9 * np.abs(column).max(axis=1))
+                centred = column[usable] - column[usable][:, :1]
+                columns.append(centred / np.abs(centred).max(axis=1)[:, None])
+            pairs.append(np.full(len(centred), k * len(values) + j))
+            numbers.append(c[usable])
+    return np.concatenate(columns), np.concatenate(pairs), np.concatenate(numbers)
 
 
 def grid_of(u: Inner, h: np.ndarray, grid: np.ndarray, edge: np.ndarray = EDGE_GRID) -> np.ndarray:
@@ -309,6 +270,4 @@ def fit_line(f: np.ndarray, u: np.ndarray, root: np.ndarray) -> tuple[float, flo
 
 def _formula(f: Tree, way: int, u: Inner, c: float, h: Tree, line: tuple[float, float]) -> Expression:
     inner = u.tree((OPERATOR, ops.MUL, (CONSTANT, c), h))
-    scaled: Tree = (OPERATOR, ops.MUL, (CONSTANT, line[1]), inner)
-    whole: Tree = (OPERATOR, ops.ADD, (CONSTANT, line[0]), scaled)
-    return simplified(expression_of((OPERATOR, way, f, whole)))
+    return simplified(expression_of((OPERATOR, way, f, combination([(line[0], None), (line[1], inner)]))))

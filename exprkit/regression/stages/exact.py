@@ -63,8 +63,8 @@ def _join(problem: SearchProblem, n: int) -> Iterator[Step]:
 def _join_in(problem: SearchProblem, points: Rows, pool: Pool, n: int) -> Iterator[Step]:
     """Exact pairs of a pool of n functions, after products enlarge it by half."""
     pool.multiply(n + n // 2)
-    check, settings = problem.budget.check, problem.settings
-    partners = DevicePartners(pool, check) if isinstance(pool, DevicePool) else Partners(pool, settings.threads, check)
+    settings = problem.settings
+    partners = DevicePartners(pool) if isinstance(pool, DevicePool) else Partners(pool, settings.threads)
     outermost = (*settings.outermost, *((links.INVERSE, *links.UNDONE) if n <= effort.POOLS.host_sizes[-1] else ()))
     for link, pairs in partners.each(points.y, links.all_links(problem.unary, outermost, problem.divides)):
         problem.budget.count(len(pool))
@@ -84,10 +84,10 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
     n_points = min(effort.POOLS.key_rows, len(problem.rows))
     if problem.largest_pool < effort.POOLS.host_sizes[0] or n_points < effort.POOLS.min_rows + 2:
         return
-    points, check = problem.drawn(n_points), problem.budget.check
+    points = problem.drawn(n_points)
     pool = problem.pool(points, min(effort.POOLS.host_sizes[-1], problem.largest_pool))
     pool.multiply(len(pool) + len(pool) // 2)
-    partners, rules = Partners(pool, problem.settings.threads, check), problem.settings.rules
+    partners, rules = Partners(pool, problem.settings.threads), problem.settings.rules
     yield from problem.for_share(
         effort.EXACT.triples_share,
         triples.formulas(
@@ -97,7 +97,6 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
             problem.rows,
             problem.unary,
             np.nan if rules is None else rules.target,
-            problem.check_before(effort.WORK.triples_check),
         ),
     )
     if problem.device is not None and problem.largest_pool > effort.POOLS.host_sizes[-1] and not problem.is_exact:
@@ -111,7 +110,7 @@ def _join_three_on_device(problem: SearchProblem, points: Rows) -> Iterator[Step
     def candidates(size: int) -> Iterator[Step]:
         pool: Any = problem.pool(points, size, problem.device)
         pool.multiply(2 * size)
-        formulas = device_triples.formulas(pool, points.y, problem.rows, all_links, problem.budget.check)
+        formulas = device_triples.formulas(pool, points.y, problem.rows, all_links)
         yield from problem.for_share(effort.EXACT.triples_share, formulas)
 
     n = min(effort.POOLS.device_sizes[0], problem.largest_pool)
@@ -141,7 +140,6 @@ def sum_exactly(problem: SearchProblem) -> Iterator[Step]:
             settings.maxsize,
             settings.rules,
             settings.threads,
-            problem.check_before(effort.WORK.sums_check),
         ),
     )
     yield Signal.PART_DONE

@@ -19,10 +19,11 @@ from exprkit.regression.formulas.trees import nodes
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort, noise
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.shapes.growth import Functions, Growing, dissimilar
+from exprkit.regression.shapes.growth import Growing, dissimilar
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.stages.sums import inner_terms
 from exprkit.regression.sums.formulas import terms_of
+from exprkit.regression.sums.inside import Terms
 from exprkit.text.tokens import CONSTANT
 
 
@@ -70,8 +71,7 @@ def _grow(
     """At most n rounds; they are cut where the share of the time is over, and end where ``is_enough`` says so."""
     functions = _functions_to_add(problem, problem.shape_rows)
     growing = Growing(problem.front, functions)
-    check = problem.check_before(effort.WORK.growth_round + effort.WORK.growth_row * len(problem.shape_rows))
-    rounds = growing.rounds(lambda: problem.for_squares(problem.shape_rows), check)
+    rounds = growing.rounds(lambda: problem.for_squares(problem.shape_rows))
     for formulas in itertools.islice(rounds, n_rounds):
         for k in range(0, len(formulas), effort.GROWTH.fits_at_once):
             best = _best_fitted(problem, problem.allowed(formulas[k : k + effort.GROWTH.fits_at_once]))
@@ -97,7 +97,7 @@ def _best_fitted(problem: SearchProblem, formulas: list[Expression]) -> list[Exp
     return problem.best_candidates(fitted, problem.goal.losses(values), effort.GROWTH.max_shortening)
 
 
-def _functions_to_add(problem: SearchProblem, rows: Rows) -> Functions:
+def _functions_to_add(problem: SearchProblem, rows: Rows) -> Terms:
     """The number 1, simple functions of a pool, and terms u(c h), at rows of data."""
     pool = problem.pool(rows, effort.GROWTH.functions)
     terms = terms_of(pool, np.arange(len(pool)), effort.GROWTH.functions)
@@ -107,4 +107,4 @@ def _functions_to_add(problem: SearchProblem, rows: Rows) -> Functions:
     if inside is not None:
         values.append(inside.values)
         trees += inside.trees
-    return dissimilar(Functions(np.concatenate(values), trees, np.array([nodes(tree) for tree in trees])))
+    return dissimilar(Terms(np.concatenate(values), trees, np.array([nodes(tree) for tree in trees])))

@@ -20,7 +20,6 @@ from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums.formulas import Transform
 from exprkit.regression.sums.inside import is_logarithm
-from exprkit.runtime.budget import spend
 
 
 def curve(problem: SearchProblem) -> Iterator[Step]:
@@ -34,18 +33,12 @@ def curve(problem: SearchProblem) -> Iterator[Step]:
     if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
         return
 
-    def count(n: int) -> None:
-        problem.budget.count(n)
-        spend(n * effort.WORK.shape)
-
     settings = problem.settings
     shapes = curves(
         problem.for_squares(problem.generation_rows),
         settings.operators,
         settings.seed,
         settings.threads,
-        problem.budget.check,
-        count,
         effort.CURVES.shapes_per_function * problem.largest_pool,
     )
     candidates = map(problem.refitted, shapes)
@@ -102,11 +95,9 @@ def nest_once(problem: SearchProblem, is_relative: bool = True, outer: defined.W
         rows.with_y(target),
         settings.operators,
         settings.threads,
-        problem.budget.check,
-        problem.budget.count,
         is_relative,
         np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
-    ).formulas
+    )
     transform = Transform(outer, False)
     is_fitted = is_relative and outer is None and settings.loss == "squares"
     yield formulas if is_fitted else problem.refitted([transform.expression(formula) for formula in formulas])
@@ -126,9 +117,7 @@ def nest_in_factors(problem: SearchProblem) -> Iterator[Step]:
     few = problem.generation_rows
     n = problem.pool_limit(effort.REGRESSIONS.template_functions, few)
     pool, plain = problem.pool(few, n), problem.pool(few, n, None, problem.binary, ())
-    formulas = factored(
-        (pool, plain), rows, settings.operators, settings.threads, problem.budget.check, problem.budget.count
-    )
+    formulas = factored((pool, plain), rows, settings.operators, settings.threads)
     yield formulas if settings.loss == "squares" else problem.refitted(formulas)
     yield from simplification.settle(problem)
     yield Signal.PART_DONE

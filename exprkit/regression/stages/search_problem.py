@@ -248,28 +248,19 @@ class SearchProblem:
         constants: Sequence[float] = (1.0, 2.0),
     ) -> Pool:
         """The n simplest functions that differ at rows of data."""
-        chosen, check, rules = tuple(operators) or self.settings.operators, self.budget.check, self.settings.rules
+        chosen, rules = tuple(operators) or self.settings.operators, self.settings.rules
         pool: Pool
         if device is not None:
-            pool = DevicePool(rows.X, chosen, OperatorKernels(device, chosen, len(rows)), go_on=check)
+            pool = DevicePool(rows.X, chosen, OperatorKernels(device, chosen, len(rows)))
         else:
             make = Pool if rules is None else functools.partial(RuledPool, rules)
-            pool = make(rows.X, chosen, constants, threads=self.settings.threads, go_on=check)
+            pool = make(rows.X, chosen, constants, threads=self.settings.threads)
         pool.grow(self.settings.maxsize, n)
         self.budget.count(pool.tried)
         spend(pool.tried * len(rows) * effort.WORK.combination)
         return pool
 
     # ── the budget ──
-
-    def check_before(self, seconds: float) -> Callable[[], None]:
-        """A function that counts work of so many seconds, then raises ``Ended`` where a limit is reached."""
-
-        def check() -> None:
-            spend(seconds)
-            self.budget.check()
-
-        return check
 
     def for_share(self, share: float, candidates: Iterable[list[Expression]]) -> Iterator[Step]:
         """Candidates until a formula is exact, or for a share of the time."""

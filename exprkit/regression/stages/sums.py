@@ -20,7 +20,7 @@ from exprkit.regression.shapes import templates
 from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums.formulas import Transform, sums, transforms
-from exprkit.regression.sums.inside import InnerTerms, terms_inside
+from exprkit.regression.sums.inside import Terms, terms_inside
 from exprkit.regression.sums.regress import best_pairs
 from exprkit.regression.sums.single import singles
 
@@ -92,7 +92,6 @@ def _sums(problem: SearchProblem, places: list[Transform]) -> Iterator[Step]:
             inside,
             settings.rules,
             settings.threads,
-            budget.check,
         )
         budget.count(len(pool))
         for k in range(0, len(formulas), effort.GROWTH.fits_at_once):
@@ -115,7 +114,7 @@ def regress(problem: SearchProblem) -> Iterator[Step]:
     rows = problem.for_squares(rows)
     for link in links.all_links(problem.unary, divides=problem.divides):
         pool = pools[link.outer is not None]
-        pairs = best_pairs(pool, rows, link, threads=settings.threads, go_on=problem.budget.check, regress=on_device)
+        pairs = best_pairs(pool, rows, link, threads=settings.threads, regress=on_device)
         problem.budget.count(len(pool) if pairs else 0)
         formulas: list[Expression] = []
         for pair in pairs:
@@ -127,7 +126,7 @@ def regress(problem: SearchProblem) -> Iterator[Step]:
     yield from simplification.polish(problem)
 
 
-def inner_terms(problem: SearchProblem, rows: Rows) -> InnerTerms | None:
+def inner_terms(problem: SearchProblem, rows: Rows) -> Terms | None:
     """Terms u(c h) of simple functions h, with a grid of numbers c, at rows of data; None for small pools."""
     if not problem.binary or problem.largest_pool < 100:
         return None

@@ -3,20 +3,6 @@
 In: a ``Pool``, the ``Rows`` at its rows, operators.  Out: ``u(n / (1 - d))`` and ``p + sqrt(p^2 + q)``; n and
 d, or p and q, are together sums of up to three functions with numbers, and a number.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.sums.dependent import dependent
-    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
-    >>> rows = Rows(X, (3 * X[:, 0] + 5) / (1 + 0.7 * X[:, 1] + X[:, 2] ** 2))
-    >>> operators = operators_of(["+", "*", "/", "sqr"])
-    >>> pool = Pool(rows.X, operators, constants=[1.0])
-    >>> pool.grow(3, most=100)
-    >>> found = [one for some in dependent(pool, rows, operators) for one in some]
-    >>> bool(rows.is_exact(np.array([one(rows.X) for one in found])).any())
-    True
-
 How, plainly::
 
     columns: functions f of the pool, and v f, where v is what y has to be within u
@@ -32,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -41,15 +27,18 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.numbers import plain_numbers
 from exprkit.regression.formulas.simplify import simplified
-from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.formulas.trees import Tree, combination, expression_of
 from exprkit.regression.pairs.links import inverse
 from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
+from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums.formulas import Transform, transforms
 from exprkit.regression.sums.inside import is_logarithm
+from exprkit.regression.sums.linear import coefficients
 from exprkit.runtime import slices
+from exprkit.runtime.budget import check
 from exprkit.runtime.jit import compiled
-from exprkit.text.tokens import CONSTANT, OPERATOR
+from exprkit.text.tokens import OPERATOR
 
 OF_V, SUMMED, FIRST = 200, 250, 500  # functions f of which pairs are made: v f, f with one another, f with v f
 EVERY = 1_000  # those that are the third one, and as many times v
@@ -78,14 +67,10 @@ def dependent(
     operators: Sequence[defined.Written],
     within: bool = False,
     threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
 ) -> Iterator[list[Expression]]:
-    """What is exact at these rows: a quotient and a root of a quadratic equation, or quotients within operators.
+    """Exact quotients of sums and roots of quadratic equations, or quotients within operators.
 
-    Parameters
-    ----------
-    pool : Pool
-        Of these rows; operators of products are added to it.
+    Operators of products are added to the pool, which is of these rows.
     """
     if len(rows) <= ROWS + 3 or not {ops.ADD, ops.MUL, ops.DIV} <= {row.code for row in operators}:
         return
@@ -106,7 +91,7 @@ def dependent(
         if v is None or not np.isfinite(v).all() or (v == 0).any():
             continue
         for power in (1, 2) if place.outer is None and root is not None else (1,):
-            found = itertools.islice(_formulas(pool, places, v, power, place, root, threads, go_on), MOST_GIVEN)
+            found = itertools.islice(_formulas(pool, places, v, power, place, root, threads), MOST_GIVEN)
             yield sorted(found, key=lambda formula: formula.n_tokens)
 
 
@@ -127,7 +112,6 @@ def _formulas(
     place: Transform,
     root: defined.Written | None,
     threads: int | None,
-    go_on: Callable[[], None],
 ) -> Iterator[Expression]:
     """Of all dependent triples of columns beside 1 and this power of v."""
     f, target = pool.values[places], v**power
@@ -138,7 +122,7 @@ def _formulas(
     one = 1 / np.abs(target)
     columns, number = _left(values[:, :ROWS], np.sign(target[:ROWS]), one[:ROWS], len(f))
     seen = set()
-    for triple in _dependent(columns, threads, go_on):
+    for triple in _dependent(columns, threads):
         chosen = [int(number[k]) for k in triple]
         numbers = _regressed(values[chosen], np.sign(target), one)
         if numbers is None:
@@ -175,13 +159,13 @@ def _left(values: np.ndarray, v: np.ndarray, one: np.ndarray, n: int) -> tuple[_
     return columns, number
 
 
-def _dependent(columns: _Projections, threads: int | None, go_on: Callable[[], None]) -> Iterator[tuple[int, ...]]:
+def _dependent(columns: _Projections, threads: int | None) -> Iterator[tuple[int, ...]]:
     n = len(columns.first)
     pairs = n * (n - 1) // 2
     ends = np.append(0, np.cumsum(np.arange(n - 1, -1, -1)))
     cuts = slices.cut_into(ends, max(1, pairs // TOGETHER)) if n > 1 else []
     for k in range(0, len(cuts), 8):
-        go_on()
+        check(WORK.sums_check)
         for found in slices.each(functools.partial(_look_slice, columns), cuts[k : k + 8], threads=threads):
             yield from found
 
@@ -253,9 +237,8 @@ def _regressed(values: np.ndarray, v: np.ndarray, one: np.ndarray) -> list[float
     use = np.ones(4, bool)
     numbers = np.zeros(4)
     for _ in range(4):
-        scale = np.abs(columns[:, use]).max(axis=0)
         numbers[:] = 0.0
-        numbers[use] = np.linalg.lstsq(columns[:, use] / scale, v, rcond=None)[0] / scale
+        numbers[use] = coefficients(columns[:, use], v)
         terms = np.abs(numbers * columns).max(axis=0)
         needed = use & (terms > NEGLIGIBLE * terms.max())
         if (needed == use).all():
@@ -263,7 +246,7 @@ def _regressed(values: np.ndarray, v: np.ndarray, one: np.ndarray) -> list[float
         use = needed
     with np.errstate(all="ignore"):
         exact = bool((np.abs(columns @ numbers - v) <= EXACT * np.maximum(1.0, 1e-3 * terms.max())).all())
-    return [float(a) for a in numbers] if exact else None
+    return numbers.tolist() if exact else None
 
 
 def _solved(
@@ -272,21 +255,15 @@ def _solved(
     """v = above + v * beside, or the two v of v^2 = above + v * beside."""
     if not above:
         return
-    n = _sum(above)
+    n = combination(above)
     if power == 1:
-        yield (OPERATOR, ops.DIV, n, _sum([(1.0, None), *((-a, tree) for a, tree in beside)])) if beside else n
+        yield (OPERATOR, ops.DIV, n, combination([(1.0, None), *((-a, tree) for a, tree in beside)])) if beside else n
         return
     assert root is not None
     if not beside:
         yield (OPERATOR, root.code, n)
         return
-    p = _sum([(a / 2, tree) for a, tree in beside])
+    p = combination([(a / 2, tree) for a, tree in beside])
     under: Tree = (OPERATOR, root.code, (OPERATOR, ops.ADD, (OPERATOR, ops.MUL, p, p), n))
     yield OPERATOR, ops.ADD, p, under
     yield OPERATOR, ops.SUB, p, under
-
-
-def _sum(terms: Sequence[_Term]) -> Tree:
-    """The tree of a linear combination; a function None is 1."""
-    trees = [(OPERATOR, ops.MUL, (CONSTANT, a), tree) if tree is not None else (CONSTANT, a) for a, tree in terms]
-    return functools.reduce(lambda one, other: (OPERATOR, ops.ADD, one, other), trees)

@@ -2,21 +2,6 @@
 
 In: a ``Pool``, the ``Rows`` at its rows, transformations.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.sums.exact import exact_sums
-    >>> from exprkit.regression.sums.formulas import transforms
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
-    >>> rows = Rows(X, 1 / np.sqrt(3 * X[:, 0] ** 2 + 5 * X[:, 1] - 2 * X[:, 2]))
-    >>> operators = operators_of(["*", "/", "sqr", "sqrt"])
-    >>> pool = Pool(rows.X, operators, constants=[1.0])
-    >>> pool.grow(3, most=100)
-    >>> formulas = [formula for group in exact_sums(pool, rows, operators, 20) for formula in group]
-    >>> bool(rows.is_exact(np.array([formula(rows.X) for formula in formulas])).any())
-    True
-
 Sums of many functions take seconds, because noise leaves much to choose from.  Whether a sum is exact, few functions
 and rows tell at once; so all places where one may stand are tried before anything that takes long: first sums of the
 pool's functions, then of monomials of more variables than those have.
@@ -25,7 +10,7 @@ pool's functions, then of monomials of more variables than those have.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -33,6 +18,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.pairs.links import UNDONE
 from exprkit.regression.pairs.pool import Pool, is_power
+from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.sums.dependent import dependent, makes_products
@@ -40,7 +26,7 @@ from exprkit.regression.sums.formulas import Breadth, Transform, sums, transform
 from exprkit.regression.sums.monomials import monomials
 
 EXACT = 1e-17  # squared error as a share of v's
-BREADTH = Breadth(5, 2_000, (60, 60), 8)
+BREADTH = Breadth(5, 2_000, (60, 60), 8, WORK.sums_check)
 MONOMIALS, OF_MONOMIALS = 4_000, BREADTH._replace(functions=0)
 
 
@@ -51,32 +37,23 @@ def exact_sums(
     most_size: int,
     rules: FormulaRules | None = None,
     threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
 ) -> Iterator[list[Expression]]:
-    """What is exact at these rows, one place after the other.
-
-    Parameters
-    ----------
-    pool : Pool
-        Of these rows.
-    most_size : int
-        In tokens.
-    """
+    """Exact formulas of at most so many tokens, one transformation after the other, of a pool of these rows."""
     unary = [row for row in operators if row.arity == 1]
     every = transforms(unary, any(row.code in (ops.DIV, ops.INV) for row in operators))
     places = [place for place in every if place.row is None or makes_products(place.row)]
-    dependencies = functools.partial(dependent, pool, rows, operators, threads=threads, go_on=go_on)
+    dependencies = functools.partial(dependent, pool, rows, operators, threads=threads)
     yield from dependencies(within=False)
     for place in places:
-        yield sums(pool, rows, place, most_size, None, rules, threads, go_on, BREADTH, EXACT)
+        yield sums(pool, rows, place, most_size, None, rules, threads, BREADTH, EXACT)
     if rules is None:  # which know no dimensions of these
         more = monomials(rows.X, operators, MONOMIALS)
         for place in sorted(places, key=_squares):
             if place.row is None or is_power(place.row):
-                yield sums(pool, rows, place, most_size, more, None, threads, go_on, OF_MONOMIALS, EXACT)
+                yield sums(pool, rows, place, most_size, more, None, threads, OF_MONOMIALS, EXACT)
         for undone in UNDONE:
             for terms, breadth in ((None, BREADTH), (more, OF_MONOMIALS)):
-                yield sums(pool, rows, Transform(undone, False), most_size, terms, None, threads, go_on, breadth, EXACT)
+                yield sums(pool, rows, Transform(undone, False), most_size, terms, None, threads, breadth, EXACT)
     yield from dependencies(within=True)
 
 

@@ -3,27 +3,13 @@
 In: a ``Pool``, the ``Rows`` at its rows, operators.  Out: formulas ``u(c1 f1 + c2 f2 + ...)`` and
 ``u(1 / (c1 f1 + ...))`` of least error, of every size.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.formulas.values import values_of
-    >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.sums.formulas import Transform, sums
-    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
-    >>> rows = Rows(X, X[:, 0] + 3 * X[:, 1] * X[:, 2] - 0.5 * X[:, 2] ** 2)
-    >>> pool = Pool(rows.X, operators_of(["*", "sqr"]), constants=[1.0])
-    >>> pool.grow(4, most=100)
-    >>> formulas = sums(pool, rows, Transform(None, False), most_size=18)
-    >>> bool(rows.is_exact(values_of(formulas, rows.X)).any())
-    True
-
 A sum among the functions is no term of its own: its terms are.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,15 +17,15 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.simplify import simplified
-from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.formulas.trees import Tree, combination, expression_of
 from exprkit.regression.pairs.links import Undone, around_of, inverse, inverted
 from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules, have_same_dimension
-from exprkit.regression.sums.inside import InnerTerms
+from exprkit.regression.sums.inside import Terms
+from exprkit.regression.sums.linear import coefficients
 from exprkit.regression.sums.selection import SUBSETS_PER_SIZE, Subset, selected
-from exprkit.text.tokens import CONSTANT, OPERATOR
 
 
 class Breadth(NamedTuple):
@@ -49,6 +35,7 @@ class Breadth(NamedTuple):
     functions: int
     first: tuple[int, int]
     kept: int = SUBSETS_PER_SIZE
+    seconds: float = 0.0  # of work that a block of subsets counts as, beside its terms
 
 
 ALONE = Breadth(5, 2_500, (400, 200))
@@ -101,24 +88,17 @@ def sums(
     rows: Rows,
     transform: Transform,
     most_size: int,
-    inside: InnerTerms | None = None,
+    inside: Terms | None = None,
     rules: FormulaRules | None = None,
     threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
     breadth: Breadth | None = None,
     most_error: float = np.inf,
 ) -> list[Expression]:
     """The linear combinations of least squared error of every size as formulas, the smallest first.
 
-    Parameters
-    ----------
-    inside : InnerTerms, optional
-        More terms, with a number inside, for sums without a transformation.
-    breadth : Breadth, optional
-        By default as much as there is time for.
-    most_error : float, optional
-        Squared error, as a share of that of what the sum has to be.  All rows tell as much then, whatever the error
-        would be in terms of y: a few rows may hold nearly all of that, and too few tell which functions they are.
+    ``inside``: more terms, with a number inside, for sums without a transformation.  ``most_error``: a squared error,
+    as a share of that of what the sum has to be; all rows tell as much then, whatever the error would be in terms of y:
+    a few rows may hold nearly all of that, and too few tell which functions they are.
     """
     target = weighted(transform, rows) if np.isinf(most_error) else weighted_by_share(transform, rows)
     if target is None:
@@ -135,7 +115,7 @@ def sums(
     breadth = breadth or (ALONE if transform == Transform(None, False) else WITHIN)
     terms = terms_of(pool, usable, breadth.functions)
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
-    inner_terms = inside if inside is not None and constant else InnerTerms(values[:0], [], sizes[:0])
+    inner_terms = inside if inside is not None and constant else Terms(values[:0], [], sizes[:0])
     values, sizes = np.concatenate([values, inner_terms.values]), np.concatenate([sizes, inner_terms.sizes])
     scale = float(np.abs(v).max()) or 1.0
     select = functools.partial(
@@ -147,8 +127,8 @@ def sums(
         breadth.terms,
         first=breadth.first,
         kept=breadth.kept,
+        seconds=breadth.seconds,
         threads=threads,
-        go_on=go_on,
     )
     max_sum_size = most_size - transform.over * 2 - (transform.outer is not None)
     subsets = select(most_size=max_sum_size - 2 * constant, constant=constant)
@@ -203,16 +183,9 @@ def _formula(
     root = np.sqrt(weight)
     columns = values[list(subset.functions)].T * root[:, None]
     columns = np.column_stack([columns, root]) if with_number else columns
-    with np.errstate(all="ignore"):
-        scale = np.abs(columns).max(axis=0)
-        numbers = np.linalg.lstsq(columns / scale, v * root, rcond=None)[0] / scale
+    numbers = coefficients(columns, v * root)
     if not np.isfinite(numbers).all() or not numbers.any():
         return None
-    parts: list[Tree] = [
-        (OPERATOR, ops.MUL, (CONSTANT, number), trees[k])
-        for number, k in zip(numbers.tolist(), subset.functions, strict=False)
-        if number
-    ]
-    parts += [(CONSTANT, float(numbers[-1]))] * bool(with_number and numbers[-1])
-    total = functools.reduce(lambda a, b: (OPERATOR, ops.ADD, a, b), parts)
-    return simplified(transform.expression(expression_of(total)))
+    functions = [*(trees[k] for k in subset.functions), *[None] * with_number]
+    terms = [(a, tree) for a, tree in zip(numbers.tolist(), functions, strict=True) if a]
+    return simplified(transform.expression(expression_of(combination(terms))))

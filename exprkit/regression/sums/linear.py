@@ -14,26 +14,30 @@ from __future__ import annotations
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.operators import ops
 from exprkit.regression.formulas.numbers import plain_numbers
 from exprkit.regression.formulas.simplify import simplified
-from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.formulas.trees import combination, expression_of
 from exprkit.regression.problem.rows import Rows
-from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
+from exprkit.text.tokens import VARIABLE
 
 
 def linear_formulas(rows: Rows) -> list[Expression]:
     """The linear regression of y on all columns that vary, as a formula; none where its numbers are not finite."""
     varies = np.flatnonzero(np.ptp(rows.X, axis=0))
     with np.errstate(all="ignore"):
-        coefficients = least_squares(rows.X[:, varies], rows.y, rows.w)
-    if not len(varies) or not np.isfinite(coefficients).all():
+        numbers = least_squares(rows.X[:, varies], rows.y, rows.w)
+    if not len(varies) or not np.isfinite(numbers).all():
         return []
-    first, *slopes = coefficients.tolist()
-    tree: Tree = (CONSTANT, first)
-    for i, coefficient in zip(varies.tolist(), slopes, strict=True):
-        tree = (OPERATOR, ops.ADD, tree, (OPERATOR, ops.MUL, (CONSTANT, coefficient), (VARIABLE, i)))
+    columns = [None, *((VARIABLE, i) for i in varies.tolist())]
+    tree = combination(zip(numbers.tolist(), columns, strict=True))
     return [plain_numbers(simplified(expression_of(tree)))]
+
+
+def coefficients(columns: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Coefficients of a linear regression of y on columns of any sizes, which are scaled for it."""
+    with np.errstate(all="ignore"):
+        scale = np.abs(columns).max(axis=0)
+        return np.asarray(np.linalg.lstsq(columns / scale, y, rcond=None)[0] / scale)
 
 
 def least_squares(X: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

@@ -29,7 +29,7 @@ import numpy as np
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.trees import Tree
 from exprkit.regression.pairs.pool import is_power
-from exprkit.regression.sums.inside import InnerTerms
+from exprkit.regression.sums.inside import Terms
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 FEW, MANY = 3, 4  # variables with exponents of their own, and of a power of a product or quotient
@@ -76,14 +76,9 @@ class _Monomial(NamedTuple):
         return _times(tree, within) if used else within
 
 
-def monomials(X: np.ndarray, operators: Sequence[defined.Written], most: int) -> InnerTerms:
-    """So many of them, the simplest first; none where there are no products; without quotients those of whole powers.
-
-    Parameters
-    ----------
-    X : float64 array, (n_rows, n_vars)
-    """
-    n, nothing = X.shape[1], InnerTerms(np.empty((0, len(X))), [], np.empty(0, np.int64))
+def monomials(X: np.ndarray, operators: Sequence[defined.Written], most: int) -> Terms:
+    """At most so many terms, the simplest first; none without products, and without quotients those of whole powers."""
+    n, nothing = X.shape[1], Terms(np.empty((0, len(X))), [], np.empty(0, np.int64))
     codes = {row.code for row in operators}
     if ops.MUL not in codes:
         return nothing
@@ -107,9 +102,7 @@ def monomials(X: np.ndarray, operators: Sequence[defined.Written], most: int) ->
         size = np.abs(values)
         fine = np.isfinite(values).all(axis=1) & (size.max(axis=1) < LARGEST * np.median(size, axis=1))
     usable = np.flatnonzero(fine).tolist()
-    return InnerTerms(
-        values[usable], [terms[k].tree() for k in usable], np.array([terms[k].size for k in usable], np.int64)
-    )
+    return Terms(values[usable], [terms[k].tree() for k in usable], np.array([terms[k].size for k in usable], np.int64))
 
 
 def _sizes(n: int, most: int) -> dict[Exponents, int]:

@@ -3,21 +3,6 @@
 In: a ``Pool``, the ``Rows`` at its rows, a link without an inner operator.  Out: for every size the pairs f, h of
 the least squared error of ``outer(f * (a + b h))``.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.pairs import links
-    >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.sums.regress import best_pairs
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> random = np.random.default_rng(0)
-    >>> X = random.uniform(1, 2, (100, 2))
-    >>> rows = Rows(X, X[:, 0] * (2 + 3 * X[:, 1]) * (1 + 0.01 * random.standard_normal(100)))
-    >>> pool = Pool(rows.X, operators_of(["+", "*", "/"]), constants=[1.0])
-    >>> pool.grow(3, most=1000)
-    >>> best = best_pairs(pool, rows, links.all_links([])[0], each=1)
-    >>> sorted(str(pool.expression(i)) for i in (best[0].f, best[0].h))
-    ['x1', 'x2']
-
 The sums that the regression of v on f and f h needs are, for all pairs at once, products of matrices: of f^2 and h,
 f^2 and h^2, f v and h.  A loop of our own adds them up, in the order of the rows whatever the threads.  Errors of v
 weigh as those of y that they are.
@@ -62,7 +47,6 @@ def best_pairs(
     link: Link,
     each: int = 4,
     threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
     regress: Callable[..., Best] | None = None,
 ) -> list[Pair]:
     """For every sum of sizes the best pairs, the smallest first; ``regress``: in the place of ``regressed``."""
@@ -79,7 +63,7 @@ def best_pairs(
         v = v / np.sqrt(weight @ v**2)
     sizes = pool.sizes[: len(pool)].astype(np.int64)
     kinds, starts = np.unique(sizes, return_index=True)
-    best = (regress or regressed)(f, h, v, weight, np.append(starts, len(sizes)), threads, go_on)
+    best = (regress or regressed)(f, h, v, weight, np.append(starts, len(sizes)), threads)
     return _smallest(best, sizes, kinds, each)
 
 
@@ -90,23 +74,16 @@ def regressed(
     weight: np.ndarray,
     starts: np.ndarray,
     threads: int | None = None,
-    go_on: Callable[[], None] = lambda: None,
 ) -> Best:
-    """Of every f the best h of each group.
+    """The best h of each group for every f, of values (n_f, n_rows) and (n_h, n_rows).
 
-    Parameters
-    ----------
-    f, h : float64 arrays, (n_f, n_rows), (n_h, n_rows)
-    v, weight : float64 arrays, (n_rows,)
-        Of a weighted square of 1.
-    starts : int64 array
-        Where each group of the h begins, and their number.
+    v has a weighted square of 1; ``starts`` says where each group of the h begins, and their number.
     """
     pairs = _Regressed(f, np.ascontiguousarray(h.T), v, weight, starts)
     step = max(1, min(ROWS, AT_ONCE // max(len(h), 1), -(-len(f) // 2)))
     seconds = len(f) * h.size * PAIR
     spend(seconds)
-    parts = sharing.each(_regressions, pairs, len(f), step, go_on=go_on, seconds=seconds, threads=threads)
+    parts = sharing.each(_regressions, pairs, len(f), step, seconds=seconds, threads=threads)
     return Best(*map(np.concatenate, zip(*parts, strict=True))) if parts else empty(Best, n=0, n_groups=len(starts) - 1)
 
 

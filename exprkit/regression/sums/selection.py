@@ -19,14 +19,13 @@ a function adds to a set is found from its products with the set's orthonormal c
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
-from exprkit.runtime.budget import spend
+from exprkit.runtime.budget import check, spend
 from exprkit.runtime.jit import compiled
 
 SUBSETS_PER_SIZE = 24  # sets of a size and number of functions
@@ -69,23 +68,14 @@ class _Added(NamedTuple):
 def selected(
     functions: np.ndarray, sizes: np.ndarray, v: np.ndarray, weight: np.ndarray, most_terms: int, most_size: int,
     constant: bool = True, first: tuple[int, int] = (600, 300), kept: int = SUBSETS_PER_SIZE,
-    threads: int | None = None, go_on: Callable[[], None] = lambda: None,
+    seconds: float = 0.0, threads: int | None = None,
 ) -> list[Subset]:  # fmt: skip
     """Best-subset selection: the sets of functions of least squared error of every size, the smallest first.
 
-    Parameters
-    ----------
-    functions : float64 array, (n, n_rows)
-    sizes : int array, (n,)
-        In tokens.
-    v, weight : float64 arrays, (n_rows,)
-        The weights add up to 1.
-    constant : bool
-        Whether a number stands in every sum as well.
-    first : (int, int)
-        Sets begin with so many of the first functions, and with so many of those that explain most alone.
-    kept : int
-        Sets of a size and number of functions that further functions are added to.
+    Functions are (n, n_rows), their sizes in tokens; the weights add up to 1.  ``constant``: a number stands in every
+    sum as well.  Sets begin with as many of the ``first`` functions, and of those that explain most alone.  ``kept``:
+    sets of a size and number of functions that further functions are added to.  ``seconds``: of work that a block of
+    sets counts as, beside its terms.
     """
     root = np.sqrt(weight)
     f, left, usable = _prepared(functions, v * root, root, constant)
@@ -94,7 +84,7 @@ def selected(
         return []
     f, sizes = f[usable], np.asarray(sizes, np.int64)[usable]
     kinds, group = np.unique(sizes, return_inverse=True)
-    extend = functools.partial(_extended, f, np.ascontiguousarray(f.T), left, group, kinds, threads, go_on)
+    extend = functools.partial(_extended, f, np.ascontiguousarray(f.T), left, group, kinds, seconds, threads)
     along = f @ left
     sets = [Subset((k,), float((whole - along[k] ** 2) / whole), int(sizes[k]) + TERM) for k in range(len(f))]
     best_subsets = _best(sets, RETURNED_PER_SIZE)
@@ -133,15 +123,15 @@ def _extended(
     v: np.ndarray,
     group: np.ndarray,
     kinds: np.ndarray,
+    seconds: float,
     threads: int | None,
-    go_on: Callable[[], None],
     sets: list[Subset],
     whole: float,
 ) -> list[Subset]:
     """Every subset with the function of every size that lowers its error most."""
     extended: dict[tuple[int, ...], Subset] = {}
     for begin in range(0, len(sets), TOGETHER):
-        go_on()
+        check(seconds)
         block = sets[begin : begin + TOGETHER]
         terms = (len(block[0].functions) + 1) * f.size
         spend(len(block) * (terms * TERM_VALUE + len(kinds) * EXTENSION))

@@ -2,19 +2,6 @@
 
 In: a ``Pool``, the ``Rows`` at its rows, transformations.  Out: formulas of less error than all shorter ones.
 
-    >>> import numpy as np
-    >>> from exprkit.expressions.arguments import operators_of
-    >>> from exprkit.regression.pairs.pool import Pool
-    >>> from exprkit.regression.problem.rows import Rows
-    >>> from exprkit.regression.sums.formulas import Transform
-    >>> from exprkit.regression.sums.single import singles
-    >>> X = np.random.default_rng(0).uniform(1, 2, (60, 3))
-    >>> rows = Rows(X, 3 * X[:, 0] * X[:, 1] / X[:, 2])
-    >>> pool = Pool(rows.X, operators_of(["*", "/"]), constants=[])
-    >>> pool.grow(5, most=500)
-    >>> '3 * x1 * x2 / x3' in map(str, next(singles(pool, rows, [Transform(None, False)])))
-    True
-
 A law that is one product may be longer than all terms that sums are made of.
 """
 
@@ -25,16 +12,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from exprkit.expressions.expression import Expression
-from exprkit.operators import ops
 from exprkit.regression.formulas.numbers import plain_numbers
 from exprkit.regression.formulas.simplify import simplified
-from exprkit.regression.formulas.trees import expression_of
+from exprkit.regression.formulas.trees import combination, expression_of
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums.formulas import Transform, weighted
+from exprkit.regression.sums.linear import coefficients
 from exprkit.runtime.budget import spend
-from exprkit.text.tokens import CONSTANT, OPERATOR
 
 MIN_DECREASE = 0.98  # of an error: at least by so much, or a longer formula is none of the best
 
@@ -77,10 +63,8 @@ def _formula(
 ) -> Expression | None:
     v, root = target[0], np.sqrt(target[1])
     columns = np.column_stack([pool.values[k], np.ones(len(v))])[:, : 1 + constant] * root[:, None]
-    scale = np.abs(columns).max(axis=0)
-    numbers = np.linalg.lstsq(columns / scale, v * root, rcond=None)[0] / scale
+    numbers = coefficients(columns, v * root)
     if not np.isfinite(numbers).all() or not numbers.all():
         return None
-    tree = (OPERATOR, ops.MUL, (CONSTANT, float(numbers[0])), pool.tree(k))
-    whole = (OPERATOR, ops.ADD, tree, (CONSTANT, float(numbers[1]))) if constant else tree
-    return plain_numbers(simplified(transform.expression(expression_of(whole))))
+    line = combination(zip(numbers.tolist(), (pool.tree(k), None), strict=False))
+    return plain_numbers(simplified(transform.expression(expression_of(line))))
