@@ -47,7 +47,7 @@ SHARE, ROUNDING = 1e-4, 1e-15  # of a loss that is no likelihood: this share of 
 
 @dataclass(frozen=True, eq=False)
 class SearchGoal:
-    """What is fitted, to what, and how the result is ranked.
+    """The loss and link of a search, the data, and the ranking.
 
     ``composition`` puts a link or a loss around the expressions (None: they stay as they are).  They are fitted to
     ``y`` at ``X`` with ``weights``, by the ``settings`` of a ``FitProblem``.  The loss that was asked for is ``scale``
@@ -112,7 +112,7 @@ class SearchGoal:
         X: np.ndarray,
         settings: dict[str, Any],
     ) -> SearchGoal:
-        """Of a loss of the user's own: as what it is recognised to be, or as a sum."""
+        """The goal of a loss of the user's own: a loss that it is recognised as, or a sum."""
         ranked = common[-1] == LENGTH
         scale, constant, kind = 1.0, 0.0, composition.loss
         weights: np.ndarray = composition.weights

@@ -60,7 +60,7 @@ class Grammar:
         return self.n_vars + 1 + self.operators.index(operator)
 
     def blocks(self, size: int) -> list[Block]:
-        """What trees of a size are made of, in the order of the search."""
+        """The blocks of combinations that make trees of a size, in the order of the search."""
         blocks = []
         for row in self.operators:
             if row.arity == 1:
@@ -96,7 +96,7 @@ class Grammar:
         return counts
 
     def count(self, size: int) -> int:
-        """How many trees there are of a size, whatever their parameters; both orders of operands count."""
+        """The number of trees of a size, whatever their parameters; both orders of operands count."""
         return self._counts[size]
 
     def of_all_kinds(self, n_random: int, variables: tuple[str, ...] | None = None) -> Population:

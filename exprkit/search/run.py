@@ -62,7 +62,7 @@ LONGEST = 40  # characters of the best expression beside the bar
 
 @dataclass(frozen=True, eq=False)
 class SearchPlan:
-    """What is searched for: data, grammar and goal, and the settings of ``exhaustive_search``."""
+    """Data, grammar and goal of a search, and the settings of ``exhaustive_search``."""
 
     data: CheckedData
     grammar: Grammar
@@ -254,7 +254,7 @@ class SearchRun:
         return FunctionChunk(size, functions, self.enumeration.forms(functions))
 
     def _chunks(self, new: Iterator[FunctionChunk], bar: SearchBar) -> Iterator[FunctionChunk]:
-        """What is fitted together: the functions of each size in chunks, without those that the file had."""
+        """The functions of each size in chunks that are fitted together, without those that the file had."""
         most, n_before = self.plan.grammar.max_nodes, 0
         for size, functions, forms in new:
             self._compiled.result()

@@ -67,11 +67,11 @@ class Link(NamedTuple):
         return f"{self.outer.name}({body})" if self.outer else body
 
     def behind(self, y: np.ndarray) -> np.ndarray | None:
-        """What f and the rest have to make; None where the outer operator does not make this y."""
+        """The value behind the outer operator, of f and the rest; None where no operand gives this y."""
         return y if self.outer is None else inverted(self.outer, y)
 
     def linear_part(self, v: np.ndarray, f: np.ndarray) -> np.ndarray:
-        """What ``a + b h`` has to be, nan where it can not be.  ``v``: from ``behind``; any shapes that broadcast."""
+        """The values of ``a + b h`` for a v of ``behind``, nan where there is none; any shapes that broadcast."""
         with np.errstate(all="ignore"):
             q = remainder(self.way, v, f)
             if self.way in (PLUS, LESS, MINUS):
@@ -93,7 +93,7 @@ class Link(NamedTuple):
 
 
 def remainder(way: int, v: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """What stands beside f in v, by the way in which it does."""
+    """The rest that v has beside f, by the way in which they are combined."""
     with np.errstate(all="ignore"):
         if way in (TIMES, OVER):
             return v / f if way == TIMES else f / v
@@ -101,7 +101,7 @@ def remainder(way: int, v: np.ndarray, f: np.ndarray) -> np.ndarray:
 
 
 def beside(way: int, f: Expression, rest: Expression) -> Expression:
-    """f and the rest as one expression, by the way in which they stand beside each other."""
+    """f and the rest combined in a way, as an expression."""
     return (f.__mul__, f.__truediv__, f.__add__, f.__sub__, f.__rsub__)[way](rest)
 
 
@@ -125,14 +125,14 @@ def inverse(row: defined.Written) -> defined.Written | None:
 
 
 def around_of(row: defined.Written | Undone, body: Expression) -> Expression:
-    """What stands around a formula, with it."""
+    """A formula within an operator, or within a function that no operator undoes."""
     if not isinstance(row, Undone):
         return applied(row, body)
     return expression_of(replaced_variable(tree_of(_parsed(row.name)), tree_of(body)))
 
 
 def inverted(row: defined.Written | Undone, y: np.ndarray) -> np.ndarray | None:
-    """What an operator made y of; None where it did not, or nothing undoes it."""
+    """The operand for which an operator gives y; None where there is none, or no inverse."""
     undoing = row.undoing if isinstance(row, Undone) else getattr(inverse(row), "numpy", None)
     if undoing is None:
         return None
@@ -143,7 +143,7 @@ def inverted(row: defined.Written | Undone, y: np.ndarray) -> np.ndarray | None:
 
 
 def _is_odd(row: defined.Written) -> bool:
-    """Whether a sign can as well stand inside."""
+    """Whether f(-x) = -f(x)."""
     with np.errstate(all="ignore"):
         return bool(np.array_equal(row.numpy(-_AT), -row.numpy(_AT)))
 

@@ -33,7 +33,7 @@ MAX_VARIABLES = 52  # of data with constrained variables: bits of a whole number
 
 
 class Limit(NamedTuple):
-    """What is allowed of one operator."""
+    """The constraints on one operator."""
 
     name: str
     sizes: tuple[int, ...]  # tokens of the operands at most; -1: any

@@ -52,7 +52,7 @@ _AT = np.array([0.11, 0.37, 0.52, 0.83])  # operands at which families of operat
 
 
 class Effort(NamedTuple):
-    """Of one fit of all curves."""
+    """Rows, starts and steps of a fit of all curves."""
 
     rows: int
     starts: int
@@ -64,7 +64,7 @@ REFINEMENT = Effort(rows=200, starts=16, max_iter=40)  # chosen, not measured
 
 
 class Role(enum.IntEnum):
-    """What a parameter does to a curve: it says how starts are drawn, and which values are usual."""
+    """The role of a parameter in a curve: it says how starts are drawn, and which values are usual."""
 
     LINEAR = 0  # a constant or coefficient of the whole
     RATE = 1  # of either sign, in 1 / h
@@ -90,7 +90,7 @@ class Family(enum.Enum):
 
 
 class Needs(enum.Flag):
-    """What operators, or the sign of the argument, have to provide for a shape."""
+    """Requirements of a shape on operators, or on the sign of the argument."""
 
     NOTHING = 0
     QUOTIENT = enum.auto()
@@ -205,7 +205,7 @@ def _order(levels: list[list[_Kind]], operators: Sequence[defined.Written]) -> I
 
 
 def _transforms(operators: Sequence[defined.Written]) -> list[Transform]:
-    """What y may be of a curve: the curve, its reciprocal, a power, a logarithm or an exponential of it."""
+    """Transformations of a curve to y: none, its reciprocal, a power, a logarithm or an exponential of it."""
     unary = [row for row in operators if row.arity == 1]
     logarithms = [row for row in unary if is_logarithm(row)]
     plain = [row for row in unary if is_power(row) or row in logarithms or inverse(row) in logarithms]
@@ -314,7 +314,7 @@ def _inner_functions(h: str, k: int, is_positive: bool, operators: Sequence[defi
 
 
 def _available(operators: Sequence[defined.Written], is_positive: bool) -> Needs:
-    """What of ``Needs`` these operators and the sign of an argument provide."""
+    """The requirements that these operators and the sign of an argument meet."""
     codes, unary = {row.code for row in operators}, [row for row in operators if row.arity == 1]
     has_logarithms = any(inverse(row) in unary for row in unary if is_logarithm(row))  # a^b = exp(b log(a))
     provided = {

@@ -12,13 +12,11 @@ matrix products, and only the best of every size are fitted.  Those are compared
 
 Smaller formulas: an operator is replaced by one of its operands.
 """
-# mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +27,7 @@ from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.regression.formulas.front import FrontView
 from exprkit.regression.formulas.parameters import as_parameters
-from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
+from exprkit.regression.formulas.trees import Tree, combination, expression_of, nodes, tree_of
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
@@ -105,11 +103,12 @@ class _Tangent(NamedTuple):
 
 
 class _Change(NamedTuple):
-    """The squared error to first order, how many tokens more, and what builds the tree."""
+    """The squared error to first order, how many tokens more, and the node at a path with the tree in its place."""
 
     error: float
     more: int
-    tree: Callable[[], Tree]
+    path: Path
+    tree: Tree
 
 
 def grown(formula: Expression, functions: Terms, rows: Rows, most_size: int) -> list[Expression]:
@@ -120,12 +119,12 @@ def grown(formula: Expression, functions: Terms, rows: Rows, most_size: int) -> 
         return []
     subtrees, tangent = derivatives
     check(WORK.growth_round + WORK.growth_row * len(rows))
-    changes = list(_smaller(tree, subtrees, tangent))
+    changes = list(_smaller(subtrees, tangent))
     room, sites = most_size - nodes(tree), _sites(subtrees, tangent)
     for site, gain in zip(sites, _gains(sites, functions.values, tangent), strict=True):
-        changes += _larger(tree, site, functions, gain, tangent, room)
+        changes += _larger(site, functions, gain, tangent, room)
     best = [change for of_size in _by_size(changes).values() for change in of_size[:FITTED_PER_SIZE]]
-    return list(dict.fromkeys(expression_of(change.tree()) for change in best))
+    return list(dict.fromkeys(expression_of(_replaced(tree, change.path, change.tree)) for change in best))
 
 
 def leave_one_out_errors(formulas: list[Expression], rows: Rows, threads: int | None = None) -> np.ndarray:
@@ -166,7 +165,7 @@ class Growing:
             yield list(itertools.chain.from_iterable(children))
 
     def better(self, formulas: list[Expression], rows: Rows, threads: int | None) -> list[Expression]:
-        """Those with smaller leave-one-out errors than every shorter one of the front, by more than accident gives."""
+        """Formulas of less leave-one-out error than every shorter one of the front, by more than accident gives."""
         if not formulas:
             return []
         entries = self._front.entries()
@@ -264,22 +263,14 @@ def _sites(subtrees: list[_Subtree], tangent: _Tangent) -> list[_Site]:
     return sites
 
 
-def _larger(
-    tree: Tree, site: _Site, functions: Terms, gain: np.ndarray, tangent: _Tangent, room: int
-) -> Iterator[_Change]:
+def _larger(site: _Site, functions: Terms, gain: np.ndarray, tangent: _Tangent, room: int) -> Iterator[_Change]:
     """Changes that add the best functions of every size at a site."""
     f, node = functions.values, site.node
     more = functions.sizes + (6 if site.is_factor else 4)
     gain[more > room] = 0
     best = np.array([k for size in np.unique(more).tolist() for k in _largest(gain, more == size)], np.int64)
     for k, error, c in zip(best.tolist(), *_press(site.carrier * f[best], tangent), strict=True):
-        yield _Change(
-            error,
-            int(more[k]),
-            lambda k=k, c=c: _replaced(  # type: ignore[misc]
-                tree, node.path, _changed(node.tree, site.is_factor, c, functions.trees[k])
-            ),
-        )
+        yield _Change(error, int(more[k]), node.path, _changed(node.tree, site.is_factor, c, functions.trees[k]))
 
 
 def _largest(gain: np.ndarray, mask: np.ndarray) -> list[int]:
@@ -291,10 +282,9 @@ def _largest(gain: np.ndarray, mask: np.ndarray) -> list[int]:
 
 def _changed(tree: Tree, is_factor: bool, c: float, g: Tree) -> Tree:
     """``tree + c * g`` or ``tree * (1 + c * g)``."""
-    term = (OPERATOR, ops.MUL, (CONSTANT, c), g)
     if is_factor:
-        return OPERATOR, ops.MUL, tree, (OPERATOR, ops.ADD, (CONSTANT, 1.0), term)
-    return OPERATOR, ops.ADD, tree, term
+        return OPERATOR, ops.MUL, tree, combination([(1.0, None), (c, g)])
+    return OPERATOR, ops.ADD, tree, combination([(c, g)])
 
 
 def _gains(sites: list[_Site], f: np.ndarray, tangent: _Tangent) -> np.ndarray:
@@ -319,7 +309,7 @@ def _press(added: np.ndarray, tangent: _Tangent) -> tuple[list[float], list[floa
     return errors.tolist(), c.tolist()
 
 
-def _smaller(tree: Tree, subtrees: list[_Subtree], tangent: _Tangent) -> Iterator[_Change]:
+def _smaller(subtrees: list[_Subtree], tangent: _Tangent) -> Iterator[_Change]:
     """Changes that replace an operator by one of its operands."""
     by_path = {node.path: node for node in subtrees}
     for node in subtrees:
@@ -332,7 +322,7 @@ def _smaller(tree: Tree, subtrees: list[_Subtree], tangent: _Tangent) -> Iterato
             residuals = tangent.residuals - change
             residuals = residuals - tangent.columns @ (tangent.columns.T @ residuals)
             n_fewer = nodes(node.tree) - nodes(operand)
-            yield _Change(float(residuals @ residuals), -n_fewer, partial(_replaced, tree, node.path, operand))
+            yield _Change(float(residuals @ residuals), -n_fewer, node.path, operand)
 
 
 def _by_size(changes: list[_Change]) -> dict[int, list[_Change]]:

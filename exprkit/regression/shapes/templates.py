@@ -107,7 +107,7 @@ def nested(
 
 
 class _GridSearch(NamedTuple):
-    """What all regressions of a grid search share."""
+    """The target, weights and grid of all regressions of a grid search."""
 
     y: np.ndarray
     weight: np.ndarray

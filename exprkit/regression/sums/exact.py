@@ -58,5 +58,5 @@ def exact_sums(
 
 
 def _squares(place: Transform) -> bool:
-    """Whether the sum is what a square is made of, which as a rule is no sum of many variables."""
+    """Whether the operator is a square, whose operand is seldom a sum of many variables."""
     return place.row is not None and bool(place.row.numpy(np.float64(3.0)) == 9.0)

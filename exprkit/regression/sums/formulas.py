@@ -44,7 +44,7 @@ NEARLY_0 = 1e-3  # share of what a value usually is
 
 
 class Transform(NamedTuple):
-    """What makes y of a sum: an operator or none, of the sum or its reciprocal."""
+    """The transformation of a sum to y: an operator or none, of the sum or its reciprocal."""
 
     outer: defined.Written | Undone | None
     over: bool
@@ -72,8 +72,8 @@ class Transform(NamedTuple):
 
     def dimension(self, rules: FormulaRules) -> float | None:
         """The dimension of the sum, None where no sum is allowed."""
-        found = rules.operand_dimension(self.row)
-        return found if found is None or not self.over else -found
+        dimension = rules.operand_dimension(self.row)
+        return dimension if dimension is None or not self.over else -dimension
 
 
 def transforms(unary: Sequence[defined.Written], divides: bool = True) -> list[Transform]:
@@ -140,7 +140,7 @@ def sums(
 
 
 def weighted(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
-    """What a sum has to be, and weights of its squared errors so that they are those of y; None where it can not."""
+    """The target of a sum, and weights by which its squared errors are those of y; None where there is no target."""
     with np.errstate(all="ignore"):
         v = transform.behind(rows.y)
         if v is None or not np.isfinite(v).all():
