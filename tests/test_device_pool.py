@@ -57,7 +57,7 @@ def test_functions_are_those_of_the_host_in_their_order(device, chunk, monkeypat
     host, there = both(device, EXACT, 6_000)
     assert len(there) == len(host) == 9_000
     for name in MADE:
-        assert np.array_equal(fetched(getattr(there, name))[:9_000], getattr(host, name)[:9_000]), name
+        assert np.array_equal(fetched(getattr(there._arrays, name))[:9_000], getattr(host._arrays, name)[:9_000]), name
     assert np.array_equal(fetched(there.values), host.values)
     some = [0, 3, 77, 5_000, 8_999]
     assert there.expressions(some) == host.expressions(some) and there.expression(8_000) == host.expression(8_000)
@@ -74,8 +74,8 @@ def test_so_are_small_pools(device, most, n_vars, n_points, seed):
 
 def test_functions_with_rounding_of_their_own_are_the_same_but_for_few(device):
     host, there = both(device, SEARCH, 20_000)
-    names = [set(map(tuple, zip(*(fetched(getattr(pool, name))[:5_000].tolist() for name in MADE), strict=True)))
-             for pool in (host, there)]  # fmt: skip
+    names = [set(map(tuple, zip(*(fetched(getattr(arrays, name))[:5_000].tolist() for name in MADE), strict=True)))
+             for arrays in (host._arrays, there._arrays)]  # fmt: skip
     assert len(names[0] & names[1]) > 4_990
     assert len(there) == len(host) == 30_000
 
