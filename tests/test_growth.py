@@ -12,7 +12,7 @@ from exprkit.regression.stages import growth
 from exprkit.regression.stages.discovery import begin
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.search_problem import SearchSettings
-from exprkit.regression.sums.inside import Terms
+from exprkit.regression.sums.inside import Functions
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import CONSTANT, VARIABLE
 
@@ -26,7 +26,7 @@ def sample_of(law, n=200, noise=0.0):
 
 def variables(rows):
     trees = [(CONSTANT, 1.0), *((VARIABLE, k) for k in range(rows.X.shape[1]))]
-    return Terms(np.concatenate([np.ones((1, len(rows))), rows.X.T]), trees, np.ones(len(trees), int))
+    return Functions(np.concatenate([np.ones((1, len(rows))), rows.X.T]), trees, np.ones(len(trees), int))
 
 
 def best_loss(formulas, rows):
@@ -68,7 +68,7 @@ def test_rows_left_out_are_predicted_as_by_fits_without_them():
 def test_of_functions_that_are_nearly_lines_of_each_other_the_smallest_is_kept():
     x = np.linspace(0, 1, 50)
     values = np.array([3 * x + 1, x, np.cos(9 * x), x + 1e-3 * np.cos(9 * x)])
-    kept = dissimilar(Terms(values, [(CONSTANT, float(k)) for k in range(4)], np.array([5, 1, 4, 9])))
+    kept = dissimilar(Functions(values, [(CONSTANT, float(k)) for k in range(4)], np.array([5, 1, 4, 9])))
     assert [tree[1] for tree in kept.trees] == [1.0, 2.0] and kept.sizes.tolist() == [1, 4]
 
 

@@ -1,6 +1,6 @@
 """Growth: forward selection of one more function at any node of a formula, and backward elimination of nodes.
 
-In: a formula, ``Terms`` to choose from, the ``Rows`` at their rows.  Out: larger and smaller formulas, whose
+In: a formula, ``Functions`` to choose from, the ``Rows`` at their rows.  Out: larger and smaller formulas, whose
 numbers are fitted afterwards.
 
 A node with the value ``v`` becomes ``v + c g`` or ``v * (1 + c g)``.  To first order the formula's value changes by c
@@ -32,7 +32,7 @@ from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.shapes.between_rows import errors_between_rows
-from exprkit.regression.sums.inside import Terms
+from exprkit.regression.sums.inside import Functions
 from exprkit.runtime.budget import check
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
@@ -50,7 +50,7 @@ NATS_PER_TOKEN = 1.25
 Path = tuple[int, ...]  # operands from the root down
 
 
-def dissimilar(functions: Terms) -> Terms:
+def dissimilar(functions: Functions) -> Functions:
     """The functions whose correlations with all smaller ones chosen are at most ``MAX_COSINE``, the smallest first."""
     order = np.argsort(functions.sizes, kind="stable")
     f = functions.values[order]
@@ -72,7 +72,7 @@ def dissimilar(functions: Terms) -> Terms:
                 first.append(k)
         indices += (begin + new[first]).tolist()
         basis = np.concatenate([basis, block[new[first]]])
-    return Terms(
+    return Functions(
         functions.values[order[indices]], [functions.trees[k] for k in order[indices]], functions.sizes[order[indices]]
     )
 
@@ -111,7 +111,7 @@ class _Change(NamedTuple):
     tree: Tree
 
 
-def grown(formula: Expression, functions: Terms, rows: Rows, most_size: int) -> list[Expression]:
+def grown(formula: Expression, functions: Functions, rows: Rows, most_size: int) -> list[Expression]:
     """The best larger and smaller formulas of every size, the new coefficient to first order, the others as before."""
     tree = tree_of(formula)
     derivatives = _nodes_of(tree, rows)
@@ -151,7 +151,7 @@ def leave_one_out_errors(formulas: list[Expression], rows: Rows, threads: int | 
 class Growing:
     """Rounds in which formulas of a front grow."""
 
-    def __init__(self, front: FrontView, functions: Terms) -> None:
+    def __init__(self, front: FrontView, functions: Functions) -> None:
         self._front, self._functions = front, functions
         self._grown: set[Expression] = set()
         self._press: dict[Expression, float] = {}  # errors at rows left out
@@ -263,7 +263,7 @@ def _sites(subtrees: list[_Subtree], tangent: _Tangent) -> list[_Site]:
     return sites
 
 
-def _larger(site: _Site, functions: Terms, gain: np.ndarray, tangent: _Tangent, room: int) -> Iterator[_Change]:
+def _larger(site: _Site, functions: Functions, gain: np.ndarray, tangent: _Tangent, room: int) -> Iterator[_Change]:
     """Changes that add the best functions of every size at a site."""
     f, node = functions.values, site.node
     more = functions.sizes + (6 if site.is_factor else 4)

@@ -23,7 +23,7 @@ from exprkit.regression.shapes.growth import Growing, dissimilar
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.stages.sums import inner_terms
 from exprkit.regression.sums.formulas import terms_of
-from exprkit.regression.sums.inside import Terms
+from exprkit.regression.sums.inside import Functions
 from exprkit.text.tokens import CONSTANT
 
 
@@ -97,7 +97,7 @@ def _best_fitted(problem: SearchProblem, formulas: list[Expression]) -> list[Exp
     return problem.best_candidates(fitted, problem.goal.losses(values), effort.GROWTH.max_shortening)
 
 
-def _functions_to_add(problem: SearchProblem, rows: Rows) -> Terms:
+def _functions_to_add(problem: SearchProblem, rows: Rows) -> Functions:
     """The number 1, simple functions of a pool, and terms u(c h), at rows of data."""
     pool = problem.pool(rows, effort.GROWTH.functions)
     terms = terms_of(pool, np.arange(len(pool)), effort.GROWTH.functions)
@@ -107,4 +107,4 @@ def _functions_to_add(problem: SearchProblem, rows: Rows) -> Terms:
     if inside is not None:
         values.append(inside.values)
         trees += inside.trees
-    return dissimilar(Terms(np.concatenate(values), trees, np.array([nodes(tree) for tree in trees])))
+    return dissimilar(Functions(np.concatenate(values), trees, np.array([nodes(tree) for tree in trees])))

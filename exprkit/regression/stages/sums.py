@@ -20,7 +20,7 @@ from exprkit.regression.shapes import templates
 from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums.formulas import Transform, sums, transforms
-from exprkit.regression.sums.inside import Terms, terms_inside
+from exprkit.regression.sums.inside import Functions, terms_inside
 from exprkit.regression.sums.regress import best_pairs
 from exprkit.regression.sums.single import singles
 
@@ -126,8 +126,8 @@ def regress(problem: SearchProblem) -> Iterator[Step]:
     yield from simplification.polish(problem)
 
 
-def inner_terms(problem: SearchProblem, rows: Rows) -> Terms | None:
-    """Terms u(c h) of simple functions h, with a grid of numbers c, at rows of data; None for small pools."""
+def inner_terms(problem: SearchProblem, rows: Rows) -> Functions | None:
+    """Functions u(c h) of simple functions h, with a grid of numbers c, at rows of data; None for small pools."""
     if not problem.binary or problem.largest_pool < 100:
         return None
     n = min(effort.REGRESSIONS.functions_with_numbers, problem.largest_pool // 100)

@@ -23,7 +23,7 @@ from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules, have_same_dimension
-from exprkit.regression.sums.inside import Terms
+from exprkit.regression.sums.inside import Functions
 from exprkit.regression.sums.linear import coefficients
 from exprkit.regression.sums.selection import SUBSETS_PER_SIZE, Subset, selected
 
@@ -88,7 +88,7 @@ def sums(
     rows: Rows,
     transform: Transform,
     most_size: int,
-    inside: Terms | None = None,
+    inside: Functions | None = None,
     rules: FormulaRules | None = None,
     threads: int | None = None,
     breadth: Breadth | None = None,
@@ -115,7 +115,7 @@ def sums(
     breadth = breadth or (ALONE if transform == Transform(None, False) else WITHIN)
     terms = terms_of(pool, usable, breadth.functions)
     values, sizes = pool.values[terms], pool.sizes[terms].astype(np.int64)
-    inner_terms = inside if inside is not None and constant else Terms(values[:0], [], sizes[:0])
+    inner_terms = inside if inside is not None and constant else Functions(values[:0], [], sizes[:0])
     values, sizes = np.concatenate([values, inner_terms.values]), np.concatenate([sizes, inner_terms.sizes])
     scale = float(np.abs(v).max()) or 1.0
     select = functools.partial(

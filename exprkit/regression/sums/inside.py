@@ -1,4 +1,4 @@
-"""Terms with a parameter inside: ``u(c h)``, ``u(1 + c h)`` and ``u(v(c h) + 1)`` over a grid of c.
+"""Functions with a parameter inside: ``u(c h)``, ``u(1 + c h)`` and ``u(v(c h) + 1)`` over a grid of c.
 
 In: functions h with their values, operators.  Out: values and trees of terms, to be chosen from; a fit of all numbers
 follows.
@@ -54,7 +54,7 @@ class Inner(NamedTuple):
         return (1.0,) if is_symmetric(self.function) else (1.0, -1.0)
 
 
-class Terms(NamedTuple):
+class Functions(NamedTuple):
     """Functions to choose from: values by function and row, trees, sizes in tokens."""
 
     values: np.ndarray
@@ -62,7 +62,7 @@ class Terms(NamedTuple):
     sizes: np.ndarray
 
 
-def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[defined.Written]) -> Terms:
+def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[defined.Written]) -> Functions:
     """The terms of all functions h with all operators; those that are finite."""
     values, term_trees = [], []
     for row, tree in zip(h, trees, strict=True):
@@ -76,7 +76,7 @@ def terms_inside(h: np.ndarray, trees: Sequence[Tree], operators: Sequence[defin
                     values.append(column)
                     term_trees.append(inner.tree((OPERATOR, ops.MUL, (CONSTANT, c), tree)))
     sizes = np.array([nodes(tree) for tree in term_trees], np.int64)
-    return Terms(np.array(values).reshape(len(term_trees), h.shape[1]), term_trees, sizes)
+    return Functions(np.array(values).reshape(len(term_trees), h.shape[1]), term_trees, sizes)
 
 
 def _inner_functions(operators: Sequence[defined.Written]) -> Iterator[tuple[Inner, Sequence[float]]]:

@@ -1,4 +1,4 @@
-"""Terms of many variables: products of powers of variables, one of them also within an operator.
+"""Functions of many variables: products of powers of variables, one of them also within an operator.
 
 In: the data's columns, operators.  Out: values and trees of terms such as ``(x1 / (x2 * x3)) ^ 2`` and
 ``x1 * sin(x2)``, the simplest first.
@@ -29,7 +29,7 @@ import numpy as np
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.trees import Tree
 from exprkit.regression.pairs.pool import is_power
-from exprkit.regression.sums.inside import Terms
+from exprkit.regression.sums.inside import Functions
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 FEW, MANY = 3, 4  # variables with exponents of their own, and of a power of a product or quotient
@@ -76,9 +76,9 @@ class _Monomial(NamedTuple):
         return _times(tree, within) if used else within
 
 
-def monomials(X: np.ndarray, operators: Sequence[defined.Written], most: int) -> Terms:
+def monomials(X: np.ndarray, operators: Sequence[defined.Written], most: int) -> Functions:
     """At most so many terms, the simplest first; none without products, and without quotients those of whole powers."""
-    n, nothing = X.shape[1], Terms(np.empty((0, len(X))), [], np.empty(0, np.int64))
+    n, nothing = X.shape[1], Functions(np.empty((0, len(X))), [], np.empty(0, np.int64))
     codes = {row.code for row in operators}
     if ops.MUL not in codes:
         return nothing
@@ -102,7 +102,9 @@ def monomials(X: np.ndarray, operators: Sequence[defined.Written], most: int) ->
         size = np.abs(values)
         fine = np.isfinite(values).all(axis=1) & (size.max(axis=1) < LARGEST * np.median(size, axis=1))
     usable = np.flatnonzero(fine).tolist()
-    return Terms(values[usable], [terms[k].tree() for k in usable], np.array([terms[k].size for k in usable], np.int64))
+    return Functions(
+        values[usable], [terms[k].tree() for k in usable], np.array([terms[k].size for k in usable], np.int64)
+    )
 
 
 def _sizes(n: int, most: int) -> dict[Exponents, int]:
