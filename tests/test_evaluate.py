@@ -300,9 +300,7 @@ WRONG = {
     "params must be a list of 4 vectors, one per expression; its length is None": (
         lambda pop, X: ek.Evaluator(pop, X).evaluate([PARAMS, None])
     ),
-    "params must be a list of vectors of numbers, one per expression: int too large to convert to float": (
-        lambda pop, X: ek.Evaluator(pop, X).evaluate([[10**400]] * 4)
-    ),
+    "params holds a number too large for float64": (lambda pop, X: ek.Evaluator(pop, X).evaluate([[10**400]] * 4)),
     "params are missing: expression 1 (p1 * x2 ^ 2) has 1 parameter": lambda pop, X: ek.Evaluator(pop, X).evaluate(),
     "params must be a list of 4 vectors, one per expression; its length is 3": (
         lambda pop, X: ek.Evaluator(pop, X).evaluate(PARAMS[:3])
@@ -442,3 +440,8 @@ def test_losses_count_nan_and_inf_at_the_points_that_count(backend, weighted, mo
         np.testing.assert_allclose(means, np.mean((values - 1.0) ** 2, axis=1), rtol=1e-6)
         np.testing.assert_array_equal(found, np.stack([np.isnan(values).sum(1), np.isinf(values).sum(1)], axis=1))
     assert ev.loss(params[0], y, count_nonfinite=True)[1].shape == (4, 2)
+
+
+def test_a_backend_without_variants_is_not_tuned():
+    with pytest.raises(BackendError, match="backend 'cpu' has no variants to tune; backend='cuda' has"):
+        ek.Evaluator(ek.parse(["x1 + p1"]), [[1.0], [2.0]], "cpu").tune()

@@ -88,35 +88,95 @@ class _Cancelled(Exception):
     """Ends a piece whose result is not needed any more."""
 
 
-class _Threads:
-    """Pieces that the devices' threads take: each those meant for it, then what the others have left."""
+class _Collection:
+    """Pieces that are handed out, and what comes of them."""
 
-    def __init__(self, places: list[Place], task: Task, done: Callable[[int], Any], put: Put) -> None:
-        self._places, self._task, self._done, self._put = places, task, done, put
-        self._left: list[deque[Cut]] = [deque() for _ in places]
-        self._times: dict[Cut, int] = {}  # that those were given out which are not there yet
-        self._open: dict[Cut, None] = {}  # those that nobody has put; whoever takes one out does
-        self._begun: set[int] = set()  # of whose pieces others may take: one that is about to begin has what they need
-        self._at_work: dict[int, Cut] = {}  # by the thread's number
-        self._ended: SimpleQueue[tuple[Cut, Any]] = SimpleQueue()  # what was put, or what went wrong
+    def __init__(self, task: Task, done: Callable[[int], Any], put: Put) -> None:
+        self._task, self._done, self._put = task, done, put
+        self._running: dict[Any, Cut] = {}  # by what stands for a piece that was given to a worker
+        self._ended: SimpleQueue[tuple[Any, Any]] = SimpleQueue()  # that, and its result or the error
 
     def take(self, cuts: list[Cut]) -> None:
+        """Have all pieces worked on, and put where they belong."""
         try:
             self._hand_out(cuts)
             last, longest = time.monotonic(), 0.0
-            while self._times:
+            while self._running:
+                self._look_after()
                 try:
-                    ended = self._ended.get(timeout=TICK)
+                    ended = [self._ended.get(timeout=TICK)]
                 except Empty:
                     look()
                     if time.monotonic() - last < max(LATE, LATE_WAITS * longest):
                         continue
                     self._give_late()
                 else:
-                    self._finished(*ended)
+                    while not self._ended.empty():
+                        ended.append(self._ended.get())
+                    for handed, result in sorted(ended, key=lambda item: self._running.get(item[0], (0, 0))):
+                        self._finished(handed, result)
                     longest = max(longest, time.monotonic() - last)
                 last = time.monotonic()
-        finally:  # called off if something was raised: what runs puts nothing any more
+        finally:
+            self._call_off(list(self._running))
+
+    def _finished(self, handed: Any, result: Any) -> None:
+        cut = self._running.pop(handed, None)
+        if cut is None:  # another worker was quicker
+            return
+        twins = [other for other, same in self._running.items() if same == cut]
+        if isinstance(result, BaseException):
+            if not twins:  # else somebody else has it
+                self._failed(handed, cut, result)
+            return
+        for other in twins:
+            del self._running[other]
+        self._call_off(twins)
+        if isinstance(result, TooLarge):
+            self._hand_out(halves(cut, MemoryError(f"{_named(cut)}: {result.why}")))
+        else:
+            self._put(cut, result)
+            self._done(cut[1] - cut[0])
+
+    def _times(self, cut: Cut) -> int:
+        """The number of workers that have a piece."""
+        return list(self._running.values()).count(cut)
+
+    def _hand_out(self, cuts: list[Cut]) -> None:
+        raise NotImplementedError
+
+    def _give_late(self) -> None:
+        """Give out a second time what others may do quicker."""
+        raise NotImplementedError
+
+    def _look_after(self) -> None:
+        """See whether the workers are still there."""
+
+    def _call_off(self, handed: list[Any]) -> None:
+        """Call off pieces that are not needed any more."""
+
+    def _failed(self, handed: Any, cut: Cut, error: BaseException) -> None:
+        raise error
+
+
+class _Threads(_Collection):
+    """Pieces that the devices' threads take: each those meant for it, then what the others have left.
+
+    A thread writes its results itself.
+    """
+
+    def __init__(self, places: list[Place], task: Task, done: Callable[[int], Any], put: Put) -> None:
+        super().__init__(task, done, lambda cut, result: None)
+        self._places, self._write, self._number = places, put, itertools.count()
+        self._left: list[deque[tuple[int, Cut]]] = [deque() for _ in places]  # of each thread, numbered
+        self._open: dict[Cut, None] = {}  # those that nobody has written; whoever takes one out does
+        self._begun: set[int] = set()  # of whose pieces others may take: one that is about to begin has what they need
+        self._at_work: dict[int, Cut] = {}  # by the thread's number
+
+    def take(self, cuts: list[Cut]) -> None:
+        try:
+            super().take(cuts)
+        finally:  # called off if something was raised: what runs writes nothing any more
             self._open.clear()
             for left in self._left:
                 left.clear()
@@ -124,12 +184,13 @@ class _Threads:
     def _hand_out(self, cuts: list[Cut]) -> None:
         for k, cut in enumerate(cuts):
             self._open[cut] = None
-            self._give(cut, k)
+            self._give(cut, k % len(self._left))
         self._call()
 
     def _give(self, cut: Cut, k: int) -> None:
-        self._times[cut] = self._times.get(cut, 0) + 1
-        self._left[k % len(self._left)].append(cut)
+        piece = next(self._number), cut
+        self._running[piece] = cut
+        self._left[k].append(piece)
 
     def _call(self) -> None:
         """Have all threads see what is left."""
@@ -142,22 +203,22 @@ class _Threads:
             self._begun.add(k)
             if len(self._left[k]) > 1:
                 self._call()  # those that were here before
-        while (cut := self._next(k)) is not None:
-            self._at_work[k] = cut
+        while (piece := self._next(k)) is not None:
+            self._at_work[k] = cut = piece[1]
             try:
                 function, *arguments = self._task(cut, str(self._places[k]))
                 with looked_at(functools.partial(self._check, cut)):
                     result = function(*arguments)
                 del arguments
                 if isinstance(result, TooLarge):
-                    self._ended.put((cut, result))
+                    self._ended.put((piece, result))
                 elif self._open.pop(cut, self) is None:
-                    self._put(cut, result)
-                    self._ended.put((cut, None))
+                    self._write(cut, result)
+                    self._ended.put((piece, None))
             except _Cancelled:
                 pass
             except BaseException as error:
-                self._ended.put((cut, error))
+                self._ended.put((piece, error))
         self._at_work.pop(k, None)
 
     def _check(self, cut: Cut, n: int) -> None:
@@ -165,33 +226,21 @@ class _Threads:
         if cut not in self._open:
             raise _Cancelled
 
-    def _next(self, k: int) -> Cut | None:
-        """What is meant for a device, or else the last of those of whom most is left."""
+    def _next(self, k: int) -> tuple[int, Cut] | None:
+        """The next piece of a thread, or else the last one of the thread with most left."""
         most = max((self._left[other] for other in list(self._begun)), key=len)
         for left, take in ((self._left[k], deque.popleft), (most, deque.pop)):
             with contextlib.suppress(IndexError):
                 return take(left)
         return None
 
-    def _finished(self, cut: Cut, result: Any) -> None:
-        if self._times.pop(cut, None) is None:  # another thread was quicker
-            return
-        if isinstance(result, BaseException):
-            raise result
-        if isinstance(result, TooLarge):
-            self._hand_out(halves(cut, MemoryError(f"{_named(cut)}: {result.why}")))
-        else:
-            self._done(cut[1] - cut[0])
-
     def _give_late(self) -> None:
         """Give what is being worked on for long to other devices' threads that do nothing."""
-        at_work = dict(self._at_work)
-        late = {k: cut for k, cut in at_work.items() if self._times.get(cut, TIMES) < TIMES}
-        turns = itertools.count()
-        for k, cut in late.items():
+        at_work, turns = dict(self._at_work), itertools.count()
+        for k, cut in at_work.items():
             device = self._places[k].device
             idle = [j for j, place in enumerate(self._places) if j not in at_work and place.device != device]
-            if idle:
+            if idle and 0 < self._times(cut) < TIMES:
                 warnings.warn(
                     f"device {device} is late with {_named(cut)}: given to another as well",
                     RuntimeWarning,
@@ -202,53 +251,45 @@ class _Threads:
         self._call()
 
 
-class _Cluster:
-    """Pieces that dask's workers take."""
+class _Cluster(_Collection):
+    """Pieces that dask's workers take; futures stand for them."""
 
     def __init__(
         self, workers: Workers, name: str, task: Task, done: Callable[[int], Any], put: Put, on_device: bool
     ) -> None:
-        self._workers, self._task, self._done, self._put = workers, task, done, put
-        self._on_device = on_device
+        super().__init__(task, done, put)
+        self._workers, self._on_device = workers, on_device
         self._name, self._number = f"{name}-{new_name()}", itertools.count()
-        self._running: dict[Any, Cut] = {}
-        self._ended: SimpleQueue[tuple[Any, Any]] = SimpleQueue()  # futures, and what they gave or the error
-        self._last, self._longest = time.monotonic(), 0.0
 
     def take(self, cuts: list[Cut]) -> None:
         try:
             with quiet(), self._workers.client.as_current():
-                for cut in cuts:
-                    self._hand_out(cut)
-                while self._running:
-                    if self._workers.look_after():
-                        self._hand_out_anew()
-                    self._wait()
+                super().take(cuts)
         except Exception as error:
             if self._workers.connected:
                 raise
             raise BackendError("the scheduler is gone and the client closed: start both, then call again") from error
-        finally:  # called off if something was raised
-            self._call_off(list(self._running))
 
-    def _hand_out(self, cut: Cut, others: list[str] | None = None) -> None:
-        k, client = next(self._number), self._workers.client
-        place = None if others else self._workers.place(k, self._on_device)
-        function, *arguments = self._task(cut, place)
-        where = [place] if place else others
-        future = client.submit(
-            function, *arguments, key=f"{self._name}-{k}", pure=False, workers=where, allow_other_workers=bool(where)
-        )
-        self._running[future] = cut
-        client.loop.add_callback(self._bring, future)
-
-    def _hand_out_anew(self) -> None:
-        """All that is not there yet: dask leaves a task lying that was meant for a worker when the last one died."""
-        cuts = sorted(set(self._running.values()))
-        self._call_off(list(self._running))
-        self._running.clear()
+    def _hand_out(self, cuts: list[Cut], others: list[str] | None = None) -> None:
+        client = self._workers.client
         for cut in cuts:
-            self._hand_out(cut)
+            k, places = next(self._number), [] if others else self._workers.places(self._on_device)
+            place = places[k % len(places)] if places else None  # where its engine was left by the call before
+            function, *arguments = self._task(cut, place)
+            where, key = [place] if place else others, f"{self._name}-{k}"
+            future = client.submit(
+                function, *arguments, key=key, pure=False, workers=where, allow_other_workers=bool(where)
+            )
+            self._running[future] = cut
+            client.loop.add_callback(self._bring, future)
+
+    def _look_after(self) -> None:
+        """If all workers are others: dask leaves a task lying that was meant for one when the last one died."""
+        if self._workers.look_after():
+            cuts = sorted(set(self._running.values()))
+            self._call_off(list(self._running))
+            self._running.clear()
+            self._hand_out(cuts)
 
     async def _bring(self, future: Any) -> None:
         """In dask's thread: wait for a result."""
@@ -258,66 +299,28 @@ class _Cluster:
             result = error
         self._ended.put((future, result))
 
-    def _call_off(self, futures: list[Any]) -> None:
-        if futures and self._workers.connected:
-            self._workers.client.cancel(futures, force=True)
+    def _call_off(self, handed: list[Any]) -> None:
+        if handed and self._workers.connected:
+            self._workers.client.cancel(handed, force=True)
 
-    def _wait(self) -> None:
-        """Until something is finished, or nothing is for a while."""
-        try:
-            ended = [self._ended.get(timeout=TICK)]
-        except Empty:
-            look()
-            self._look_for_late()
-            return
-        while not self._ended.empty():
-            ended.append(self._ended.get())
-        for future, result in sorted(ended, key=lambda item: self._running.get(item[0], (0, 0))):
-            if future in self._running:  # else another worker was quicker
-                self._finished(future, result)
-        self._longest, self._last = max(self._longest, time.monotonic() - self._last), time.monotonic()
-
-    def _finished(self, future: Any, result: Any) -> None:
-        cut = self._running.pop(future)
-        twins = [other for other, same in self._running.items() if same == cut]
-        if isinstance(result, BaseException):
-            if not twins:  # else somebody else has it
-                self._failed(future, cut, result)
-            return
-        for other in twins:
-            del self._running[other]
-        self._call_off(twins)
-        if isinstance(result, TooLarge):
-            for half in halves(cut, MemoryError(f"{_named(cut)}: {result.why}")):
-                self._hand_out(half)
-        else:
-            self._put(cut, result)
-            self._done(cut[1] - cut[0])
-
-    def _failed(self, future: Any, cut: Cut, error: BaseException) -> None:
+    def _failed(self, handed: Any, cut: Cut, error: BaseException) -> None:
         from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
 
-        if isinstance(error, CancelledError) or future.status in ("cancelled", "lost"):  # the scheduler has lost it
-            self._hand_out(cut)
-            return
-        if isinstance(error, NoWorkerError | NoValidWorkerError):  # the scheduler waits no longer
+        if isinstance(error, CancelledError) or handed.status in ("cancelled", "lost"):  # the scheduler has lost it
+            self._hand_out([cut])
+        elif isinstance(error, NoWorkerError | NoValidWorkerError):  # the scheduler waits no longer
             raise self._workers.alone() from error
-        if not isinstance(error, KilledWorker):
+        elif isinstance(error, KilledWorker):
+            died = BackendError(
+                f"{_named(cut)}: every worker that tried died, the last was {error.last_worker.address}; "
+                "its log says why, as too little memory"
+            )
+            self._hand_out(halves(cut, died))
+        else:
             raise error
-        died = BackendError(
-            f"{_named(cut)}: every worker that tried died, the last was {error.last_worker.address}; "
-            "its log says why, as too little memory"
-        )
-        for half in halves(cut, died):
-            self._hand_out(half)
 
-    def _look_for_late(self) -> None:
-        """Give out a second time what others may do quicker."""
-        if time.monotonic() - self._last < max(LATE, LATE_WAITS * self._longest):
-            return
-        self._last = time.monotonic()
-        cuts = list(self._running.values())
-        movable = {future.key: cut for future, cut in self._running.items() if cuts.count(cut) < TIMES}
+    def _give_late(self) -> None:
+        movable = {future.key: cut for future, cut in self._running.items() if self._times(cut) < TIMES}
         tasks = self._workers.client.processing()
         for address, keys in tasks.items():
             others = [other for other in self._workers.addresses() if other != address]
@@ -328,10 +331,9 @@ class _Cluster:
                     RuntimeWarning,
                     stacklevel=2,
                 )
-                for cut in late:
-                    self._hand_out(cut, others)
-        for cut in movable.values() if tasks else ():  # nobody has it: all workers that might died at once
-            self._hand_out(cut)
+                self._hand_out(late, others)
+        if tasks:  # nobody has the rest: all workers that might died at once
+            self._hand_out(list(movable.values()))
 
 
 def _named(cut: Cut) -> str:

@@ -70,7 +70,7 @@ def cuts_of(ends: np.ndarray, n_slices: int) -> list[Cut]:
 
 
 def slices_of_gpus(seconds: float, n_gpus: int, places: int) -> int:
-    """How many slices a work of so many seconds is cut into for GPUs of this process.
+    """The number of slices that work of some seconds is cut into for GPUs of this process.
 
     Their shares of Python's lock add up, to half of the time that a device works at the most.  Where that is less than
     a slice a device, k devices take ``seconds / k + k LOCKED``, which is least at the root of ``seconds / LOCKED``.
@@ -142,11 +142,7 @@ class SlicedEngine(contract.Engine):
 
     def evaluate(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write every element of ``out``, (n_sets, n_exprs, n_points)."""
-
-        def put(cut: Cut, values: np.ndarray) -> None:
-            out[:, slice(*cut)] = values
-
-        self._each("evaluate", put, params)
+        self._fill("evaluate", (out,), params)
 
     def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
         """Sums over the points, float64 (n_sets, n_exprs)."""
@@ -159,21 +155,11 @@ class SlicedEngine(contract.Engine):
         return TextSum(loss, columns, counted) if known or self.workers.devices else None
 
     def sums(self, params: np.ndarray, prepared: Any, counts: Any = None, out: Any = None) -> np.ndarray | None:
-        """What was prepared, as one device makes it; None of a text where slices' engines make none."""
+        """The sums of a prepared loss, as one device makes them; None if the engines can't add up its text."""
         if not isinstance(prepared, TextSum):
             return self.loss_sums(params, *prepared)
-        whole, refused = np.zeros(params.shape[:2]), []
-
-        def put(cut: Cut, sums: np.ndarray | None) -> None:
-            if sums is None:
-                refused.append(cut)
-                return
-            part = whole[:, slice(*cut)]
-            part[...] = sums
-            part[:, ~self.pop.valid[slice(*cut)]] = np.nan
-
-        self._each("text_sums", put, params, prepared.columns, None, prepared.tokens, prepared.counted)
-        return None if refused else whole
+        whole, text = np.zeros(params.shape[:2]), (prepared.tokens, prepared.counted)
+        return whole if self._fill("text_sums", (whole,), params, prepared.columns, None, *text) else None
 
     def decisions(self) -> list[str]:
         """Who works, and how the population is cut."""
@@ -275,17 +261,30 @@ class SlicedEngine(contract.Engine):
         """
         lead, width = params.shape[:2], params.shape[2]
         whole = tuple(np.zeros((*lead, *(width,) * n)) for n in n_widths)
-        all_valid = self.pop.valid
-
-        def put(cut: Cut, sums: Any) -> None:
-            valid = all_valid[slice(*cut)]
-            for array, part in zip(whole, sums if isinstance(sums, tuple) else (sums,), strict=True):
-                array[(slice(None), slice(*cut), *map(slice, part.shape[2:]))] = part
-                if not valid.all():
-                    array[:, slice(*cut)][:, ~valid] = np.nan
-
-        self._each(method, put, params, *rest, by_parameter=len(n_widths) > 1)
+        self._fill(method, whole, params, *rest, by_parameter=len(n_widths) > 1)
         return whole
+
+    def _fill(self, method: str, whole: tuple[np.ndarray, ...], params: np.ndarray, *rest: Any, **cost: Any) -> bool:
+        """Have arrays, (n_sets, n_exprs, ...), take the results of a method; False where an engine gives none.
+
+        0 stands for parameters that an expression has not, nan in all of one that could not be read.
+        """
+        valid, refused = self.pop.valid, []
+
+        def put(cut: Cut, results: Any) -> None:
+            rows = slice(*cut)
+            if results is None:
+                refused.append(cut)
+                return
+            for array, part in zip(whole, results if isinstance(results, tuple) else (results,), strict=True):
+                if part.shape[2:] != array.shape[2:]:
+                    array[:, rows] = 0
+                array[(slice(None), rows, *map(slice, part.shape[2:]))] = part
+                if not valid[rows].all():
+                    array[:, rows][:, ~valid[rows]] = np.nan
+
+        self._each(method, put, params, *rest, **cost)
+        return not refused
 
 
 class SlicedDerivatives(SlicedEngine, contract.Differentiable):
@@ -295,14 +294,7 @@ class SlicedDerivatives(SlicedEngine, contract.Differentiable):
 
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write the derivatives into ``out``, (n_sets, n_exprs, n_points, max_params)."""
-        valid = self.pop.valid
-
-        def put(cut: Cut, J: np.ndarray) -> None:
-            part = out[:, slice(*cut)]
-            part[..., : J.shape[3]], part[..., J.shape[3] :] = J, 0
-            part[:, ~valid[slice(*cut)]] = np.nan
-
-        self._each("jacobian", put, params, by_parameter=True)
+        self._fill("jacobian", (out,), params, by_parameter=True)
 
     def normal_equations(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> tuple[Any, ...]:
         """J'WJ, J'Wr and the sum of w r^2."""

@@ -104,23 +104,14 @@ def is_source(X: Any) -> bool:
 
 
 def columns_of(X: Any, y: Any, weights: Any) -> dict[str, None] | None:
-    """What the variables of a Parquet file are called: its columns beside y and the weights; None of other sources.
-
-    Raises
-    ------
-    FileError
-        If there is no such file, or it is damaged.
-    """
+    """The names of a Parquet file's variables: its columns except y and the weights; None of other sources."""
     return dict.fromkeys(_names(_parquet_file(X), y, weights)) if _is_parquet(X) else None
 
 
 def source_of(X: Any, y: Any, weights: Any, variables: tuple[str, ...] | None = None) -> RowSource:
     """The rows of what a user hands over; of a Parquet file, y and weights are columns.
 
-    Raises
-    ------
-    ArgumentError, DataError
-        If it cannot be read in pieces, or the lengths differ.
+    Raises ArgumentError, DataError if it cannot be read in pieces, or the lengths differ.
     """
     if _is_parquet(X):
         return _parquet(os.path.abspath(X), y, weights, variables)
@@ -150,7 +141,7 @@ def _array(what: str, given: Any) -> Any:
 
 
 def _base_address(mapped: np.memmap) -> int:
-    """Where the mapped array begins that this one is, or is a part of."""
+    """The address of the mapped array that this one is, or is a part of."""
     while isinstance(mapped.base, np.memmap):
         mapped = mapped.base
     return int(mapped.__array_interface__["data"][0])
@@ -180,9 +171,9 @@ def _parquet(path: str, y: Any, weights: Any, variables: tuple[str, ...] | None)
     from pyarrow import types as of
 
     columns, n_rows = tuple(file.schema_arrow.names), file.metadata.num_rows
+    names = variables or _names(file, y, weights)
     for name in (y,) if weights is None else (y, weights):
         one_of("a column of the file", name, columns)
-    names = variables or _names(file, y, weights)
     for name in filter(None, names):
         one_of("a variable", name, columns)
     for name in filter(None, (*names, y, weights)):

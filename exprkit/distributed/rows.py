@@ -36,12 +36,12 @@ from exprkit.distributed.files import RowSource
 from exprkit.distributed.steps import Steps
 from exprkit.distributed.tasks import (
     EngineSetting,
-    TooLarge,
     of_device,
     on_device,
     population_of,
     refuse_functions,
     slice_of,
+    twice,
 )
 from exprkit.distributed.threads import device_here
 from exprkit.distributed.workers import Workers, new_name
@@ -63,17 +63,7 @@ class Totals(NamedTuple):
 
 
 class RowEngine:
-    """Sums over the rows of a source, by workers.
-
-    Parameters
-    ----------
-    source : RowSource
-    workers : Workers
-    backend, precision, dtype, threads, options
-        Of the engines that evaluate the pieces.
-    piece : int, optional
-        Rows of a piece.
-    """
+    """Sums over the rows of a source, by workers whose engines have these settings."""
 
     def __init__(
         self,
@@ -84,43 +74,21 @@ class RowEngine:
         precision: Any,
         dtype: np.dtype,
         threads: int | None = None,
-        piece: int | None = None,
         **options: Any,
     ) -> None:
         self.source, self.workers, self.dtype = source, workers, np.dtype(dtype)
-        self.n_pieces = max(1, -(-source.n_rows // (piece or PIECE)))
-        self.piece, self.n_groups = piece or PIECE, min(self.n_pieces, GROUPS)
-        on_gpu = workers.on_gpu(backend)
-        self._setting = EngineSetting(
-            new_name(),
-            backend,
-            precision,
-            self.dtype.name,
-            threads or workers.cores(on_gpu),
-            tuple(sorted(options.items())),
-        )
+        self.n_pieces, self._on_gpu = max(1, -(-source.n_rows // PIECE)), workers.on_gpu(backend)
+        threads = threads or workers.cores(self._on_gpu)
+        own = tuple(sorted(options.items()))
+        self._setting = EngineSetting(new_name(), backend, precision, self.dtype.name, threads, own)
         self._source = KeptArrays(workers, "source").take(source)
-        self._on_gpu = on_gpu
-
-    def decisions(self) -> list[str]:
-        """Who works, and how the rows are cut."""
-        places = len(self.workers.places(self._on_gpu))
-        return [
-            f"{self.workers}",
-            f"{number_of(self.source.n_rows, 'row')} in {number_of(self.n_pieces, 'piece')} of up to {self.piece:,}, "
-            f"which {number_of(self.n_groups, 'group')} add up in order, whatever the number of workers ({places})",
-            "a step of the fits is one reduction: 8 (P^2 + P + 1) bytes an expression and group for P parameters",
-        ]
 
     def totals(self, columns: list[int]) -> Totals:
-        """The sums of w, w y and w y^2 over all rows; checks y, weights and columns.
+        """The sums of w, w y and w y^2 over all rows.
 
-        Raises
-        ------
-        DataError
-            If y, a weight or one of the columns is missing or infinite at a row.
+        Raises DataError if y, a weight or one of the columns is missing or infinite at a row.
         """
-        groups = self._groups("totals", None, columns)
+        groups = self._groups(_totals, None, columns)
         for group in groups:
             for what, n in group[1].items():
                 if n:
@@ -129,10 +97,6 @@ class RowEngine:
                         "infinite: leave those rows out"
                     )
         return Totals(*(sum(group[0][k] for group in groups) for k in range(3)))
-
-    def normal_equations(self, pop: KeptArrays, params: np.ndarray) -> tuple[np.ndarray, ...]:
-        """J'WJ, J'Wr and the sum of w r^2 with r = f - y, of all rows; of one parameter set."""
-        return _added(self._groups("normal_equations", pop, params))
 
     def fit(
         self, pop: Population, start: np.ndarray, options: Options, done: Callable[[int], Any] = lambda n: None
@@ -146,16 +110,19 @@ class RowEngine:
                 rows, tokens = running, self._tokens(pop, running)
             n_params = int(pop.n_params[rows].max(initial=0))
             params = np.ascontiguousarray(steps.trial[rows, :n_params])
-            jtj, jtr, sse = self.normal_equations(tokens, params)
+            jtj, jtr, sse = self._equations(tokens, params)
             places = np.searchsorted(rows, running)
             steps.take(running, _wide(jtj, width)[places], _wide(jtr, width)[places], sse[places])
             done(len(running) - len(steps.running))
             running = steps.running
         return steps.fitted()
 
-    def equations_at(self, pop: Population, params: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """J'WJ, J'Wr and the sum of w r^2 of every expression at ``params``, where nan is no parameter."""
-        jtj, jtr, sse = self.normal_equations(self._tokens(pop, np.arange(len(pop))), np.nan_to_num(params))
+    def normal_equations(self, pop: Population, params: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """J'WJ, J'Wr and the sum of w r^2 with r = f - y over all rows, where a nan of ``params`` is no parameter."""
+        return self._equations(self._tokens(pop, np.arange(len(pop))), np.nan_to_num(params))
+
+    def _equations(self, tokens: KeptArrays, params: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        jtj, jtr, sse = _added(self._groups(_normal_equations, tokens, params))
         return jtj, jtr, sse
 
     def forget(self) -> None:
@@ -168,17 +135,18 @@ class RowEngine:
         part.shares = pop.shares
         return KeptArrays(self.workers, "tokens").take(slice_of(part, 0, len(part), not self.workers.devices))
 
-    def _groups(self, task: str, tokens: KeptArrays | None, argument: Any) -> list[Any]:
-        """What the groups of pieces give, in order."""
-        edges = [self.n_pieces * k // self.n_groups for k in range(self.n_groups + 1)]
+    def _groups(self, task: Callable[..., Any], tokens: KeptArrays | None, argument: Any) -> list[Any]:
+        """The results of the groups of pieces, in order."""
+        n_groups = min(self.n_pieces, GROUPS)
+        edges = [self.n_pieces * k // n_groups for k in range(n_groups + 1)]
         groups = [(a, b) for a, b in itertools.pairwise(edges) if a < b]
-        population = new_name() if tokens is None else tokens.name
+        population, name = new_name() if tokens is None else tokens.name, task.__name__.strip("_")
 
         def on_worker(cut: Cut, place: str | None) -> tuple[Any, ...]:
             arrays = None if tokens is None else tokens.at(place)
-            return _TASKS[task], self._setting, self._source.at(place), self.piece, cut, population, arrays, argument
+            return task, self._setting, self._source.at(place), PIECE, cut, population, arrays, argument
 
-        return [result for _, result in collect(self.workers, task, groups, on_worker, on_device=self._on_gpu)]
+        return [result for _, result in collect(self.workers, name, groups, on_worker, on_device=self._on_gpu)]
 
 
 def _wide(array: np.ndarray, width: int) -> np.ndarray:
@@ -228,15 +196,7 @@ def _normal_equations(
         return total
 
     with on_device(load(setting.backend).empty is not None) as worker:
-        try:
-            return added_up(worker)
-        except MemoryError:
-            for pieces in of_device(_read, worker):
-                pieces.clear()
-        try:  # once more with all that is free
-            return added_up(worker)
-        except MemoryError as error:
-            return TooLarge(str(error) or "MemoryError")
+        return twice(lambda: added_up(worker), of_device(_read, worker))
 
 
 def _ready(worker: str, setting: EngineSetting, source: RowSource, rows: Cut, name: str, pop: Population) -> _Piece:
@@ -294,6 +254,3 @@ def _totals(
                 missing[f"column {i + 1} of X"] += int(np.sum(~np.isfinite(X[:, i].astype(setting.dtype))))
         sums += [w.sum(), (w * y).sum(), (w * y * y).sum()]
     return sums, missing
-
-
-_TASKS: dict[str, Callable[..., Any]] = {"normal_equations": _normal_equations, "totals": _totals}

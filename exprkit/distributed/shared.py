@@ -30,7 +30,7 @@ from exprkit.expressions.population import Population
 
 
 class SharedObject:
-    """What ``make(*data, *settings)`` gives, on every worker.
+    """The object ``make(*data, *settings)`` on every worker.
 
     Attributes
     ----------
@@ -61,12 +61,9 @@ class SharedObject:
         return len(self.workers.devices) or self.n_places
 
     def cuts(self, pop: Population, parts: tuple[int, int], least: int) -> list[Cut]:
-        """Slices of a population whose fits cost about the same.
+        """Slices of a population whose fits cost about the same, of ``least`` expressions or more.
 
-        Parameters
-        ----------
-        parts : slices for each place, of CPUs and of GPUs
-        least : expressions of a slice
+        ``parts``: how many for each place, of CPUs and of GPUs.
         """
         cost = (np.diff(pop.offsets) + COST_OF_EXPRESSION) * (1 + pop.n_params)
         n_slices = min(parts[self._on_gpu] * self.n_places, len(pop) // least)

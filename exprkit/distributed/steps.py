@@ -30,7 +30,7 @@ from exprkit.runtime.jit import compiled
 
 
 class Steps:
-    """Where the fits of a population stand.
+    """The state of a population's fits.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Steps:
         _take(which, jtj, jtr, loss, *self._known, *self._bounds, self._limits, ends, self._state, self._status)
 
     def fitted(self) -> Fitted:
-        """How all fits ended."""
+        """The results of all fits."""
         now = self._state.progress
         params = self._state.p.copy()
         params[np.arange(params.shape[1]) >= self._pop.n_params[:, None]] = np.nan

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -81,7 +81,7 @@ def population_of(tokens: TokenSlice | Population) -> Population:
 
 
 class EngineSetting(NamedTuple):
-    """What an engine is made with beside population and data."""
+    """The arguments of an engine beside population and data."""
 
     data: str  # names the data
     backend: str
@@ -119,33 +119,29 @@ def call(
     arguments: list[Any],
 ) -> Any:
     """A method of the engine of a slice."""
+
+    def called(engines: deque[Ready]) -> Any:
+        with _engine(engines, setting, X, which, lambda: population_of(tokens)) as engine:
+            if method == "fit_again":
+                return _fit_again(engines, which, engine, *arguments)
+            return _METHODS[method](engine, len(X), setting.dtype, *arguments)
+
     with on_device(load(setting.backend).empty is not None) as worker:
-        try:
-            return _called(worker, setting, X, which, tokens, method, arguments)
-        except MemoryError:
-            with _choosing:
-                for engines in of_device(_kept, worker):
-                    engines.clear()
-        try:  # once more with all that is free
-            return _called(worker, setting, X, which, tokens, method, arguments)
-        except MemoryError as error:
-            return TooLarge(str(error) or "MemoryError")
+        return twice(lambda: called(_kept[worker]), of_device(_kept, worker))
 
 
-def _called(
-    worker: Any,
-    setting: EngineSetting,
-    X: np.ndarray,
-    which: SlicePlace,
-    tokens: TokenSlice | Population,
-    method: str,
-    arguments: list[Any],
-) -> Any:
-    engines = _kept[worker]
-    with _engine(engines, setting, X, which, lambda: population_of(tokens)) as engine:
-        if method == "fit_again":
-            return _fit_again(engines, which, engine, *arguments)
-        return _METHODS[method](engine, len(X), setting.dtype, *arguments)
+def twice(work: Callable[[], Any], held: Iterable[Any]) -> Any:
+    """The result of ``work``; where memory runs out, that of a second try with ``held`` cleared, then ``TooLarge``."""
+    try:
+        return work()
+    except MemoryError:
+        with _choosing:
+            for things in held:
+                things.clear()
+    try:
+        return work()
+    except MemoryError as error:
+        return TooLarge(str(error) or "MemoryError")
 
 
 def _fit_again(
@@ -214,7 +210,7 @@ def forget(data: str) -> None:
 
 
 def of_device(by_worker: dict[str, Held], worker: str) -> list[Held]:
-    """What workers keep that have the same device as this one: the threads of a GPU share its memory."""
+    """The values of all workers of a worker's device: the threads of a GPU share its memory."""
     device = worker.partition(",")[0]
     return [value for name, value in list(by_worker.items()) if name.partition(",")[0] == device]
 

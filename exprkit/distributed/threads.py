@@ -30,7 +30,7 @@ _here = threading.local()
 
 
 class Place(NamedTuple):
-    """Where a thread works."""
+    """The device and stream of a thread."""
 
     device: int
     stream: int
@@ -76,7 +76,7 @@ def _thread(place: Place) -> DeviceThread:
 
 
 def places_of(devices: tuple[int, ...], are_gpus: bool) -> list[Place]:
-    """Where work goes, the first of every device before the second of any."""
+    """The places of devices, the first of every device before the second of any."""
     return [Place(device, stream) for stream in range(STREAMS if are_gpus else 1) for device in devices]
 
 

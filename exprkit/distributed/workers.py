@@ -43,13 +43,12 @@ SECONDS_TO_CONNECT = 10.0  # until a scheduler counts as absent; chosen, not mea
 SECONDS_KNOWN = 1.0  # between two questions to the scheduler which workers are there; chosen, not measured
 TICK = 0.2  # seconds between two checks for an interrupt; chosen, not measured
 SECONDS_ALONE = 60.0  # without a worker until that is an error, where dask's "no-workers-timeout" says nothing else
-COMPARED = ("exprkit", "python", "distributed")  # versions that have to be the same
 
 
 class WorkerFacts(NamedTuple):
     """The versions, host, cores and backends of a worker."""
 
-    versions: dict[str, str]
+    versions: dict[str, str]  # that have to be the same
     host: str
     cores: int
     backends: dict[str, Status]
@@ -78,7 +77,12 @@ class Workers:
             self.facts = _facts_of(client)
             time.sleep(0 if self.facts else TICK)
         for address, other in self.facts.items():
-            _check_versions(here.versions, other.versions, address)
+            for name, version in here.versions.items():
+                if other.versions.get(name) != version:
+                    raise BackendError(
+                        f"worker {address} has {name} {other.versions.get(name)} and this process {version}: "
+                        "install the same on both, since results could differ"
+                    )
 
     @property
     def address(self) -> str:
@@ -88,16 +92,8 @@ class Workers:
     def look_after(self) -> bool:
         """See which of a client's are there, once a second at most, and have their cluster start again what it lost.
 
-        Returns
-        -------
-        bool
-            Whether all are others than before.
-
-        Raises
-        ------
-        BackendError
-            If there has been no worker for a minute, or for as long as dask's setting
-            "distributed.scheduler.no-workers-timeout" says.
+        Returns whether all are others than before.  Raises BackendError if there has been no worker for a minute, or
+        for as long as dask's setting "distributed.scheduler.no-workers-timeout" says.
         """
         now = time.monotonic()
         if now - self._looked_at < SECONDS_KNOWN:
@@ -138,11 +134,6 @@ class Workers:
         if self.devices:
             return [f"device {place.device}" for place in places_of(self.devices, on_device)]
         return [address for address, n in self._threads.items() for _ in range(1 if on_device else n)]
-
-    def place(self, k: int, on_device: bool) -> str | None:
-        """Where the k-th slice had best run: where its engine was left by the call before."""
-        places = self.places(on_device)
-        return places[k % len(places)] if places else None
 
     def cores(self, on_device: bool) -> int:
         """Threads that the work on a slice may use."""
@@ -189,14 +180,8 @@ class Workers:
 def workers_of(devices: Any, client: Any) -> Workers | None:
     """The workers that a user's ``devices=`` and ``client=`` name; None for neither, and then one device does the work.
 
-    Raises
-    ------
-    ArgumentError
-        For something else, and for both.
-    BackendError
-        If no scheduler answers, it has no workers, or their versions are not this process's.
-    MissingError
-        If dask.distributed is not installed.
+    Raises ArgumentError for something else and for both, MissingError without dask.distributed, BackendError if no
+    scheduler answers, it has no workers, or their versions are not this process's.
     """
     if devices is None and client is None:
         return None
@@ -258,10 +243,9 @@ def _connected(address: str) -> Workers:
     return Workers((), client)
 
 
-def _close(*things: Any) -> None:
+def _close(client: Any) -> None:
     with contextlib.suppress(Exception), quiet():
-        for thing in things:
-            thing.close()
+        client.close()
 
 
 if hasattr(os, "register_at_fork"):  # threads and connections do not survive a fork
@@ -310,7 +294,7 @@ def quiet() -> Iterator[None]:
 
 
 def facts() -> WorkerFacts:
-    """Of this process."""
+    """The facts of this process."""
     python = ".".join(platform.python_version_tuple()[:2])
     versions = {"exprkit": __version__, "python": python, "distributed": _version("distributed")}
     return WorkerFacts(versions, platform.node(), machine.cores(), {name: status(name) for name in NAMES})
@@ -331,12 +315,3 @@ def _facts_of(client: Any) -> dict[str, WorkerFacts]:
         if isinstance(answer, ImportError):
             raise BackendError(f"a worker lacks what this process has, so install the same there: {answer}")
     return {address: answer for address, answer in answers.items() if isinstance(answer, WorkerFacts)}
-
-
-def _check_versions(here: dict[str, str], there: dict[str, str], address: str) -> None:
-    for name in COMPARED:
-        if here[name] != there.get(name):
-            raise BackendError(
-                f"worker {address} has {name} {there.get(name)} and this process {here[name]}: "
-                "install the same on both, since results could differ"
-            )

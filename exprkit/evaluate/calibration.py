@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
@@ -39,7 +39,7 @@ PRECISIONS = "ieee", "fast"
 
 
 class Calibrated(NamedTuple):
-    """What was measured of a backend: its constants, and how far half of the rounds lie apart, as shares of each."""
+    """The measured constants of a backend, and their interquartile ranges over the rounds as shares of the median."""
 
     costs: Costs
     spread: dict[str, float]
@@ -53,26 +53,19 @@ class Calibrated(NamedTuple):
         return "\n".join(lines)
 
 
-def calibrate() -> Iterator[tuple[str, Calibrated]]:
-    """Measure every backend that can run here, one after the other; some ten seconds each."""
-    for name, published in COSTS.items():
-        if status(name).available:
-            yield name, steady([costs_of(name, published) for _ in range(ROUNDS)], _here(published))
-
-
 def steady(rounds: list[Costs], published: Costs) -> Calibrated:
-    """Of each constant the median, where half of the rounds lie near to it, else the published one."""
-    kept: dict[str, Any] = {}
+    """The median of each constant where half of the rounds lie near to it, else the published one."""
+    constants: dict[str, Any] = {}
     spread: dict[str, float] = {}
     for name, value in asdict(published).items():
         if isinstance(value, bool) or not np.any(value) or (name == "link" and not published.on_device):
             continue
-        found = np.array([getattr(one, name) for one in rounds], np.float64).reshape(len(rounds), -1)
-        middle, (low, high) = np.median(found, 0), np.quantile(found, (0.25, 0.75), axis=0)
+        samples = np.array([getattr(one, name) for one in rounds], np.float64).reshape(len(rounds), -1)
+        middle, (low, high) = np.median(samples, 0), np.quantile(samples, (0.25, 0.75), axis=0)
         spread[name] = float(((high - low) / middle).max())
         if spread[name] <= STEADY:
-            kept[name] = tuple(middle.tolist()) if isinstance(value, tuple) else float(middle[0])
-    return Calibrated(replace(published, own=True, **kept), spread)
+            constants[name] = tuple(middle.tolist()) if isinstance(value, tuple) else float(middle[0])
+    return Calibrated(replace(published, own=True, **constants), spread)
 
 
 def _here(published: Costs) -> Costs:
@@ -90,7 +83,7 @@ def _written(value: Any) -> str:
 
 
 def costs_of(name: str, published: Costs) -> Costs:
-    """What a backend takes on this machine."""
+    """Measure the constants of a backend on this machine."""
     cores = 1 if published.on_device else machine.cores()
     n_exprs, n_points = SIZES[published.on_device]
     X = np.random.default_rng(0).uniform(0.5, 2.0, (n_points, 3))
@@ -139,7 +132,7 @@ def _loss_seconds(name: str, pop: Population, X: np.ndarray, precision: str = "i
 
 
 def _values_seconds(name: str, pop: Population, X: np.ndarray) -> float:
-    """Of a matrix that stays where it is made."""
+    """Seconds to evaluate a matrix that stays where it is made."""
     ev = Evaluator(pop, _there(name, X), name, "fast")
     out = ev.evaluate()
     return _median(lambda: ev.evaluate(out=out), _queued(name))
@@ -203,7 +196,11 @@ def _waited(result: Any) -> None:
 
 
 def calibrated(progress: Callable[..., Any]) -> dict[str, Calibrated]:
-    """Measure all, keep it, and give it."""
-    found = dict(progress(calibrate(), desc="calibrate", total=sum(status(name).available for name in COSTS)))
-    cost_model.keep({name: one.costs for name, one in found.items()})
-    return found
+    """Measure every backend that can run here, some ten seconds each, keep what it takes, and give it by name."""
+    names = [name for name in COSTS if status(name).available]
+    results = {
+        name: steady([costs_of(name, COSTS[name]) for _ in range(ROUNDS)], _here(COSTS[name]))
+        for name in progress(names, desc="calibrate")
+    }
+    cost_model.keep({name: one.costs for name, one in results.items()})
+    return results

@@ -14,7 +14,7 @@ import numpy as np
 from exprkit.backends.cases import bundles, interpreter
 from exprkit.backends.cases.tree import CARDS, Cases, Discussion, KernelText
 from exprkit.backends.cpu.tiles import never_negative
-from exprkit.backends.device_programs.population import DevicePopulation, on_host
+from exprkit.backends.device_programs.population import on_host
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.interpreter import batches
 from exprkit.backends.interpreter.dual_opcodes import is_rare
@@ -22,7 +22,7 @@ from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as settings_of
 from exprkit.backends.transpiler.program import Transpiled
 from exprkit.backends.transpiler.structures import Structures, to_compile
-from exprkit.errors import DataError, brief, checks_keywords, one_of
+from exprkit.errors import DataError, checks_keywords, one_of
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
@@ -104,7 +104,7 @@ class Lowered(NamedTuple):
 def subject_of(
     task: str, backend: str, settings: Precision, itemsize: int, lowered: Lowered | None = None
 ) -> Discussion:
-    """What is discussed for a task; of ``"ptx"`` a leaf's code is that of the population, if there is one."""
+    """The discussion for a task; with ``"ptx"`` a leaf's code is that of the population, if there is one."""
     fast = settings.operators == "fast"
     if backend == "ptx":
         if task == "fit":
@@ -128,12 +128,7 @@ def _transpiled(
 
 def _lowered(pop: Any, X: Any, settings: Precision, itemsize: int) -> Lowered:
     """A population's programs, for data of which variables may be known to be never negative."""
-    checked = inputs.population(pop)
-    if isinstance(checked, DevicePopulation):
-        checked = on_host(checked)
-    if not isinstance(checked, Population):
-        raise DataError(f"cases takes a population, texts or a mapping, not {brief(pop)}")
-    plain = checked.expanded()
+    plain = on_host(inputs.population(pop)).expanded()
     positive = None if X is None else never_negative(np.asarray(X))
     program = lower(plain, precision=settings.operators, positive=positive, dtype=np.dtype(f"f{itemsize}"))
     return Lowered(plain, program, to_compile(program, None))

@@ -91,12 +91,12 @@ class Compiled:
 
     @property
     def structure(self) -> np.ndarray:
-        """Which structure each expression has."""
+        """The number of each expression's structure."""
         return self._parts[0].structures.of if self._parts else np.zeros(0, np.int32)
 
     @property
     def n_structures(self) -> int:
-        """How many structures there are."""
+        """The number of structures."""
         return len(self._parts[0].structures) if self._parts else 0
 
     def _lowered(self, pop: Population) -> Program:
@@ -204,16 +204,16 @@ def compile_ptx(
     >>> len(made.cubins), made.registers.max() < 64                            # doctest: +SKIP
     (1, True)
     """
-    made = Compiled(pop, None, precision, dtype, "ptx", one_of("task", task, TASKS), arch)
-    points = check_points(points_per_thread, (1, 2, 4) if made.dtype.itemsize == 4 else (1, 2))
+    compiled = Compiled(pop, None, precision, dtype, "ptx", one_of("task", task, TASKS), arch)
+    points = check_points(points_per_thread, (1, 2, 4) if compiled.dtype.itemsize == 4 else (1, 2))
     changed = functools.partial(CodeShape.changed, points=points, block=check_block(block_size, WARP))
     if workers is not None:
         whole("workers", workers, 1, MOST_WORKERS)
     flag("cache", cache)
     if progress is not None and not callable(progress):
         raise ArgumentError(f"progress must be a function of the number of modules done, not {brief(progress)}")
-    made.assemble(changed, functools.partial(compile_modules, workers=workers, progress=progress, cache=cache))
-    return made
+    compiled.assemble(changed, functools.partial(compile_modules, workers=workers, progress=progress, cache=cache))
+    return compiled
 
 
 def compile_bytecode(pop: Population, X: Any = None, *, precision: str = "ieee", dtype: Any = "float32") -> Compiled:
@@ -282,7 +282,7 @@ def _applied(row: ops.Operator, a: str, b: str) -> str:
 
 
 def _number(source: int, bytecode: Bytecode) -> str:
-    """Where a word's number comes from."""
+    """The name of a word's number: a parameter, a constant, or a result of the prologue."""
     kind, index = source & 3, source >> 2
     if kind == PARAMETER:
         return f"p{index + 1}"

@@ -1,11 +1,11 @@
 """``Compute``: on what and how expressions are computed, as one object inside; users give its settings one by one.
 
-In: ``backend, precision, dtype, threads, devices, client`` and a backend's options.  Out: the arguments of what takes
-them: ``Evaluator``, ``FitProblem``, ``fit``.
+In: ``backend, precision, dtype, threads``, workers and a backend's options.  Out: the arguments of what takes them:
+``Evaluator``, ``FitProblem``, ``fit``.
 
     >>> from dataclasses import replace
     >>> from exprkit.evaluate.compute import Compute
-    >>> replace(Compute.of("cpu", threads=2), dtype="float64")
+    >>> replace(Compute("cpu", threads=2), dtype="float64")
     Compute(backend='cpu', precision='ieee', dtype='float64', threads=2, workers=None, options={})
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from exprkit.distributed.workers import Workers, workers_of
+from exprkit.distributed.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -27,20 +27,6 @@ class Compute:
     threads: int | None = None
     workers: Workers | None = None
     options: dict[str, Any] = field(default_factory=dict)  # the backend's own
-
-    @classmethod
-    def of(
-        cls,
-        backend: str = "auto",
-        precision: Any = "ieee",
-        dtype: Any = "float32",
-        threads: int | None = None,
-        devices: Any = None,
-        client: Any = None,
-        **options: Any,
-    ) -> Compute:
-        """Of what a user gives; errors are those of ``distributed.workers``."""
-        return cls(backend, precision, dtype, threads, workers_of(devices, client), options)
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends import contract, cost_model, load, status
+from exprkit.backends.cases.tuning import Tuned
 from exprkit.backends.device_memory import lies_on_device
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
@@ -40,30 +41,24 @@ from exprkit.errors import (
     brief,
     checks_keywords,
     checks_methods,
+    flag,
     number_of,
+    one_of,
+    whole,
     whole_number,
 )
 from exprkit.evaluate import inputs, rounding, tables
 from exprkit.evaluate.compute import Compute
-from exprkit.evaluate.losses import LOSSES, nan_beside
-from exprkit.evaluate.options import (
-    check_flag,
-    check_number,
-    check_offered,
-    check_options,
-    check_runs,
-    check_slopes,
-    for_backend,
-)
+from exprkit.evaluate.losses import nan_beside
+from exprkit.evaluate.options import check_options, check_runs, check_slopes, compiler_of
 from exprkit.evaluate.prepared_loss import PreparedLoss
 from exprkit.evaluate.trace import Trace, parts_of
-from exprkit.evaluate.tune import tune
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.runtime.machine import available_memory
 
 MOST_THREADS = 4096
-KINDS = tuple(LOSSES)  # losses that have names
+TUNED = ("square", "absolute", "values")  # kinds of work whose variants are timed
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
 
@@ -146,8 +141,8 @@ class Evaluator:
         settings = precision_of(precision)
         self.precision = settings.operators
         self.dtype = inputs.dtype_of(dtype)
-        self.threads = None if threads is None else check_number("threads", threads, MOST_THREADS)
-        self.n_steps = check_number("n_steps", n_steps)
+        self.threads = None if threads is None else whole("threads", threads, 1, MOST_THREADS, DataError)
+        self.n_steps = whole("n_steps", n_steps, 1, error=DataError)
         check_options(options, Evaluator)
         self._workers = workers = workers_of(devices, client)
         if isinstance(pop, DevicePopulation) and backend == "auto":
@@ -160,7 +155,7 @@ class Evaluator:
         implementation = load(self.backend) if workers is None else backend_of(workers, self.backend)
         self._check_runs = functools.partial(check_runs, name=self.backend, backend=implementation, sliced=workers)
         self._check_runs(pop)
-        check_offered(self.backend, options, implementation.options)
+        compiler = compiler_of(self.backend, implementation, settings, options)
         self.adopt = implementation.adopt
         self.X, self.as_given, self._column_name, self._unusable = inputs.data_matrix(X, pop, self.dtype, self.adopt)
         self.n_points = len(self.X)
@@ -168,7 +163,6 @@ class Evaluator:
         self._empty_on_host = None if implementation.empty is None else implementation.empty_on_host
         self._last_shape: tuple[int, ...] = ()
         self._compute = Compute(self.backend, settings, self.dtype, self.threads, workers, options)
-        compiler = for_backend(settings, self.backend, implementation.takes_settings)
         self._make_engine = lambda pop: implementation.engine(
             inputs.written_out(pop), self.X, precision=compiler, dtype=self.dtype, threads=self.threads, **options
         )
@@ -246,7 +240,7 @@ class Evaluator:
         DataError
             If ``params`` or ``out`` does not fit; nothing is computed then.
         """
-        count_nonfinite = check_flag("count_nonfinite", count_nonfinite)
+        count_nonfinite = flag("count_nonfinite", count_nonfinite, DataError)
         kind = rounding.of_results(dtype, out, self.dtype, self._empty is not None)
         sets, array = self._sets_and_result(params, out, self.n_points, dtype=kind)
         values = array.reshape(len(sets), *array.shape[-2:])
@@ -441,7 +435,7 @@ class Evaluator:
         return PreparedLoss(self, y, kind, weights, columns, link, own=False).with_gradient(params)
 
     def normal_equations(self, params: Any, y: Any, weights: Any = None) -> tuple[Any, Any, Any]:
-        """What a step of Gauss and Newton is made from: J'WJ, J'Wr and the sum of w r^2, with r = y - f.
+        """The normal equations of a Gauss-Newton step: J'WJ, J'Wr and the sum of w r^2, with r = y - f.
 
         The step is the solution of J'WJ step = J'Wr.
 
@@ -556,22 +550,22 @@ class Evaluator:
         X = inputs.with_columns(self.X[rows], columns, self.dtype)
         return Evaluator(pop, X, n_steps=self.n_steps, **self._compute.arguments)
 
-    def total(self, w: Any) -> Any:
-        """The sum of the weights ``w``; kept on the device if weights and losses are there, so that nothing waits."""
-        total = self.n_points if w is None else w.sum(dtype=np.float64)
-        return total if self._empty and not isinstance(total, np.generic | int) else np.float64(inputs.on_host(total))
-
     def check_complete(self, y: Any, w: Any) -> None:
         """Error if ``y`` (None: complete) or a used column is nan at a point whose weight in ``w`` is not 0."""
-        self.gaps.check(y, w, self.pop)
+        missing = {} if y is None else {"y": np.isnan(y)}
+        for i in tables.used_columns(on_host_population(self.pop)) if self.gaps else ():
+            if i in self.gaps:
+                missing[f"column {self._column_name(i)} of X"] = self.gaps[i]
+        inputs.refuse_gaps(missing, w, inputs.DROP)
 
     @functools.cached_property
-    def gaps(self) -> inputs.Gaps:
-        """The columns of the data that are not complete."""
-        return inputs.Gaps(self.X, self._column_name)
+    def gaps(self) -> dict[int, np.ndarray]:
+        """By number the columns of the data that are not complete, and where they are nan."""
+        masks = ((i, np.isnan(self.X[:, i])) for i in range(self.X.shape[1] if bool(np.isnan(self.X).any()) else 0))
+        return {i: inputs.on_host(gap) for i, gap in masks if bool(gap.any())}
 
     def trace(self, i: int, point: int, params: Any = None) -> Trace:
-        """How expression ``i`` comes to its value at a data point: every part's value, and which is the first nan.
+        """The value of every part of expression ``i`` at a data point, and the first part that is nan.
 
         Parameters
         ----------
@@ -604,7 +598,7 @@ class Evaluator:
         return Trace(parts.texts(), inputs.on_host(values)[:, 0])
 
     def explain(self) -> str:
-        """Which backend runs, on what and how, and what each is estimated to take (``backends.cost_model``)."""
+        """A text: the backend that runs, on what and how, and the estimated time of each (``backends.cost_model``)."""
         detail = number_of(len(self._workers.facts), "worker") if self._workers else status(self.backend).detail
         head = f"{self.backend}: {detail}; precision {self.precision}, {self.dtype}"
         choices = list(self._choices.values()) or [self._as_asked()]
@@ -614,14 +608,49 @@ class Evaluator:
             choices = choices[:1]
         return "\n".join([head, *(f"  {line}" for line in self.engine.decisions()), *(one.table() for one in choices)])
 
-    tune = tune
+    def tune(
+        self, params: Any = None, y: Any = None, weights: Any = None, kind: str = "square", seconds: float = 2.0
+    ) -> Tuned:
+        """Time the kernel's variants that can run on this GPU for this work, and take the fastest from now on.
+
+        All variants give the same bits.  The fastest is kept in the cache folder, for this card, driver and kernel and
+        for work of these sizes: later evaluators take it at once, and ``explain`` says so.
+
+        Parameters
+        ----------
+        params
+            As for ``evaluate``.
+        y, weights : (n_points,), optional
+            As for ``loss``; by default zeros and none.
+        kind : {"square", "absolute", "values"}
+            What is timed: the sum of a loss, or predictions.
+        seconds : float
+            About how long, besides compiling.
+
+        Returns
+        -------
+        Tuned
+            ``print`` says what it gained; ``.seconds`` by variant, ``.best``, ``.chosen`` (the tree's), ``.gain``.
+
+        Raises
+        ------
+        BackendError
+            If the backend has no such variants: "cuda" has.
+        """
+        one_of("kind", kind, TUNED)
+        if not isinstance(self.engine, contract.Tunable):
+            raise BackendError(f"backend {self.backend!r} has no variants to tune; backend='cuda' has")
+        sets, _ = inputs.parameter_sets(params, self.pop, self.dtype, self.adopt)
+        target, w = self.target(np.zeros(self.n_points) if y is None else y, weights)
+        tuned: Tuned = self.engine.tune(sets, target, w, kind, float(seconds))
+        return tuned
 
     def _as_asked(self) -> cost_model.Choice:
         work = self._work(self.n_points, self._empty is not None, values=True)
         return cost_model.choose(work, pop=on_host_population(self.pop).expanded(), forced=self.backend)
 
     def _choose(self, X: Any, settings: Precision, options: tuple[str, ...]) -> dict[str, cost_model.Choice]:
-        """What "auto" takes for values and for losses; data that is no table of numbers is complained of later."""
+        """The backends that "auto" takes for values and for losses; data are checked later."""
         pop, special = on_host_population(self.pop).expanded(), settings != Precision(settings.operators)
         choices = {}
         for task in ("values", "losses"):

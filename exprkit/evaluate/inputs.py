@@ -35,7 +35,7 @@ Adopt = Callable[[Any], Any]
 DTYPES = ("float32", "float64")
 DROP = ' (ek.fit(..., missing="drop") leaves them out)'
 MOST_NESTED = 4  # lists; sets of vectors are 3
-NO_NUMBERS = (type(None), str, bytes, bytearray, complex, Mapping, Set, np.ma.MaskedArray)
+NO_VECTORS = (str, bytes, bytearray, Mapping, Set, np.ma.MaskedArray)
 
 
 def population(pop: Any, X: Any = None) -> Population | DevicePopulation:
@@ -98,7 +98,7 @@ def weights_vector(
 
 
 def loss_points(y: Any, weights: Any, columns: Any, n_points: int, adopt: Adopt = no_device) -> LossPoints:
-    """What a loss of the user's own is made of, copied to the host, in float64.
+    """The data of a loss of the user's own, copied to the host, in float64.
 
     Raises DataError if anything does not fit, or a number is missing at a point that counts.
     """
@@ -110,11 +110,7 @@ def loss_points(y: Any, weights: Any, columns: Any, n_points: int, adopt: Adopt 
         raise DataError(f"columns must be a dict of arrays by their names, not {brief(columns)}")
     vectors = {"y": y, **{f"columns[{name!r}]": named[name] for name in named}}
     own = {what: on_host(point_vector(what, v, n_points, double, adopt)).copy() for what, v in vectors.items()}
-    for what, vector in own.items():
-        missing = np.isnan(vector) if w is None else np.isnan(vector) & (w > 0)
-        if n := int(missing.sum()):
-            share = f"{n:,} of {number_of(n_points, 'value')}"
-            raise DataError(f"{what} lacks {share}: drop or fill those rows, or give them weight 0")
+    refuse_gaps({what: np.isnan(vector) for what, vector in own.items()}, w)
     return LossPoints(own.pop("y"), w, dict(zip(named, own.values(), strict=True)))
 
 
@@ -152,7 +148,7 @@ class Data(NamedTuple):
 
 
 def data_matrix(X: Any, pop: Population | DevicePopulation, dtype: np.dtype, adopt: Adopt = no_device) -> Data:
-    """What the user hands over as ``X``, checked and converted."""
+    """The user's ``X``, checked and converted to an array of dtype."""
     if tables.is_table(X):
         return _table(X, on_host_population(pop), dtype)
     array, give_back = _as_array("X", X, adopt)
@@ -188,24 +184,13 @@ def _table(X: Any, pop: Population, dtype: np.dtype) -> Data:
 
 
 def infinite_columns(X: Any, w: Any, pop: Population) -> dict[int, str]:
-    """What is to be said of each column of X, (n_points, n_columns), that is infinite at points that count."""
-    found = {}
+    """A message for each column of X, (n_points, n_columns), that is infinite at points of weight above 0."""
+    messages = {}
     for i in range(X.shape[1] if bool(np.isinf(X).any()) else 0):
         there = on_host(np.isinf(X[:, i]))
         if n := int(np.sum(there if w is None else there & (on_host(w) > 0))):
-            found[i] = f"column {_column_name(pop, i)} of X is infinite in {n:,} of {number_of(len(there), 'value')}"
-    return found
-
-
-def refuse_infinite(X: Any, w: Any, pop: Population) -> None:
-    """An error for columns that are infinite at points that count.
-
-    Raises
-    ------
-    DataError
-    """
-    for what in infinite_columns(X, w, pop).values():
-        raise DataError(f"{what}: drop those rows, or give them weight 0")
+            messages[i] = f"column {_column_name(pop, i)} of X is infinite in {n:,} of {number_of(len(there), 'value')}"
+    return messages
 
 
 def _column_name(pop: Population | DevicePopulation, i: int) -> str:
@@ -213,7 +198,7 @@ def _column_name(pop: Population | DevicePopulation, i: int) -> str:
 
 
 def _harm(column: Any, i: int, dtype: np.dtype, name: str) -> dict[int, str]:
-    """What rounding does to column i, if it spoils it."""
+    """A message for column i if rounding to ``dtype`` spoils it."""
     harm = rounding.harm(column, dtype)
     return {i: f"column {name} of X: {harm}"} if harm else {}
 
@@ -337,7 +322,7 @@ def on_host(array: Any) -> Any:
 
 
 def length(X: Any) -> int:
-    """How many data points there seem to be; what is no table of numbers is complained of later."""
+    """The number of data points, before X is checked; 0 if it has no length."""
     try:
         return tables.length(X) if tables.is_table(X) else len(X)
     except TypeError:
@@ -358,7 +343,7 @@ def _padded(params: Any, pop: Population | DevicePopulation, adopt: Adopt) -> np
 
 
 def _depth(values: Any) -> int:
-    """How deeply lists and arrays are nested, seen along the first entries."""
+    """The depth of nested lists and arrays, along the first entries."""
     depth = 0
     while isinstance(values, list | tuple) and depth < MOST_NESTED:
         depth += 1
@@ -375,9 +360,12 @@ def _pad_vectors(vectors: Any, pop: Any) -> np.ndarray:
         raise DataError(f"params must be a list of {len(pop)} vectors, one per expression; its length is {count}")
     try:
         lengths = np.fromiter(map(len, vectors), np.int64, len(vectors))
-        flat = _flat(vectors)
-    except (TypeError, ValueError, OverflowError) as error:
+        for kind in {*map(type, vectors)}:
+            if issubclass(kind, NO_VECTORS):
+                raise TypeError(f"there is a {kind.__name__} among them")
+    except TypeError as error:
         raise DataError(f"params must be a list of vectors of numbers, one per expression: {error}") from None
+    flat = as_numbers("params", list(chain.from_iterable(vectors)), gaps=False)
     wrong = np.flatnonzero(lengths != pop.n_params)
     too_many = isinstance(vectors, list | tuple) and lengths.max(initial=0) > pop.max_params  # an array may be wider
     if len(wrong) and (too_many or not np.all(lengths == lengths[0])):
@@ -387,24 +375,6 @@ def _pad_vectors(vectors: Any, pop: Any) -> np.ndarray:
     padded = np.zeros((len(pop), int(lengths.max(initial=0))))
     padded[np.arange(padded.shape[1]) < lengths[:, None]] = flat
     return padded
-
-
-def _flat(vectors: Any) -> np.ndarray:
-    """All numbers of the vectors, float64."""
-    _check_kinds({*map(type, vectors)})
-    numbers = list(chain.from_iterable(vectors))
-    array = np.array(numbers) if numbers else np.empty(0)
-    if array.dtype.kind in "fiub":
-        return array.astype(np.float64)
-    _check_kinds({*map(type, numbers)})
-    return np.fromiter(numbers, np.float64, len(numbers))
-
-
-def _check_kinds(kinds: set[type]) -> None:
-    """An error for what Python would turn into numbers and is none."""
-    for kind in kinds:
-        if issubclass(kind, NO_NUMBERS) or (issubclass(kind, np.generic) and np.dtype(kind).kind not in "fiub"):
-            raise TypeError(f"there is a {kind.__name__} among them")
 
 
 def _first_needing(some: Population | DevicePopulation, more_than: int) -> str:
@@ -438,31 +408,21 @@ def _as_array(name: str, values: Any, adopt: Adopt, gaps: bool = True) -> tuple[
         return values, _same
     check_quantities(name, values)
     array = adopt(values)
-    if array is None:
-        array, give_back = _as_numpy(name, values, gaps)
-    else:
-        give_back = _same if array is values else library_of(values).from_dlpack
+    if array is not None:
         if array.dtype.kind not in "fiub":
             raise DataError(f"{name} must hold real numbers, not {array.dtype}")
-    return array, give_back
-
-
-def _as_numpy(name: str, values: Any, gaps: bool) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
+        return array, _same if array is values else library_of(values).from_dlpack
     give_back: Callable[[np.ndarray], Any] = _same
     if not isinstance(values, np.ndarray) and hasattr(values, "__dlpack__"):
-        values, give_back = _from_dlpack(name, values)
+        library, values = library_of(values), values.detach() if hasattr(values, "detach") else values
+        try:
+            values, give_back = np.from_dlpack(values), library.from_dlpack
+        except (BufferError, RuntimeError, TypeError, AttributeError) as error:
+            kind = type(values).__name__
+            raise DataError(f"{name} can't be read from {kind} on this device: {error}") from None
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise DataError(f"{name} has masked values: fill them with numbers, or leave those points out{DROP}")
     return as_numbers(name, values, gaps), give_back
-
-
-def _from_dlpack(name: str, values: Any) -> tuple[np.ndarray, Callable[[np.ndarray], Any]]:
-    library = library_of(values)
-    values = values.detach() if hasattr(values, "detach") else values
-    try:
-        return np.from_dlpack(values), library.from_dlpack
-    except (BufferError, RuntimeError, TypeError, AttributeError) as error:
-        raise DataError(f"{name} can't be read from {type(values).__name__} on this device: {error}") from None
 
 
 def library_of(values: Any) -> Any:
@@ -489,7 +449,7 @@ def _cast(array: Any, dtype: np.dtype, own: bool = False) -> Any:
 
 
 def check_memory(what: str, shape: tuple[int, ...], dtype: np.dtype, remedy: str) -> None:
-    """What can't fit raises here, before Linux grants memory it does not have."""
+    """Raise MemoryError for an array larger than physical memory, which Linux would grant all the same."""
     needed = int(np.prod(shape, dtype=np.float64)) * dtype.itemsize
     if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
         return
@@ -500,24 +460,13 @@ def check_memory(what: str, shape: tuple[int, ...], dtype: np.dtype, remedy: str
         )
 
 
-class Gaps:
-    """The columns of X, (n_points, n_columns), that are not complete, with the points where they are nan."""
-
-    def __init__(self, X: Any, name: Callable[[int], str]) -> None:
-        some = ((i, np.isnan(X[:, i])) for i in range(X.shape[1] if bool(np.isnan(X).any()) else 0))
-        self.columns: dict[int, np.ndarray] = {i: on_host(gap) for i, gap in some if bool(gap.any())}
-        self._name = name
-
-    def check(self, y: Any, w: Any, pop: Population | DevicePopulation) -> None:
-        """An error if ``y`` or a column that ``pop`` uses is nan at a point that counts; None: y is complete."""
-        gaps = [("y", on_host(missing))] if y is not None and bool((missing := np.isnan(y)).any()) else []
-        used = tables.used_columns(on_host_population(pop)) if self.columns else ()
-        gaps += [(f"column {self._name(i)} of X", self.columns[i]) for i in used if i in self.columns]
-        for what, missing in gaps:
-            n = int(np.sum(missing if w is None else missing & on_host(w > 0)))
-            if n:
-                lacks = f"{what} lacks {n:,} of {number_of(len(missing), 'value')}"
-                raise DataError(f"{lacks}: drop or fill those rows, or give them weight 0{DROP}")
+def refuse_gaps(missing: dict[str, Any], w: Any, remedy: str = "") -> None:
+    """An error for the first of these columns that is missing, by a mask, at a point whose weight is not 0."""
+    for what, gap in missing.items():
+        counted = gap if w is None or not bool(gap.any()) else on_host(gap) & on_host(w > 0)
+        if n := int(counted.sum()):
+            share = f"{n:,} of {number_of(len(gap), 'value')}"
+            raise DataError(f"{what} lacks {share}: drop or fill those rows, or give them weight 0{remedy}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -567,7 +516,8 @@ class CheckedData:
         weights = on_host(weights_vector(weights, len(columns), np.dtype(np.float64)))
         if weights is not None and not (weights > 0).any():
             raise DataError("all weights are 0: there are no points to fit")
-        refuse_infinite(columns, weights, empty)
+        for reason in infinite_columns(columns, weights, empty).values():
+            raise DataError(f"{reason}: drop those rows, or give them weight 0")
         tables.refuse_sizes(target if weights is None else target[weights > 0])
         return cls(columns, target, weights, names)
 

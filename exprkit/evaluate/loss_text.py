@@ -53,11 +53,16 @@ Tokens = tuple[np.ndarray, np.ndarray]
 
 
 class LossPoints(NamedTuple):
-    """What a loss knows of the data points, float64 (n_points,) each, in the host's memory."""
+    """The target, weights and further columns of a loss, float64 (n_points,) each, in the host's memory."""
 
     y: np.ndarray
     w: np.ndarray | None
     columns: Mapping[str, np.ndarray]
+
+    @property
+    def weights(self) -> np.ndarray:
+        """``w``, of points without weights 1."""
+        return np.ones(len(self.y)) if self.w is None else self.w
 
 
 class Composition(NamedTuple):
@@ -78,7 +83,7 @@ class Composition(NamedTuple):
 
     @property
     def summed(self) -> str:
-        """What a backend is to add up (``contract.Engine.loss_sums``)."""
+        """The name of the sum for ``contract.Engine.loss_sums``."""
         return SUMMED[self.kind]
 
     def of(self, pop: Population) -> Population:
@@ -104,6 +109,7 @@ class LossText:
     columns: tuple[str, ...]
 
     def names(self, variable: int) -> bool:
+        """Whether the text has f, y or w in it."""
         return bool(np.any((self.kinds == VARIABLE) & (self.values == variable)))
 
     @property
@@ -124,12 +130,7 @@ def is_loss_text(kind: Any, known: Iterable[str]) -> bool:
 def parse_loss(text: str, columns: Iterable[str] = (), what: str = "loss") -> LossText:
     """Read a loss.
 
-    Raises
-    ------
-    ArgumentError
-        for one that does not depend on f, or a column without a proper name.
-    ParseError
-        with the text and a caret under what is wrong.
+    Raises ArgumentError for one without f or a column without a proper name, ParseError with a caret under a mistake.
     """
     for formula in ops.LOSS_FORMULAS:
         if defined.spelled(formula.partition("(")[0]) is None:
@@ -222,12 +223,7 @@ def _with_0_log_0(loss: LossText, points: LossPoints) -> tuple[LossText, LossPoi
 
 
 def parse_link(link: Any) -> LossText | None:
-    """What is made of an expression before it is compared with y: an operator's name, or an expression over f.
-
-    Raises
-    ------
-    ArgumentError, ParseError
-    """
+    """Read a link: an operator's name, or an expression over f; errors as of ``parse_loss``."""
     if link is None:
         return None
     if not isinstance(link, str):
@@ -245,20 +241,17 @@ def linked(loss: LossText, link: LossText | None) -> LossText:
         return loss
     operand = np.where(loss.kinds == VARIABLE, np.where(loss.values == F, OPERAND, VARIABLE), loss.kinds)
     offsets = np.array([0, len(link.kinds)])
-    made = formulas.applied(link.kinds, link.values, offsets, (operand.astype(np.uint8), loss.values))
-    if made.too_long >= 0:
+    tokens = formulas.applied(link.kinds, link.values, offsets, (operand.astype(np.uint8), loss.values))
+    if tokens.too_long >= 0:
         raise ArgumentError(f"loss={brief(loss.text)} of link={brief(link.text)} is too long")
-    return LossText(loss.text, made.kinds, made.values, loss.columns)
+    return LossText(loss.text, tokens.kinds, tokens.values, loss.columns)
 
 
 def unchanged(points: LossPoints, link: LossText | None, n_columns: int) -> Composition:
-    """What a loss that has a name is made of: y and weights as they are, and the expressions through the link."""
-    weights = np.ones(len(points.y)) if points.w is None else points.w
-    formula = None
-    if link is not None:
-        tree = LossTree(link, points)
-        formula = tree.formula(tree.root, n_columns)[0]
-    return Composition(formula, [], objective.SQUARES, 1.0, points.y, weights, n_columns)
+    """The composition of a named loss: y and weights as they are, and the expressions through the link."""
+    tree = None if link is None else LossTree(link, points)
+    formula = None if tree is None else tree.formula(tree.root, n_columns)[0]
+    return Composition(formula, [], objective.SQUARES, 1.0, points.y, points.weights, n_columns)
 
 
 def under_link(pop: Population, link: str) -> Population:
@@ -273,20 +266,11 @@ def under_link(pop: Population, link: str) -> Population:
 def compose(
     loss: LossText, points: LossPoints, n_columns: int, fitting: bool = False, recognise: bool = True
 ) -> Composition:
-    """What is to be added up of each expression.
+    """The sum that a loss is, beside ``n_columns`` of X; ``fitting``: Huber's loss counts as one of the kinds.
 
-    Parameters
-    ----------
-    loss : LossText
-    points : LossPoints
-    n_columns : int
-        Columns of X, behind which those of the loss stand.
-    fitting : bool
-        Huber's loss counts as one of the kinds of a fit.
-    recognise : bool
-        Else it is added up as it stands, whatever it is.
+    If not ``recognise``, it is added up as it stands, whatever it is.
     """
-    own = np.ones(len(points.y)) if points.w is None else points.w
+    own = points.weights
     counts = np.where(own > 0, 1.0, 0.0) if loss.names(W) else own  # w of a text that does not say where it goes
     tree = LossTree(loss, points)
     with np.errstate(all="ignore"):
@@ -309,18 +293,24 @@ def fused(loss: LossText, points: LossPoints, fast: bool = False) -> Fused:
     loss = LossTree(loss, points).without_weights()
     named = loss.names(W)
     loss, points = LossTree(loss, points).with_columns(fast)
-    own = np.ones(len(points.y)) if points.w is None else points.w
-    known = [points.y, own, *points.columns.values()]
-    variable = loss.kinds == VARIABLE
-    used = [index for index in range(1, len(known) + 1) if np.any(variable & (loss.values == index))]
-    numbered = np.zeros(len(known) + 1, np.uint64)
-    numbered[used] = 1 + np.arange(len(used))
-    values = loss.values.copy()
-    values[variable] = numbered[loss.values[variable]]
-    columns = [known[index - 1] for index in used]
+    values, columns = _numbered(loss.kinds, loss.values, points, 1)
     if points.w is not None:
-        columns.append(np.where(own > 0, 1.0, 0.0) if named else own)
+        columns.append(np.where(points.w > 0, 1.0, 0.0) if named else points.w)
     return Fused((loss.kinds, values), np.array(columns or [points.y]), points.w is not None)
+
+
+def _numbered(
+    kinds: np.ndarray, values: np.ndarray, points: LossPoints, first: int
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Values of tokens in which f is 0 and what else is used is numbered from ``first``, and the numbers of these."""
+    known = [points.y, points.weights, *points.columns.values()]
+    variable = kinds == VARIABLE
+    used = [index for index in range(1, len(known) + 1) if np.any(variable & (values == index))]
+    numbers = np.zeros(len(known) + 1, np.uint64)
+    numbers[used] = first + np.arange(len(used))
+    values = values.copy()
+    values[variable] = numbers[values[variable]]
+    return values, [known[index - 1] for index in used]
 
 
 def fused_known(made: Composition, fast: bool = False) -> Fused:
@@ -355,14 +345,12 @@ def _followed_by(tokens: Iterable[tuple[int, int]], kinds: np.ndarray, values: n
 
 def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: bool) -> Composition | None:
     """The loss as squares, absolute errors or Huber's loss, if it is that."""
-    outer = tree.without_factors(tree.root)
-    scale = outer.scale
-    kind, inner, bend = tree.outermost(outer.inside)
+    scale, _, inside = tree.without_factors(tree.root)
+    kind, inner, bend = tree.outermost(inside)
     if inner is None or (kind == objective.HUBER and not fitting):
         return None
-    residual = tree.affine(inner)
-    s, h = residual.scale, residual.inside
-    target, weights = 0.0 - residual.shift, counts * scale * (np.abs(s) if kind == objective.ABSOLUTE else s * s)
+    s, shift, h = tree.affine(inner)
+    target, weights = 0.0 - shift, counts * scale * (np.abs(s) if kind == objective.ABSOLUTE else s * s)
     some = counts > 0
     if not np.all(np.isfinite(s[some]) & (s[some] != 0) & (scale[some] >= 0) & np.isfinite(weights[some])):
         return None
@@ -377,7 +365,7 @@ def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: boo
 
 @dataclass(frozen=True, eq=False)
 class OwnGoal:
-    """What a fit was asked to minimise where that is not one of the losses that have a name, of f itself."""
+    """A fit's loss of the user's own, or a named one through a link or with a prior."""
 
     named: str
     loss: LossText | None  # None: the one that is named
@@ -436,7 +424,7 @@ class _Branch(NamedTuple):
 
 
 class AffinePart(NamedTuple):
-    """What stands around a part of a loss: ``scale * (inside + shift)``."""
+    """A part of a loss as ``scale * (inside + shift)``."""
 
     scale: np.ndarray
     shift: np.ndarray
@@ -485,7 +473,7 @@ class LossTree:
         return LossText(self.loss.text, *tokens, tuple(names)), self.points._replace(columns=columns)
 
     def without_weights(self) -> LossText:
-        """What the weights are multiplied with; the loss itself where they are not its outermost factor alone."""
+        """The loss without the weights if they are an outermost factor and stand nowhere else, else itself."""
         for weights, rest in (self.root.operands, self.root.operands[::-1]) if self.root.code == ops.MUL else ():
             kinds, values = self.tokens(rest)
             if self.leaf(weights) == W and not self.is_free(rest) and not np.any((kinds == VARIABLE) & (values == W)):
@@ -519,13 +507,12 @@ class LossTree:
         return not np.any((kinds == VARIABLE) & (values == F))
 
     def value(self, node: _Branch) -> np.ndarray:
-        """What a part without f is, float64 (n_points,)."""
+        """The value of a part without f at every point, float64 (n_points,)."""
         from exprkit.backends.reference.engine import Engine
 
         kinds, values = self.tokens(node)
         points, n_points = self.points, len(self.points.y)
-        w = np.ones(n_points) if points.w is None else points.w
-        X = np.column_stack([np.zeros(n_points), points.y, w, *points.columns.values()])
+        X = np.column_stack([np.zeros(n_points), points.y, points.weights, *points.columns.values()])
         pop, out = Population(kinds, values, [0, len(kinds)]).expanded(), np.empty((1, 1, n_points))
         Engine(pop, X, precision="ieee", dtype=X.dtype).evaluate(np.empty((1, 1, 0)), out)
         return out[0, 0]
@@ -565,16 +552,16 @@ class LossTree:
     def outermost(self, node: _Branch) -> tuple[int, _Branch | None, np.ndarray]:
         """(kind, what it is of, where Huber's loss bends); None for what is no loss that backends know."""
         none = np.zeros(len(self.points.y))
-        if node.code == ops.SQR or (node.code == ops.POW and self._is_two(node.operands[1])):
-            return objective.SQUARES, node.operands[0], none
-        if node.code == ops.MUL and all(map(np.array_equal, *map(self.tokens, node.operands))):
-            return objective.SQUARES, node.operands[0], none
+        operands = node.operands
+        is_square = node.code == ops.MUL and all(map(np.array_equal, *map(self.tokens, operands)))
+        if node.code == ops.SQR or is_square or (node.code == ops.POW and self._is_two(operands[1])):
+            return objective.SQUARES, operands[0], none
         if node.code == ops.ABS:
-            return objective.ABSOLUTE, node.operands[0], none
+            return objective.ABSOLUTE, operands[0], none
         row = defined.row(node.code) if node.code >= 0 else None
-        if isinstance(row, defined.Definition) and row.text == ops.HUBER and not self.is_free(node.operands[0]):
-            bend = node.operands[1]
-            return (objective.HUBER, node.operands[0], self.value(bend)) if self.is_free(bend) else (-1, None, none)
+        is_huber = isinstance(row, defined.Definition) and row.text == ops.HUBER
+        if is_huber and not self.is_free(operands[0]) and self.is_free(operands[1]):
+            return objective.HUBER, operands[0], self.value(operands[1])
         return -1, None, none
 
     def _is_two(self, node: _Branch) -> bool:
@@ -583,14 +570,8 @@ class LossTree:
 
     def formula(self, node: _Branch, n_columns: int) -> tuple[tuple[np.ndarray, np.ndarray], list[np.ndarray]]:
         """(kinds, values) of a part with f as operand 0, and the columns that it reads, behind those of X."""
-        kinds, values = (array.copy() for array in self.tokens(node))
-        points = self.points
-        known = [points.y, np.ones(len(points.y)) if points.w is None else points.w, *points.columns.values()]
-        variable = kinds == VARIABLE
-        used = [index for index in range(1, len(known) + 1) if np.any(variable & (values == index))]
-        own = np.zeros(len(known) + 1, np.uint64)
-        own[used] = n_columns + np.arange(len(used))
-        kinds[variable & (values == F)] = OPERAND
-        values[variable] = own[values[variable]]
-        made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
-        return (made.kinds, made.values), [known[index - 1] for index in used]
+        kinds, values = self.tokens(node)
+        numbered, columns = _numbered(kinds, values, self.points, n_columns)
+        kinds = np.where((kinds == VARIABLE) & (values == F), OPERAND, kinds).astype(np.uint8)
+        written = formulas.expanded(kinds, numbered, np.array([0, len(kinds)]), formulas.user_formulas())
+        return (written.kinds, written.values), columns

@@ -3,7 +3,7 @@
 In: a loss by name.  Out: which sum, and what the loss is of it.
 
     >>> from exprkit.evaluate.losses import LOSSES
-    >>> summed, finish = LOSSES["mse"]
+    >>> summed, finish, _ = LOSSES["mse"]
     >>> summed, finish(6.0, 3.0)  # of the sum, and of the sum of weights
     ('square', 2.0)
 """
@@ -20,19 +20,19 @@ from exprkit.errors import DataError, one_of
 from exprkit.evaluate import inputs, loss_text
 from exprkit.operators import ops
 
-LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
-    # name: (what is summed over the points, how the sum and the sum of weights make the loss)
-    "sse": ("square", lambda sums, weight: sums),
-    "mse": ("square", lambda sums, weight: sums / weight),
-    "rmse": ("square", lambda sums, weight: np.sqrt(sums / weight)),
-    "mae": ("absolute", lambda sums, weight: sums / weight),
-    "sae": ("absolute", lambda sums, weight: sums),
-    "sum": ("sum", lambda sums, weight: sums),
-    "r2": ("square", lambda sums, spread: 1 - sums / spread),
-    ops.LARGEST: ("largest", lambda largest, weight: largest),
-    "correlation": ("correlation", lambda correlation, weight: correlation),
+LOSSES: dict[str, tuple[str, Callable[[Any, Any], Any], Callable[[Any, Any], Any] | None]] = {
+    # name: (what is summed over the points, the loss by the sum and the sum of weights (of "r2" the spread of y),
+    #        its derivative by the sum, by the loss and the latter, None: 1)
+    "sse": ("square", lambda sums, weight: sums, None),
+    "mse": ("square", lambda sums, weight: sums / weight, lambda loss, weight: 1.0 / weight),
+    "rmse": ("square", lambda sums, weight: np.sqrt(sums / weight), lambda loss, weight: 0.5 / (loss * weight)),
+    "mae": ("absolute", lambda sums, weight: sums / weight, lambda loss, weight: 1.0 / weight),
+    "sae": ("absolute", lambda sums, weight: sums, None),
+    "sum": ("sum", lambda sums, weight: sums, None),
+    "r2": ("square", lambda sums, spread: 1 - sums / spread, lambda loss, spread: -1.0 / spread),
+    ops.LARGEST: ("largest", lambda largest, weight: largest, None),
+    "correlation": ("correlation", lambda correlation, weight: correlation, None),
 }
-MEANS = ("mse", "mae")
 OTHER_WORDS = {"squares": "sse", "l2": "sse", "l1": "sae", "R2": "r2"}  # what the same is called elsewhere
 OWN = "an expression over f and y"
 OWN_KINDS = {"square": "sse", "absolute": "sae", "sum": "sum"}  # what a loss of the user's own is added up by
@@ -40,46 +40,40 @@ SUMS = tuple(OWN_KINDS.values())  # losses that are a sum as it is
 
 
 def summed(kind: Any) -> str:
-    """What of a loss that has a name is added up; DataError for another one."""
+    """The sum that a named loss is made of; DataError for another name."""
     return LOSSES[one_of("kind", kind, tuple(LOSSES), DataError, other_words=OTHER_WORDS, besides=OWN)][0]
 
 
-def largest(ev: Any, sets: Any, y: Any, w: Any) -> np.ndarray:
-    """The largest absolute error where ``w`` is not 0, float64 (n_sets, n_exprs); of some expressions at a time."""
-    found = np.zeros((len(sets), len(ev.pop)))
+def largest(ev: Any, sets: Any, y: Any, w: Any, slopes: bool = False) -> tuple[np.ndarray, Any]:
+    """The largest absolute error where ``w`` is not 0, float64 (n_sets, n_exprs), of some expressions at a time.
+
+    With ``slopes`` its gradient, too: that of the error at the first point where it is so large.
+    """
+    everything = on_host_population(ev.pop)
+    sizes = np.zeros((len(sets), len(everything)))
+    gradient = np.zeros((*sizes.shape, everything.max_params)) if slopes else None
+    if not (ev.n_points if w is None else bool((w != 0).any())):
+        return sizes, gradient
     for k, part, values in ev.in_parts(sets):
         errors = abs(values - y)
-        errors = errors if w is None else errors[:, w != 0]
-        if errors.shape[1]:
-            found[k, part] = inputs.on_host(errors.max(-1))
-    return found
-
-
-def largest_and_slope(ev: Any, sets: Any, y: Any, w: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The largest error and its gradient: that of the error at the first point where it is so large."""
-    found, everything = np.zeros((len(sets), len(ev.pop))), on_host_population(ev.pop)
-    gradient = np.zeros((*found.shape, everything.max_params))
-    if not (ev.n_points if w is None else bool((w != 0).any())):
-        return found, gradient
-    for k, part, values in ev.in_parts(sets):
-        errors = values - y
-        sizes = abs(errors)
         if w is not None:
-            sizes[:, w == 0] = -1.0  # nan at such a point is not the largest either
-        at, every = inputs.on_host(sizes.argmax(-1)), np.arange(len(sizes))
-        found[k, part] = inputs.on_host(sizes[every, at])
-        signs = np.sign(inputs.on_host(errors[every, at]).astype(np.float64))
+            errors[:, w == 0] = -1.0  # nan at such a point is not the largest either
+        at, every = inputs.on_host(errors.argmax(-1)), np.arange(len(errors))
+        sizes[k, part] = inputs.on_host(errors[every, at])
+        if gradient is None:
+            continue
+        signs = np.sign(inputs.on_host((values - y)[every, at]).astype(np.float64))
         for some in range(0, len(at), FEW):
             own, numbers = slice(some, some + FEW), slice(part.start + some, min(part.start + some + FEW, len(ev.pop)))
             pop, (rows, place) = everything[numbers], np.unique(at[own], return_inverse=True)
             J = ev.with_population(pop, rows=rows).jacobian(sets[k][numbers, : pop.max_params])
-            slopes = inputs.on_host(J)[np.arange(len(pop)), place]
-            gradient[k, numbers, : pop.max_params] = slopes * signs[own, None]
-    return found, gradient
+            derivatives = inputs.on_host(J)[np.arange(len(pop)), place]
+            gradient[k, numbers, : pop.max_params] = derivatives * signs[own, None]
+    return sizes, gradient
 
 
 class Centred(NamedTuple):
-    """What y is to a correlation: all of it is about f - m, so that little is lost where f is near y."""
+    """The target of a correlation, centred: all sums are of f - m, so that little is lost where f is near y."""
 
     m: Any  # y's mean at every point
     w: Any
@@ -103,7 +97,7 @@ class Centred(NamedTuple):
         return cls(m, w, above, below, total, signed.sum(dtype=np.float64), spread(y, w), HARDLY[ev.dtype.name])
 
     def sums(self, make: Callable[..., Any]) -> list[Any]:
-        """What ``make(y, weights, kind)`` gives for sum w (f - m), sum w (f - m)^2 and sum w (y - m) (f - m)."""
+        """The sums of w (f - m), w (f - m)^2 and w (y - m) (f - m), by ``make(y, weights, kind)``."""
         asked = (self.w, "sum"), (self.w, "square"), (self.above, "sum"), (self.below, "sum")
         first, second, above, below = (make(self.m, weights, kind) for weights, kind in asked)
         return [first, second, above - below]
@@ -116,49 +110,44 @@ class Centred(NamedTuple):
         return (both - first * (self.rest / self.total)) / root, varies, root
 
 
-def correlation(ev: Any, sets: Any, y: Any, w: Any) -> Any:
-    """Pearson's correlation, float64 (n_sets, n_exprs), of sums that every backend has."""
-    with np.errstate(all="ignore"):
-        centred = Centred.of(ev, y, w)
-        there = centred.sums(lambda *of: ev.engine.loss_sums(sets, *of))
-        sums = [inputs.on_host(one) for one in there]
-        found = centred.correlation(*sums)[0]
-        for k, which in _hardly_varying(found, sums):
-            for part, _, _, own, _ in _around_own_means(ev, sets[k], which, y, w):
-                found[k, part] = own
-        found = np.clip(found, -1.0, 1.0)
-        return found if isinstance(there[0], np.ndarray) else inputs.library_of(there[0]).asarray(found)
+def correlation(ev: Any, sets: Any, y: Any, w: Any, slopes: bool = False) -> tuple[np.ndarray, Any]:
+    """Pearson's correlation, float64 (n_sets, n_exprs), of sums that every backend has.
 
-
-def correlation_and_slope(ev: Any, sets: Any, y: Any, w: Any) -> tuple[Any, Any]:
-    """The correlation and its gradient, of the sums' gradients."""
+    With ``slopes`` its gradient, too, of the sums' gradients.
+    """
 
     def make(*of: Any) -> np.ndarray:
-        sums, gradient = ev.derivatives().loss_and_grad(sets, *of)
-        return np.concatenate([inputs.on_host(sums)[..., None], inputs.on_host(gradient)], axis=-1)
+        if not slopes:
+            return np.asarray(inputs.on_host(ev.engine.loss_sums(sets, *of))[..., None])
+        sums, gradient = map(inputs.on_host, ev.derivatives().loss_and_grad(sets, *of))
+        return np.concatenate([sums[..., None], gradient], axis=-1)
 
     with np.errstate(all="ignore"):
-        centred = Centred.of(ev, y, w)
+        centred, slope = Centred.of(ev, y, w), None
         (first, d_first), (second, d_second), (both, d_both) = (
-            (made[..., 0], made[..., 1:]) for made in centred.sums(make)
+            (sums[..., 0], sums[..., 1:]) for sums in centred.sums(make)
         )
-        found, varies, root = (made[..., None] for made in centred.correlation(first, second, both))
-        d_varies = d_second - 2.0 / centred.total * first[..., None] * d_first
-        slope = (d_both - centred.rest / centred.total * d_first) / root - 0.5 * found / varies * d_varies
-        found = found[..., 0]
-        for k, which in _hardly_varying(found, (first, second, both)):
-            for part, inner, rows, own, by_value in _around_own_means(ev, sets[k], which, y, w, 1 + ev.pop.max_params):
-                J = inputs.on_host(inner.jacobian(sets[k][part, : inner.pop.max_params]))[:, rows].astype(np.float64)
-                found[k, part] = own
-                slope[k, part, : inner.pop.max_params] = np.einsum("in,inj->ij", by_value, J - J[:, :1])
-        return np.clip(found, -1.0, 1.0), slope
+        shares, varies, root = centred.correlation(first, second, both)
+        if slopes:
+            d_varies = d_second - 2.0 / centred.total * first[..., None] * d_first
+            slope = (d_both - centred.rest / centred.total * d_first) / root[..., None]
+            slope -= 0.5 * shares[..., None] / varies[..., None] * d_varies
+        width = 1 + ev.pop.max_params if slopes else 1
+        for k, which in _hardly_varying(shares, (first, second, both)):
+            for part, inner, rows, own, by_value in _around_own_means(ev, sets[k], which, y, w, width):
+                shares[k, part] = own
+                if slope is not None:
+                    J = inputs.on_host(inner.jacobian(sets[k][part, : inner.pop.max_params]))[:, rows]
+                    J = J.astype(np.float64)
+                    slope[k, part, : inner.pop.max_params] = np.einsum("in,inj->ij", by_value, J - J[:, :1])
+        return np.clip(shares, -1.0, 1.0), slope
 
 
-def _hardly_varying(found: np.ndarray, sums: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
+def _hardly_varying(correlations: np.ndarray, sums: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
     """For each set of parameters the expressions whose sums are all rounding, though f is a number everywhere."""
-    for k, some in enumerate(np.isnan(found) & np.isfinite(sums[0])):
-        if some.any():
-            yield k, np.flatnonzero(some)
+    for k, is_lost in enumerate(np.isnan(correlations) & np.isfinite(sums[0])):
+        if is_lost.any():
+            yield k, np.flatnonzero(is_lost)
 
 
 def _around_own_means(
@@ -184,13 +173,12 @@ def _around_own_means(
         scale = np.abs(f).max(axis=1, keepdims=True)
         f /= scale
         root = np.sqrt(f**2 @ own_w)[:, None]
-        found = (f / root) @ (own_w * target) / deviation
-        yield part, inner, rows, found, own_w * (target / deviation - found[:, None] * f / root) / (root * scale)
+        shares = (f / root) @ (own_w * target) / deviation
+        yield part, inner, rows, shares, own_w * (target / deviation - shares[:, None] * f / root) / (root * scale)
 
 
-MEASURES: dict[str, Callable[..., Any]] = {"largest": largest, "correlation": correlation}  # that are no sum
-WITH_SLOPES: dict[str, Callable[..., Any]] = {"largest": largest_and_slope, "correlation": correlation_and_slope}
-NO_SUMS = tuple(kind for kind, (summed, _) in LOSSES.items() if summed in MEASURES)
+MEASURES = {"largest": largest, "correlation": correlation}  # that are no sum
+NO_SUMS = tuple(kind for kind, (summed, *_) in LOSSES.items() if summed in MEASURES)
 # variance as a share of the mean square about y's mean, below which means are taken out first: of the digits of sums
 # as many are lost as it has zeros
 HARDLY = {"float32": 1e-3, "float64": 1e-6}
@@ -198,23 +186,21 @@ AT_ONCE = 1 << 22  # numbers of expressions that hardly vary
 FEW = 64  # expressions whose derivatives are made at the points of their largest errors, all at all of these
 
 
-def measured(ev: Any, sets: Any, y: Any, w: Any, measure: str, counts: np.ndarray | None) -> Any:
-    """A measure that is no sum, float64 (n_sets, n_exprs); with ``counts`` how many nan and inf there were, too."""
-    found = MEASURES[measure](ev, sets, y, w)
-    if counts is not None:
-        count(ev, sets, w, counts)
-    return found
+def measured(ev: Any, sets: Any, y: Any, w: Any, measure: str) -> Any:
+    """A measure that is no sum, float64 (n_sets, n_exprs), where the data lie."""
+    values = MEASURES[measure](ev, sets, y, w)[0]
+    return values if isinstance(ev.X, np.ndarray) else inputs.library_of(ev.X).asarray(values)
 
 
 def sums_and_slopes(ev: Any, sets: Any, y: Any, w: Any, summed: str) -> tuple[Any, Any]:
-    """What a loss is made of, and its gradient, float64 (n_sets, n_exprs, max_params)."""
-    if summed in WITH_SLOPES:
-        return WITH_SLOPES[summed](ev, sets, y, w)
+    """The sum or measure of a loss, and its gradient, float64 (n_sets, n_exprs, max_params)."""
+    if summed in MEASURES:
+        return MEASURES[summed](ev, sets, y, w, slopes=True)
     return ev.derivatives().loss_and_grad(sets, y, w, summed)
 
 
 def count(ev: Any, sets: Any, w: Any, counts: np.ndarray) -> None:
-    """How many nan and inf every expression gives where ``w`` is not 0, into ``counts`` (n_sets, n_exprs, 2)."""
+    """Count the nan and inf of every expression where ``w`` is not 0, into ``counts`` (n_sets, n_exprs, 2)."""
     for k, part, values in ev.in_parts(sets):
         counted = values if w is None else values[:, w != 0]
         for kind, mask in enumerate((counted != counted, abs(counted) == np.inf)):
@@ -222,28 +208,26 @@ def count(ev: Any, sets: Any, w: Any, counts: np.ndarray) -> None:
 
 
 def is_own(kind: Any, columns: Any, link: Any) -> bool:
-    """Whether a loss is one of the user's own."""
+    """Whether a loss is one of the user's own: a text, or through a link, or of columns."""
     return link is not None or columns is not None or loss_text.is_loss_text(kind, LOSSES)
 
 
-def slope_of(kind: str, loss: Any, total: Any) -> Any:
-    """The derivative of a loss by its sum; ``total``: ``total_of``."""
-    if kind == "rmse":
-        return 0.5 / (loss * total)
-    if kind == "r2":
-        return -1.0 / total
-    return 1.0 / total if kind in MEANS else 1.0
-
-
 def total_of(ev: Any, kind: str, y: Any, w: Any) -> Any:
-    """What a loss is a share of: the sum of the weights, of "r2" y's spread; 1.0 of a loss that is none."""
+    """The divisor of a loss: the sum of the weights, for "r2" the spread of y, else 1.
+
+    The sum is kept on the device if weights and losses are there, so that nothing waits.
+    """
     if kind == "r2":
         return spread(y, w)
-    return ev.total(w) if LOSSES[kind][0] not in MEASURES and kind not in SUMS else 1.0
+    if LOSSES[kind][0] in MEASURES or kind in SUMS:
+        return 1.0
+    total = ev.n_points if w is None else w.sum(dtype=np.float64)
+    is_there = not isinstance(ev.X, np.ndarray) and not isinstance(total, np.generic | int)
+    return total if is_there else np.float64(inputs.on_host(total))
 
 
 def finished(kind: str, sums: Any, total: Any) -> Any:
-    """What losses are of their sums; ``total``: ``total_of``."""
+    """Losses by their sums; ``total``: ``total_of``."""
     if kind in SUMS:
         return sums
     with np.errstate(divide="ignore", invalid="ignore"):

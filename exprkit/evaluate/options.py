@@ -9,7 +9,7 @@ exprkit.errors.ArgumentError: fromkeys has no option 'n_jobs'
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from exprkit.backends import NAMES, known, load
@@ -17,7 +17,7 @@ from exprkit.backends.contract import Backend
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import opcodes
 from exprkit.backends.precision import Precision
-from exprkit.errors import OTHER_KEYWORDS, ArgumentError, BackendError, DataError, did_you_mean, flag, whole
+from exprkit.errors import OTHER_KEYWORDS, ArgumentError, BackendError, did_you_mean
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 
@@ -31,31 +31,20 @@ def check_options(options: dict[str, Any], called: Callable[..., Any]) -> None:
             raise ArgumentError(f"{called.__name__} has no option {name!r}{hint}")
 
 
-def check_offered(backend: str, options: dict[str, Any], has: tuple[str, ...]) -> None:
-    """An error for an option that the backend does not have."""
-    for name in options:
-        if name not in has:
-            what = f"its options are {', '.join(has)}" if has else "it has none"
-            raise ArgumentError(f"backend {backend!r} has no option {name!r}: {what}")
+def compiler_of(name: str, backend: Backend, settings: Precision, options: dict[str, Any]) -> Any:
+    """The settings for a backend that compiles for a GPU, their name for others.
 
-
-def for_backend(settings: Precision, name: str, takes_settings: bool) -> Any:
-    """The settings for a backend that compiles for a GPU, the name for others."""
-    if takes_settings:
+    Raises ArgumentError for more than a name, and for an option that the backend does not have.
+    """
+    for option in options:
+        if option not in backend.options:
+            what = f"its options are {', '.join(backend.options)}" if backend.options else "it has none"
+            raise ArgumentError(f"backend {name!r} has no option {option!r}: {what}")
+    if backend.takes_settings:
         return settings
     if settings != Precision(settings.operators):
         raise ArgumentError(f"{name!r} takes precision by name only: 'ieee' or 'fast'")
     return settings.operators
-
-
-def check_number(name: str, value: Any, most: int | None = None) -> int:
-    """A whole number from 1 to ``most``."""
-    return whole(name, value, 1, most, DataError)
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """True or False."""
-    return flag(name, value, DataError)
 
 
 def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, sliced: Any = None) -> None:
@@ -70,23 +59,23 @@ def check_runs(pop: Population | DevicePopulation, name: str, backend: Backend, 
         check_has_texts(pop, name)
 
 
-def check_has_texts(pop: Population | DevicePopulation, name: str) -> None:
-    """An error for a population of functions that a backend for GPUs has no text of, or none that compiles."""
+def check_has_texts(pop: Population | DevicePopulation, name: str, slopes: bool = False) -> None:
+    """An error for operators that a backend for GPUs has no text of, or none that compiles.
+
+    With ``slopes``, for those that stand in the derivatives of the expressions.
+    """
     if not defined.functions():
         return
-    codes = _codes(pop)
-    for lacking in defined.without_cuda(codes)[:1]:
+    codes = (pop.expanded() if isinstance(pop, Population) else pop).user_operators()
+    for lacking in (defined.without_cuda_slopes if slopes else defined.without_cuda)(codes)[:1]:
+        if slopes:
+            lack = f"makes no derivatives of these expressions: operator {lacking!r}, which stands in one,"
+        else:
+            lack = f"has no operator {lacking!r}: it"
         raise BackendError(
-            f"backend {name!r} has no operator {lacking!r}: it is defined without CUDA text; give it by cuda=, or "
-            "take backend='cpu'"
+            f"backend {name!r} {lack} is defined without CUDA text; give it by cuda=, or take backend='cpu'"
         )
-    _check_texts(name, codes)
-
-
-def _check_texts(name: str, codes: Iterable[int]) -> None:
-    """An error for CUDA text of operators that the compiler does not take."""
-    for code in codes:
-        row = ops.BY_CODE[code]
+    for row in (ops.BY_CODE[code] for code in (defined.in_slopes(codes) if slopes else codes)):
         if complaint := opcodes.refusal(row):
             raise BackendError(
                 f"backend {name!r} has no operator {row.name!r}: of its CUDA text NVRTC says: {complaint}; define it "
@@ -95,16 +84,6 @@ def _check_texts(name: str, codes: Iterable[int]) -> None:
 
 
 def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
-    """An error where a backend lacks the text of an operator that stands in a derivative."""
-    if defined.functions() and load(name).takes_settings:
-        for lacking in defined.without_cuda_slopes(_codes(pop))[:1]:
-            raise BackendError(
-                f"backend {name!r} makes no derivatives of these expressions: operator {lacking!r}, which stands in "
-                "one, is defined without CUDA text; give it by cuda=, or take backend='cpu'"
-            )
-        _check_texts(name, defined.in_slopes(_codes(pop)))
-
-
-def _codes(pop: Population | DevicePopulation) -> list[int]:
-    """The user's operators that are left where formulas are written out."""
-    return (pop.expanded() if isinstance(pop, Population) else pop).user_operators()
+    """The same for derivatives on a backend, of one that is not for GPUs nothing."""
+    if load(name).takes_settings:
+        check_has_texts(pop, name, slopes=True)

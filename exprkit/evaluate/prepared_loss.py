@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends.device_programs.population import on_host
-from exprkit.errors import DataError
+from exprkit.errors import DataError, flag
 from exprkit.evaluate import inputs, loss_text, losses, tables
-from exprkit.evaluate.options import check_flag
 
 
 class PreparedLoss:
@@ -72,7 +71,7 @@ class PreparedLoss:
             If ``params`` or ``out`` does not fit, or values are missing (``Evaluator.loss``).
         """
         ev = self._evaluator.for_sums()
-        counted = count_nonfinite is not False and check_flag("count_nonfinite", count_nonfinite)
+        counted = count_nonfinite is not False and flag("count_nonfinite", count_nonfinite, DataError)
         loss, counts = self._loss(ev, params, counted, out)
         loss = ev.as_given(loss) if out is None else out
         return (loss, counts) if counted else loss
@@ -122,7 +121,8 @@ class _NamedLoss:
         shape = (*lead, len(ev.pop))
         place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), ev.adopt)
         counts = np.zeros((len(sets), len(ev.pop), 2), np.int64) if counted else None
-        stored = place is not None and self._is_stored(ev, place)
+        on_device = place is not None and not isinstance(place, np.ndarray)
+        stored = on_device and ev.engine.stores_sums and self._kind in losses.SUMS  # where the caller wants them
         sums = self._sums(ev, sets, counts, place if stored else None)
         if sums is None:
             return None, None
@@ -142,41 +142,33 @@ class _NamedLoss:
         self._check(ev, sums)
         loss = losses.finished(self._kind, sums, self._total)
         with np.errstate(divide="ignore", invalid="ignore"):
-            slope: Any = losses.slope_of(self._kind, loss, self._total)
-            gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
+            if (slope_of := losses.LOSSES[self._kind][2]) is not None:
+                slope: Any = slope_of(loss, self._total)
+                gradient = gradient * (slope[..., None] if np.ndim(slope) else slope)
         gradient = losses.nan_beside(loss, gradient)
         shape = (*lead, len(ev.pop))
         return loss.reshape(shape), gradient.reshape(*shape, gradient.shape[-1])
 
-    def _is_stored(self, ev: Any, place: Any) -> bool:
-        """Whether the engine puts losses where the caller wants them, on the device."""
-        return ev.engine.stores_sums and self._kind in losses.SUMS and not isinstance(place, np.ndarray)
-
     def _sums(self, ev: Any, sets: Any, counts: Any, out: Any) -> Any:
-        if self._text is None and self._summed in losses.MEASURES:
-            return losses.measured(ev, sets, self._y, self._w, self._summed, counts)
-        engine = ev.engine
+        engine, is_measure = ev.engine, self._text is None and self._summed in losses.MEASURES
+        if counts is not None and (is_measure or not engine.counts_losses):
+            losses.count(ev, sets, self._w, counts)
+            counts = None
+        if is_measure:
+            return losses.measured(ev, sets, self._y, self._w, self._summed)
         if engine is not self._engine:
-            self._engine, self._prepared = engine, self._prepare(engine)
-        if self._prepared is None:
-            return None
-        if counts is None or engine.counts_losses:
-            return engine.sums(sets, self._prepared, counts, out)
-        losses.count(ev, sets, self._w, counts)
-        return engine.sums(sets, self._prepared, None, out)
-
-    def _prepare(self, engine: Any) -> Any:
-        if self._text is not None:
-            return engine.prepare_text(*self._text)
-        return engine.prepare(self._y, self._w, self._summed)
+            text, named = self._text, (self._y, self._w, self._summed)
+            self._engine = engine
+            self._prepared = engine.prepare(*named) if text is None else engine.prepare_text(*text)
+        return None if self._prepared is None else engine.sums(sets, self._prepared, counts, out)
 
     def _check(self, ev: Any, sums: Any) -> None:
-        """Where one of the sums came out nan: an error if values of y or the data are missing at points that count.
+        """Raise DataError if a sum is nan because y or the data lack values at points of weight above 0.
 
         Random expressions are nan somewhere, so what can't be missing is not looked for.  To ask a device is to wait
         for it, so there it is asked once for a population.
         """
-        has_gaps = bool(ev.gaps.columns)
+        has_gaps = bool(ev.gaps)
         if (self._is_complete and not has_gaps) or self._looked_at is ev.pop:
             return
         if not isinstance(sums, np.ndarray):
@@ -224,7 +216,7 @@ class _OwnLoss:
         return self._around.with_gradient(self._evaluator(ev), params)
 
     def _evaluator(self, ev: Any) -> Any:
-        """What evaluates ``ev``'s expressions as the loss has them."""
+        """The evaluator of the expressions that the loss makes of those of ``ev``."""
         if self._made.formula is None and not self._made.columns:
             return ev
         if self._pop is not ev.pop:

@@ -31,7 +31,7 @@ LOST = 0.01  # share of the different numbers that may become equal to others
 
 
 class Limits(NamedTuple):
-    """Of a type of real numbers."""
+    """The limits of a floating-point type."""
 
     overflow: float  # numbers from here on are rounded to inf
     underflow: float  # numbers up to here are rounded to 0
@@ -40,7 +40,7 @@ class Limits(NamedTuple):
 
 
 def harm(values: Any, dtype: np.dtype) -> str | None:
-    """What rounding the numbers, (n,), to ``dtype`` would spoil and what mends it, in words; None: nothing."""
+    """A message that says how rounding (n,) numbers to ``dtype`` spoils them and what mends it; None if it does not."""
     if not loses_digits(values.dtype, dtype) or not values.size:
         return None
     low, high = _range(values)
@@ -73,7 +73,7 @@ def _merged(values: Any, dtype: np.dtype, low: Any, high: Any, largest: Any, lim
 
 @functools.cache
 def limits_of(dtype: np.dtype) -> Limits:
-    """What decides how a type rounds."""
+    """The limits of a type."""
     info = np.finfo(dtype)
     error = float(info.eps) / 2
     return Limits(float(info.max) * (1 + error / 2), float(info.smallest_subnormal) / 2, error, 2.0 ** (info.nmant + 1))
@@ -104,7 +104,7 @@ def _are_whole(values: Any) -> bool:
 
 
 def _different(values: Any, dtype: np.dtype) -> tuple[int, int]:
-    """How many different finite numbers there are, and how many once they are rounded, which keeps their order."""
+    """The numbers of different finite values before and after rounding, which keeps their order."""
     ordered = np.sort(values if values.dtype.kind in "iu" else values[np.isfinite(values)])
     rounded = ordered.astype(dtype)
     return 1 + int((ordered[1:] != ordered[:-1]).sum()), 1 + int((rounded[1:] != rounded[:-1]).sum())
@@ -133,7 +133,7 @@ def of_results(asked: Any, out: Any, own: np.dtype, on_device: bool) -> np.dtype
 
 
 def evaluate(engine: Any, sets: Any, values: Any, own: np.dtype) -> None:
-    """What an engine evaluates; in 16 bits, where it makes none, one set's matrix at a time and rounded by NumPy."""
+    """Evaluate into ``values``; 16 bits that the engine does not make are rounded by NumPy, one set at a time."""
     if values.dtype == own or engine.rounds:
         return engine.evaluate(sets, values)
     wide = np.empty_like(values[:1], own)  # on a device, where the values are

@@ -45,7 +45,7 @@ def is_table(X: Any) -> bool:
 
 
 def _keys(table: Any) -> list[Any]:
-    """What its columns are called."""
+    """The keys of its columns."""
     return list(table if isinstance(table, Mapping) else table.columns)
 
 
@@ -106,7 +106,7 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
 
 
 def name_of_target(X: Any, y: Any) -> str:
-    """What y is called: the column that it names, or is; a Dataset's target; else y."""
+    """The name of the target: of the column that ``y`` names or is, of a Dataset's target, or "y"."""
     if y is None and isinstance(X, Dataset):
         return X.target
     named = isinstance(y, str) or whole_number(y) is not None
@@ -128,26 +128,21 @@ def check_order(labels: Any, **vectors: Any) -> None:
 
 
 def vector_of(X: Any, values: Any, what: str = "weights") -> Any:
-    """What one number per data point is given by: of a table X perhaps the name of a column."""
+    """One number per data point: ``values`` itself, or the column of a table X with that name."""
     if isinstance(values, str) and is_table(X):
-        return column_of(X, values)
+        keys, place = _keys(X), _place(names_in(X), values)
+        return _column(X, keys[place], place, f"column {values!r}")
     check_order(labels_of(X), **{what: values})
     return values
 
 
 def vectors_of(X: Any, columns: Any) -> Any:
-    """What a loss of one's own names besides; of a table X perhaps by the names of its columns."""
+    """The further columns of a loss by name; of a table X each may be given by a column's name."""
     if isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns):
         columns = {name: name for name in columns}
     if not isinstance(columns, Mapping):
         return columns
     return {name: vector_of(X, values, f"column {name}") for name, values in columns.items()}
-
-
-def column_of(X: Any, name: str) -> np.ndarray:
-    """The numbers of a table's column."""
-    keys, place = _keys(X), _place(names_in(X), name)
-    return _column(X, keys[place], place, f"column {name!r}")
 
 
 def complete(X: Any, y: Any, weights: Any, pop: Population, words: Iterable[str] = ()) -> tuple[Any, Any, Any]:
@@ -158,34 +153,34 @@ def complete(X: Any, y: Any, weights: Any, pop: Population, words: Iterable[str]
     y = as_numbers("y", y)
     X = X if is_table(X) else as_numbers("X", X)
     arrays = list(columns(X, pop).values()) if is_table(X) else list(X.T)
-    kept = ~np.isnan(y.astype(np.float64))
+    rows = ~np.isnan(y.astype(np.float64))
     for i in used_columns(pop):
-        if i < len(arrays) and np.shape(arrays[i]) == kept.shape:  # else it is complained of where it is used
-            kept &= ~np.isnan(np.asarray(arrays[i], np.float64))
-    for name in words if is_table(X) and length(X) == len(kept) else ():
-        kept &= ~words_of(X, name)[1]
-    if kept.all() or length(X) != len(kept):
+        if i < len(arrays) and np.shape(arrays[i]) == rows.shape:  # else it is complained of where it is used
+            rows &= ~np.isnan(np.asarray(arrays[i], np.float64))
+    for name in words if is_table(X) and length(X) == len(rows) else ():
+        rows &= ~words_of(X, name)[1]
+    if rows.all() or length(X) != len(rows):
         return X, y, weights
-    return _rows(X, kept), y[kept], None if weights is None else as_numbers("weights", weights)[kept]
+    return _rows(X, rows), y[rows], None if weights is None else as_numbers("weights", weights)[rows]
 
 
-def _rows(X: Any, kept: np.ndarray) -> Any:
+def _rows(X: Any, rows: np.ndarray) -> Any:
     """Some rows of a table or an array."""
     if isinstance(X, np.ndarray):
-        return X[kept]
+        return X[rows]
     if hasattr(X, "iloc"):
-        return X.iloc[np.flatnonzero(kept)]
-    return {key: np.asarray(X[key], object)[kept] for key in _keys(X)}
+        return X.iloc[np.flatnonzero(rows)]
+    return {key: np.asarray(X[key], object)[rows] for key in _keys(X)}
 
 
 def length(table: Any) -> int:
-    """How many rows it has."""
+    """The number of its rows."""
     first = next(iter(table.values()), ()) if isinstance(table, Mapping) else table
     return len(first) if hasattr(first, "__len__") else 0
 
 
 def names_of_variables(table: Any, pop: Population, others: set[str]) -> list[str]:
-    """What the columns are called that a population without names takes, in their order, but for ``others``."""
+    """The names of the columns that a population without names takes, in order, except ``others``."""
     names = names_in(table)
     own = [f"x{i + 1}" for i in range(pop.n_vars)]
     return own if all(name in names for name in own) else [name for name in names if name not in others][: pop.n_vars]
@@ -194,7 +189,7 @@ def names_of_variables(table: Any, pop: Population, others: set[str]) -> list[st
 def words_of(table: Any, column: str) -> tuple[list[str], np.ndarray]:
     """A column's values as texts, and whether each is missing."""
     values = _values(table, column)
-    missing = [value is None or value != value for value in map(_plain, values)]
+    missing = [value is None or type(value).__name__ == "NAType" or value != value for value in values]
     return list(map(_word, values)), np.array(missing, bool)
 
 
@@ -218,22 +213,18 @@ def _word(value: Any) -> str:
     return str(int(value)) if _is_whole(value) else str(value)
 
 
-def _plain(value: Any) -> Any:
-    return None if type(value).__name__ == "NAType" else value
-
-
 def with_indicators(table: Any, pop: Population) -> Any:
     """The table with the columns ``site=a`` that a population names and a column ``site`` says.
 
     Raises DataError for a category that the population does not know.
     """
     keys, names = _keys(table), names_in(table)
-    wanted = [name for name in pop.variables or () if IS in name and name not in names]
-    made: dict[str, list[str]] = {}
-    for name in wanted:
-        made.setdefault(name.partition(IS)[0], []).append(name)
+    names_here = [name for name in pop.variables or () if IS in name and name not in names]
+    indicators_of: dict[str, list[str]] = {}
+    for name in names_here:
+        indicators_of.setdefault(name.partition(IS)[0], []).append(name)
     own: dict[str, np.ndarray] = {}
-    for column, indicators in made.items():
+    for column, indicators in indicators_of.items():
         if column not in names:
             continue
         words, known = words_of(table, column)[0], [name.partition(IS)[2] for name in indicators]
@@ -388,10 +379,8 @@ class DataTable:
             raise DataError(f"X must be an array (n_rows, n_vars) or a table, not {brief(X)}")
         if is_table(X):
             _refuse_columns(X)
-        if isinstance(X, np.ndarray) and X.ndim == 2:
-            for i in range(X.shape[1]):
-                _refuse_rounding(f"X: column x{i + 1}", X[:, i])
-                _refuse_gaps(f"X: column x{i + 1}", X[:, i])
+        for i in range(X.shape[1] if isinstance(X, np.ndarray) and X.ndim == 2 else 0):
+            _refuse_numbers(f"X: column x{i + 1}", X[:, i])
         return X
 
     def target_numbers(self) -> Any:
@@ -409,8 +398,7 @@ class DataTable:
         if getattr(numbers, "ndim", 1) == 0:
             raise DataError(f"y should be a 1d array, a number for every row of X, not {brief(y)}")
         flat = np.asarray(numbers).ravel()
-        _refuse_rounding("y", flat)
-        _refuse_gaps("y", flat)
+        _refuse_numbers("y", flat)
         if flat.dtype.kind in "iuf":
             refuse_sizes(flat)
         return numbers
@@ -437,13 +425,13 @@ def _refuse_columns(X: Any) -> None:
         if names.count(name) > 1:
             raise DataError(f"X: {number_of(names.count(name), 'column')} are called {name!r}")
     for name in names:
-        column = as_numbers(f"X: column {name!r}", X[name])
-        _refuse_rounding(f"X: column {name!r}", column)
-        _refuse_gaps(f"X: column {name!r}", column)
+        _refuse_numbers(what := f"X: column {name!r}", as_numbers(what, X[name]))
 
 
-def _refuse_gaps(what: str, values: np.ndarray) -> None:
-    """An error for numbers that are missing or infinite."""
+def _refuse_numbers(what: str, values: np.ndarray) -> None:
+    """An error for numbers that are missing, infinite, or not told apart by float64: whole ones beyond 2^53, say."""
+    if values.dtype.kind in "iuf" and (lost := harm(values, np.dtype(np.float64))):
+        raise DataError(f"{what}: {lost}")
     if values.dtype.kind != "f":
         return
     n = number_of(values.size, "value")
@@ -451,12 +439,6 @@ def _refuse_gaps(what: str, values: np.ndarray) -> None:
         raise DataError(f"{what} contains NaN, it lacks {lacking:,} of {n}: leave those rows out, or fill them in")
     if endless := int(np.isinf(values).sum()):
         raise DataError(f"{what} is infinite in {endless:,} of {n}: leave those rows out")
-
-
-def _refuse_rounding(what: str, values: np.ndarray) -> None:
-    """An error for numbers that float64 can not tell apart: whole ones beyond 2^53, say."""
-    if values.dtype.kind in "iuf" and (lost := harm(values, np.dtype(np.float64))):
-        raise DataError(f"{what}: {lost}")
 
 
 def _is_sequence(value: Any) -> bool:
@@ -469,12 +451,7 @@ def _refuse_name(what: str, values: Any) -> None:
 
 
 def refuse_sizes(y: np.ndarray) -> None:
-    """An error for numbers whose squares can not be added up.
-
-    Raises
-    ------
-    DataError
-    """
+    """Raise DataError for numbers whose squares can not be added up."""
     size = float(np.abs(y[np.isfinite(y)]).max(initial=0.0))
     if size and not SMALLEST < size < LARGEST:
         raise DataError(

@@ -41,6 +41,8 @@ from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, Likelihood, points_
 from exprkit.runtime.progress import Progress, parts
 from exprkit.text.tokens import PARAMETER
 
+NATS = "total", "residuals", "parameters", "function"
+
 
 @dataclass(frozen=True, eq=False)
 class DescriptionLength:
@@ -61,7 +63,7 @@ class DescriptionLength:
         """A DataFrame of the lengths, a row for each expression in the fit's order."""
         with brought_by("notebooks"):
             import pandas as pd
-        return pd.DataFrame({name: getattr(self, name) for name in ("total", "residuals", "parameters", "function")})
+        return pd.DataFrame({name: getattr(self, name) for name in NATS})
 
 
 @checks_keywords
@@ -102,16 +104,14 @@ def description_length(result: Any, progress: Progress = False) -> DescriptionLe
     return length_of(result)
 
 
-def _joined(some: list[DescriptionLength], pop: Population) -> DescriptionLength:
-    """Of expressions one behind the other, as that of all."""
+def _joined(pieces: list[DescriptionLength], pop: Population) -> DescriptionLength:
+    """The lengths of parts of a population as one."""
     params = [
-        np.pad(one.params, ((0, 0), (0, pop.max_params - one.params.shape[1])), constant_values=np.nan) for one in some
+        np.pad(piece.params, ((0, 0), (0, pop.max_params - piece.params.shape[1])), constant_values=np.nan)
+        for piece in pieces
     ]
-    rest = {
-        name: np.concatenate([getattr(one, name) for one in some])
-        for name in ("total", "residuals", "parameters", "function")
-    }
-    return DescriptionLength(**rest, params=np.concatenate(params))
+    nats = {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in NATS}
+    return DescriptionLength(**nats, params=np.concatenate(params))
 
 
 def length_of(result: Any) -> DescriptionLength:
@@ -146,18 +146,18 @@ def front(cost: np.ndarray, loss: np.ndarray, tolerance: np.ndarray) -> np.ndarr
     order = np.lexsort((loss, cost))
     order = order[np.isfinite(loss[order])]
     order = order[loss[order] < np.minimum.accumulate(np.append(np.inf, loss[order]))[:-1]]
-    kept: list[int] = []
+    best: list[int] = []
     for i in order.tolist():
-        if not kept or loss[i] < loss[kept[-1]] - tolerance[i]:
-            kept.append(int(np.argmax((cost == cost[i]) & (loss <= loss[i] + tolerance[i]))))
-    return np.array(kept, np.int64)
+        if not best or loss[i] < loss[best[-1]] - tolerance[i]:
+            best.append(int(np.argmax((cost == cost[i]) & (loss <= loss[i] + tolerance[i]))))
+    return np.array(best, np.int64)
 
 
 # ── parameters, as they are written down ─────────────────────────────────────────────
 
 
 class _Encoding(NamedTuple):
-    """What is written down of every expression; arrays (n_exprs, max_params) but the first two."""
+    """The encoding of every expression; arrays (n_exprs, max_params) but the first two."""
 
     pop: Population
     residuals: np.ndarray  # (n_exprs,)
@@ -178,7 +178,7 @@ def _as_fitted(result: Any, likelihood: Likelihood) -> _Encoding:
 
 
 def parameters_of(pop: Population) -> np.ndarray:
-    """Which parameters are in an expression, bool (n_exprs, max_params)."""
+    """A mask of the parameters in each expression, bool (n_exprs, max_params)."""
     present = np.zeros((len(pop), pop.max_params), bool)
     tokens = pop.kinds == PARAMETER
     present[np.repeat(np.arange(len(pop)), pop.n_tokens)[tokens], pop.values[tokens]] = True

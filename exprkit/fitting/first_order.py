@@ -39,14 +39,14 @@ def minimise(ev: Any, method: str, starts: np.ndarray, y: np.ndarray, w: np.ndar
     best: Fitted | None = None
     at_once = max(1, AT_ONCE // max(n, 1))
     for first in range(0, len(starts), at_once):
-        some = starts[first : first + at_once]
-        problem = _Problem(ev, y, w, options, len(some))
+        part = starts[first : first + at_once]
+        problem = _Problem(ev, y, w, options, len(part))
         with np.errstate(over="ignore", invalid="ignore"):  # a step too far is inf or nan, which is no better
-            begin = problem.within(some.reshape(len(some) * n, width))
-            found = problem.fitted(*run(problem, begin, options.max_iter, options.tol))
-        for k in range(len(some)):
-            params, loss, iterations, status = (array[k * n : (k + 1) * n] for array in found[:4])
-            result = Fitted(params, loss, iterations, status, 0 if k else found.evaluations)
+            begin = problem.within(part.reshape(len(part) * n, width))
+            ends = problem.fitted(*run(problem, begin, options.max_iter, options.tol))
+        for k in range(len(part)):
+            params, loss, iterations, status = (array[k * n : (k + 1) * n] for array in ends[:4])
+            result = Fitted(params, loss, iterations, status, 0 if k else ends.evaluations)
             best = result if best is None else _better(best, result, options.nothing)
     assert best is not None
     return best

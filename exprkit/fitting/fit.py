@@ -36,13 +36,14 @@ from exprkit.errors import (
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.evaluate.loss_text import Composition, OwnGoal
+from exprkit.evaluate.loss_text import OwnGoal
 from exprkit.evaluate.losses import NO_SUMS
 from exprkit.evaluate.losses import spread as spread_of
 from exprkit.evaluate.options import check_options
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
-from exprkit.fitting.finishing.finish import finished, is_small
+from exprkit.fitting.finishing.factors import SMALL
+from exprkit.fitting.finishing.finish import SMALL_ON_GPU, finished
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
 from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_log_likelihood, sums_of_squares
@@ -50,7 +51,6 @@ from exprkit.fitting.prior import Penalty, penalty
 from exprkit.fitting.row_fit import fit_rows, refuse
 from exprkit.fitting.starts.given import Bounds, sides_of, starts_of
 from exprkit.fitting.starts.seeing import StartMaker
-from exprkit.runtime import slices
 from exprkit.runtime.progress import Progress, looked_at, parts, shown
 
 LOG = logging.getLogger(__name__)
@@ -317,12 +317,12 @@ class FitProblem:
         self._weights, self._bounds = tables.vector_of(self._X, weights), bounds
         self.method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
-        compute = Compute.of(backend, precision, dtype, threads, devices, client, **options)
-        fits = method == "lm"
-        self._compute = replace(compute, backend=backend_of_fits(backend, compute.workers)) if fits else compute
+        workers = workers_of(devices, client)
+        backend = backend_of_fits(backend, workers) if method == "lm" else backend
+        self._compute = Compute(backend, precision, dtype, threads, workers, options)
         self.threads = threads
         self._max_iter, self._accuracy = max_iter, one_of("accuracy", accuracy, ACCURACIES)
-        self._inner: dict[Any, tuple[Composition | Penalty, FitProblem]] = {}  # as what a loss of one's own is fitted
+        self._inner: dict[Any, tuple[Penalty, FitProblem]] = {}  # as what a loss of one's own is fitted
         self._evaluators: dict[Any, Evaluator] = {}  # by type: float64's is for what float32 spoils
         self._targets: dict[np.dtype, _FitTarget] = {}
 
@@ -346,15 +346,33 @@ class FitProblem:
         starts = starts_of(init, ev.pop, ev.adopt, restarts, seed)
         target = self._target(ev)
         drawing = StartMaker(init is None, restarts, seed, self.threads)
+        goal = target.goal._replace(lower=lower, upper=upper, target=self.target_name)
         if self._own:
-            return self._fit_own(ev, starts, (lower, upper), (target.y, target.w), begin, progress, drawing)
+            return self._fit_own(self._own, ev, starts, target, goal, begin, progress, drawing, is_final)
         options = self._options(target, lower, upper)
         starts = drawing.of(starts, ev.pop, ev.X, target.y, target.w, options)
         fitted = self._in_parts(ev, starts, target, options, progress)
         if is_final:
             fitted = finished(fitted, ev, target.goal, options, inputs.on_host(starts), self._max_iter is not None)
-        goal = target.goal._replace(lower=lower, upper=upper, target=self.target_name)
-        return _result(ev, fitted, target, goal, begin, self.method, not is_final)
+        squares = options.kind == objective.SQUARES
+        sse = fitted.loss if squares else inputs.on_host(sums_of_squares(ev, fitted.params, target.y, target.w))
+        with np.errstate(all="ignore"):
+            loss = _in_terms_of(goal, fitted.loss, target.total)
+        return FitResult(
+            on_host(ev.pop),
+            fitted.params,
+            loss,
+            fitted.iterations,
+            fitted.status,
+            _r2(sse, target.spread, fitted.loss),
+            fitted.evaluations,
+            time.perf_counter() - begin,
+            at_bound(fitted.params, goal, ev.dtype),
+            goal,
+            ev,
+            self.method,
+            is_screened=not is_final,
+        )
 
     def fitted(self, pop: Population | DevicePopulation, init: Any, *, limits: Any = None, patience: int = 0) -> Fitted:
         """The fits of a population as arrays alone, which stay where they were made.
@@ -392,14 +410,15 @@ class FitProblem:
             sums = limits / _in_terms_of(target.goal, 1.0, target.total)
             options = options._replace(limits=sums, patience=min(patience, options.max_iter))
         fit_here = engine.fit_there if isinstance(ev.pop, DevicePopulation) else engine.fit
-        found = fit_here(starts, target.y, target.w, options)
-        return found._replace(loss=_in_terms_of(target.goal, found.loss, target.total))
+        fits = fit_here(starts, target.y, target.w, options)
+        return fits._replace(loss=_in_terms_of(target.goal, fits.loss, target.total))
 
     def _is_final(self, ev: Evaluator) -> bool:
         """Whether fits of its population are to be finished."""
         if self._accuracy != "auto":
             return self._accuracy == "final"
-        return is_small(len(ev.pop), ev.n_points, ev.pop.max_params, self.on_gpu)
+        size = len(ev.pop) * ev.n_points * (ev.pop.max_params + 1)
+        return size <= (SMALL_ON_GPU if self.on_gpu else SMALL)
 
     def make_ready(self, pop: Any, bounds: Bounds = None, errors: bool = False) -> None:
         """Compile what fits of such expressions ask of a GPU, side by side, before they are met one after the other.
@@ -431,7 +450,7 @@ class FitProblem:
         return pop if alone and load(self._compute.backend).takes_device_populations else on_host(pop)
 
     def _target(self, ev: Evaluator) -> _FitTarget:
-        """What evaluators of this type are fitted to, checked; copied the first time."""
+        """The target for evaluators of this type, checked; copied the first time."""
         known = self._targets.get(ev.dtype)
         y, w = ev.target(self._y, self._weights, own=True) if known is None else known[:2]
         ev.check_complete(None if known else y, w)
@@ -463,76 +482,69 @@ class FitProblem:
 
     def _fit_own(
         self,
+        own: OwnGoal,
         ev: Evaluator,
         starts: np.ndarray,
-        bounds: tuple[Any, Any],
-        data: tuple[Any, Any],
+        target: _FitTarget,
+        goal: FitGoal,
         begin: float,
         progress: Progress,
         drawing: StartMaker,
+        is_final: bool,
     ) -> FitResult:
-        """The fit of a loss of the user's own: of one that is known, to expressions that are put into it."""
-        assert self._own is not None
+        """The fit of a loss of the user's own: of one that has a name, to expressions that are put into it."""
         if ev.dtype not in self._inner:
-            self._inner[ev.dtype] = self._known_problem(ev, self._own)
-        made, problem = self._inner[ev.dtype]
-        problem._accuracy = "final" if self._is_final(ev) else "screen"
-        problem._bounds = None if bounds[0] is None else bounds
-        base, (target, w) = made.made if isinstance(made, Penalty) else made, data
+            self._inner[ev.dtype] = self._known_problem(ev, own)
+        penalty, problem = self._inner[ev.dtype]
+        base = penalty.base
+        problem._accuracy = "final" if is_final else "screen"
+        problem._bounds = None if goal.lower is None else (goal.lower, goal.upper)
         X = inputs.with_columns(ev.X, base.columns, ev.dtype)
-        kind, delta = (base.kind, base.delta) if self._own.loss else (KINDS[self._own.named], self._delta)
+        kind, delta = (base.kind, base.delta) if own.loss else (KINDS[own.named], self._delta)
         delta = objective.floor_of(base.target, base.weights) if kind == objective.ABSOLUTE else delta or 1.0
-        options = Options(kind, delta, self._steps, self._tol, self._tol, *bounds)
-        starts = drawing.of(starts, base.of(ev.pop), X, base.target, base.weights, options, target)
-        found, host = problem.fit(made.of(ev.pop), init=starts, progress=progress), inputs.on_host
-        goal = FitGoal(self._own.words, self._delta, host(ev.X), host(target), host(w), *bounds, self.target_name)
-        by_link, loss = self._own.loss is None and self._own.link is not None, found.loss
-        if isinstance(made, Penalty):
-            loss = loss - made.constant
-        elif found.kind == "mae" and not by_link:
-            loss = loss * float(np.sum(made.weights))
-        if by_link and isinstance(made, Penalty):
-            link = self._own.link.text if self._own.link else None
-            found.r2[:] = ev.loss(np.nan_to_num(found.params), self._y, "r2", self._weights, link=link)
-        r2 = (
-            np.where(np.isfinite(loss), found.r2, np.nan)
-            if by_link
-            else _r2(sums_of_squares(ev, found.params, target, w), spread_of(goal.y, goal.w), loss)
-        )
+        options = Options(kind, delta, self._steps, self._tol, self._tol, goal.lower, goal.upper)
+        starts = drawing.of(starts, base.of(ev.pop), X, base.target, base.weights, options, target.y)
+        inner = problem.fit(penalty.of(ev.pop), init=starts, progress=progress)
+        by_link = own.loss is None and own.link is not None
+        loss, r2 = inner.loss - penalty.constant, inner.r2
+        if inner.kind == "mae" and not by_link:
+            loss = loss * float(np.sum(base.weights))
+        if by_link and penalty.terms:
+            r2 = ev.loss(np.nan_to_num(inner.params), self._y, "r2", self._weights, link=own.link_text)
+        if by_link:
+            r2 = np.where(np.isfinite(loss), r2, np.nan)
+        else:
+            r2 = _r2(sums_of_squares(ev, inner.params, target.y, target.w), target.spread, loss)
         return replace(
-            found,
+            inner,
             pop=ev.pop,
             loss=loss,
             r2=r2,
-            goal=goal,
+            goal=goal._replace(loss=own.words),
             _evaluator=ev,
             seconds=time.perf_counter() - begin,
-            _composed=found,
+            _composed=inner,
         )
 
-    def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Composition | Penalty, FitProblem]:
-        """What the expressions become, and the problem that they are fitted to then."""
+    def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Penalty, FitProblem]:
+        """The penalty that expressions are put into, and the problem of a named loss that fits them then."""
         points = inputs.loss_points(self._y, self._weights, own.columns, ev.n_points, ev.adopt)
-        n_columns, lm = ev.X.shape[1], self.method == "lm"
-        extra = None if self._prior is None else penalty(self._prior, ev.pop, own, points, n_columns, lm)
-        made = own.composed(points, n_columns, lm) if extra is None else extra.made
-        X, target, weights = inputs.with_columns(ev.X, made.columns, ev.dtype), made.target, made.weights
-        if extra is not None:
-            X, target, weights = extra.points(X, inputs.library_of(X))
-        loss = own.named if own.loss is None else made.loss
-        method = "lbfgs" if loss == "sum" and lm else self.method
+        lm = self.method == "lm"
+        combined = penalty(self._prior, ev.pop, own, points, ev.X.shape[1], lm)
+        X, target, weights = combined.points(inputs.with_columns(ev.X, combined.base.columns, ev.dtype))
+        loss = own.named if own.loss is None else combined.base.loss
         problem = FitProblem(
             X,
             target,
-            method=method,
+            method="lbfgs" if loss == "sum" and lm else self.method,
             loss=loss,
             weights=None if np.all(weights == 1) else weights,
-            delta=(made.delta or 1.0) if own.loss else self._delta,
+            delta=(combined.base.delta or 1.0) if own.loss else self._delta,
             max_iter=self._max_iter,
             tol=self._tol,
             **replace(self._compute, dtype=ev.dtype).arguments,
         )
-        return made if extra is None else extra, problem
+        return combined, problem
 
     def _in_parts(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options, progress: Progress) -> Fitted:
         """The fit of all, a part of the population after the other where progress is shown."""
@@ -561,9 +573,14 @@ class FitProblem:
         if ev.dtype == np.float32 and engine.fits_again:
             return engine.fit_again(starts, target.y, target.w, options, functools.partial(self._double, ev.pop))
         fitted = engine.fit(starts, target.y, target.w, options)
-        if ev.dtype == np.float32:
-            return objective.with_spoiled_anew(fitted, ev.pop, starts, options, self._in_float64)
-        return fitted
+        if ev.dtype != np.float32:
+            return fitted
+
+        def fit(pop: Population, starts: np.ndarray, options: Options) -> Fitted:
+            engine, y, w = self._double(pop)
+            return engine.fit(starts, y, w, options)
+
+        return objective.with_spoiled_anew(fitted, ev.pop, starts, options, fit)
 
     def _evaluator(self, pop: Population | DevicePopulation, dtype: Any) -> Evaluator:
         """The evaluator of a type, of this population now."""
@@ -579,14 +596,9 @@ class FitProblem:
         ev = self._evaluator(pop, "float64")
         return ev.engine, *self._target(ev)[:2]
 
-    def _in_float64(self, pop: Population, starts: np.ndarray, options: Options) -> Fitted:
-        ev = self._evaluator(pop, "float64")
-        target = self._target(ev)
-        return ev.derivatives().fit(starts, target.y, target.w, options)
-
 
 class _FitTarget(NamedTuple):
-    """What is fitted to."""
+    """The target of fits."""
 
     y: Any  # as engines take them
     w: Any
@@ -660,44 +672,12 @@ def _check_target(y: Any, w: Any, loss: str) -> None:
 # ── results ──────────────────────────────────────────────────────────────────────────
 
 
-def _result(
-    ev: Evaluator, fitted: Fitted, target: _FitTarget, goal: FitGoal, begin: float, method: str, is_screened: bool
-) -> FitResult:
-    """The result in words and numbers."""
-    squares = KINDS[goal.loss] == objective.SQUARES
-    sse = fitted.loss if squares else inputs.on_host(sums_of_squares(ev, fitted.params, target.y, target.w))
-    r2 = _r2(sse, target.spread, fitted.loss)
-    with np.errstate(all="ignore"):
-        value = _in_terms_of(goal, fitted.loss, target.total)
-    return FitResult(
-        on_host(ev.pop),
-        fitted.params,
-        value,
-        fitted.iterations,
-        fitted.status,
-        r2,
-        fitted.evaluations,
-        time.perf_counter() - begin,
-        at_bound(fitted.params, goal, ev.dtype),
-        goal,
-        ev,
-        method,
-        is_screened=is_screened,
-    )
-
-
 def _r2(sse: np.ndarray, spread: float, loss: np.ndarray) -> np.ndarray:
-    """1 - sse / sum w (y - mean y)^2, nan where the loss is not finite; by all threads: fresh memory takes longest."""
-    r2 = np.empty(len(loss))
-
-    def some(begin: int, end: int) -> None:
-        part = r2[begin:end]
-        with np.errstate(all="ignore"):
-            np.divide(sse[begin:end], np.float64(spread), out=part)
-            np.subtract(1.0, part, out=part)
-        part[~np.isfinite(loss[begin:end])] = np.nan
-
-    slices.each(some, slices.even(len(loss)))
+    """1 - sse / sum w (y - mean y)^2; nan where the loss is not finite."""
+    with np.errstate(all="ignore"):
+        r2 = sse / np.float64(spread)
+        np.subtract(1.0, r2, out=r2)
+    r2[~np.isfinite(loss)] = np.nan
     return r2
 
 

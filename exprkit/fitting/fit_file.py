@@ -27,8 +27,8 @@ from exprkit.runtime import codec, files
 
 def save(result: Any, path: str | os.PathLike[str]) -> None:
     """Write a ``FitResult``, with the status that it was found to have."""
-    known = replace(result, ended=result.status, is_screened=False)
-    fit = codec.to_arrays("fit", known) | codec.to_arrays("goal", result.goal)
+    settled = replace(result, ended=result.status, is_screened=False)
+    fit = codec.to_arrays("fit", settled) | codec.to_arrays("goal", result.goal)
     files.write_arrays(path, population_file.arrays_of(result.pop) | fit)
 
 
@@ -36,10 +36,10 @@ def fields(arrays: dict[str, np.ndarray], Result: type) -> dict[str, Any]:
     """The attributes of a ``FitResult``, each of the type and shape that it has to be."""
     pop = Population.from_arrays(arrays)
     sizes = {"n": len(pop), "width": pop.max_params}
-    found = codec.from_arrays("fit", Result, arrays, **sizes)
-    if len(pop) and int(found["ended"].max()) >= len(REASONS):
+    attributes = codec.from_arrays("fit", Result, arrays, **sizes)
+    if len(pop) and int(attributes["ended"].max()) >= len(REASONS):
         raise ValueError("unknown status")
     goal = FitGoal(**codec.from_arrays("goal", FitGoal, arrays, **sizes))
     if goal.X.shape[1] < pop.n_vars:
         raise ValueError("too few columns of data")
-    return found | {"pop": pop, "goal": goal}
+    return attributes | {"pop": pop, "goal": goal}

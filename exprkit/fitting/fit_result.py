@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import numpy as np
@@ -132,10 +132,10 @@ class FitResult:
             goal, sides = self.goal, (self.goal.lower, self.goal.upper)
             kind = objective.KINDS[goal.loss]
             delta = objective.floor_of(goal.y, goal.w) if kind == objective.ABSOLUTE else goal.delta
-            some, options = self.pop[settled], Options(kind, delta, lower=sides[0], upper=sides[1])
-            params = self.params[settled, : some.max_params]
+            few, options = self.pop[settled], Options(kind, delta, lower=sides[0], upper=sides[1])
+            params = self.params[settled, : few.max_params]
             is_short = is_stationary(
-                some, points_of(some, goal), options.of(settled, some.max_params), params, np.finfo(goal.y.dtype).eps
+                few, points_of(few, goal), options.of(settled, few.max_params), params, np.finfo(goal.y.dtype).eps
             )
             status[settled[~is_short]] = FALLING
         return status
@@ -160,7 +160,7 @@ class FitResult:
         return words
 
     def _moving_ones(self) -> dict[int, str]:
-        """Of fits that explain nothing of y, and have parameters that do not change the values: those that do."""
+        """For fits no better than a constant, some of whose parameters change no value: the names of the others."""
         enough = (self.pop.n_params > 1) & (self.pop.n_params < len(self.goal.y))
         flat = np.flatnonzero(self.converged & (self.r2 < EXPLAINED) & enough)[:MOST_IDLE]
         if self._composed is not None or self.kind not in ("squares", "gaussian") or not len(flat):
@@ -211,9 +211,9 @@ class FitResult:
         """
         if self._composed is not None:
             return self._composed.robust_errors
-        made = robust_covariance(self.evaluator, self.params, self.goal, self.at_bound)
+        matrices = robust_covariance(self.evaluator, self.params, self.goal, self.at_bound)
         with np.errstate(invalid="ignore"):
-            return np.sqrt(np.diagonal(made, axis1=1, axis2=2))
+            return np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))
 
     def best(self, n: int = 1, by: str = "loss") -> np.ndarray:
         """The numbers of the ``n`` best expressions ``by`` what ``rank`` takes; those without a loss last."""
@@ -258,23 +258,16 @@ class FitResult:
         """Some of the expressions, in that order."""
         width = pop.max_params
         lower, upper = (None if side is None else side[order, :width] for side in (self.goal.lower, self.goal.upper))
-        part = FitResult(
-            pop,
-            self.params[order, :width],
-            self.loss[order],
-            self.iterations[order],
-            self.ended[order],
-            self.r2[order],
-            self.n_evaluations,
-            self.seconds,
-            self.at_bound[order, :width],
-            self.goal._replace(lower=lower, upper=upper),
-            None,
-            self.method,
-            None if self._composed is None else self._composed[order],
-            self.index[order],
-            {name: column[order] for name, column in self.columns.items()},
-            self.is_screened,
+        arrays = {one.name: getattr(self, one.name) for one in fields(self)}
+        arrays = {name: value[order] for name, value in arrays.items() if isinstance(value, np.ndarray)}
+        part = replace(
+            self,
+            **arrays | {name: arrays[name][:, :width] for name in ("params", "at_bound")},
+            pop=pop,
+            goal=self.goal._replace(lower=lower, upper=upper),
+            columns={name: column[order] for name, column in self.columns.items()},
+            _composed=None if self._composed is None else self._composed[order],
+            _evaluator=None,
         )
         if "covariance" in self.__dict__:
             part.__dict__["covariance"] = self.covariance[order, :width, :width]
@@ -285,7 +278,7 @@ class FitResult:
     # ── predictions ──
 
     def predict(self, X: Any, i: Any = None) -> np.ndarray:
-        """What the fitted expressions give for new data, in float64 on the CPU.
+        """Predictions of the fitted expressions for new data, in float64 on the CPU.
 
         Parameters
         ----------
@@ -315,7 +308,7 @@ class FitResult:
     # ── the best of many ──
 
     def score(self, by: str = "loss") -> np.ndarray:
-        """What ``rank`` sorts by, float64 (n_exprs,): less is better, but for "r2"; inf or nan where there is none."""
+        """The criterion of ``rank``, float64 (n_exprs,): less is better, except "r2"; nan or inf if undefined."""
         return ranking.score(self, by)
 
     def rank(self, by: str = "loss") -> FitResult:

@@ -65,7 +65,7 @@ class FittedExpression:
     """
 
     def __init__(self, result: Any) -> None:
-        """Of the ``FitResult`` of one expression."""
+        """``result``: the ``FitResult`` of one expression."""
         self._result = result
         self.expression: Expression = result.pop[0]
         self.params: np.ndarray = result.params[0, : self.expression.n_params]
@@ -78,14 +78,14 @@ class FittedExpression:
 
     @property
     def names(self) -> list[str]:
-        """What the parameters are called."""
+        """The names of the parameters."""
         words = self.expression.parameters
         return list(words or (f"{NUMBERED[PARAMETER]}{i + 1}" for i in range(len(self.params))))[: len(self.params)]
 
     # ── predictions ──
 
     def __call__(self, X: Any) -> np.ndarray:
-        """What it gives at every data point, float64 (n_points,); ``X`` as for ``fit``."""
+        """Predictions at data points, float64 (n_points,); ``X`` as for ``fit``."""
         return self._result.predict(X, 0)
 
     # ── with numbers ──
@@ -205,7 +205,7 @@ def rounded(value: float, error: float, digits: int | None) -> str:
 
 
 def _place(number: float) -> int:
-    """Of its first digit: 0 for the ones."""
+    """The power of ten of the first digit: 0 for the ones."""
     return int(f"{number:e}".split("e")[1])
 
 
@@ -219,10 +219,10 @@ def latex_of(expression: Expression, texts: Sequence[str], errors: Sequence[floa
     # each parameter a number that nothing else is, so that signs move as they do without errors
     marks = [math.copysign((i + 1) * MARK, float(text)) for i, text in enumerate(texts)]
     places = {abs(mark): f"\ue000{i}\ue000" for i, mark in enumerate(marks)}
-    made = latex(numbered(expression, marks), _written_as(places))[0]
+    shown = latex(numbered(expression, marks), _written_as(places))[0]
     for i, pair in enumerate(zip(texts, errors, strict=True)):
-        made = made.replace(f"\ue000{i}\ue000", _with_error(pair[0].removeprefix("-"), pair[1]))
-    return made
+        shown = shown.replace(f"\ue000{i}\ue000", _with_error(pair[0].removeprefix("-"), pair[1]))
+    return shown
 
 
 def _with_error(text: str, error: float) -> str:
@@ -239,7 +239,7 @@ def _with_error(text: str, error: float) -> str:
 
 
 def _written_as(sizes: dict[float, str]) -> Callable[[float], str]:
-    """How the printer is to write numbers: those given as they are, their zeros kept."""
+    """A function that writes numbers: those of ``sizes`` with their zeros, others as usual."""
     from exprkit.text.printer import number_text
 
     def written(number: float) -> str:
@@ -298,19 +298,19 @@ def without(expression: Expression, parameters: np.ndarray) -> Expression:
 def _move_signs(kinds: np.ndarray, values: np.ndarray) -> None:
     """Subtract what is added with a negative factor, and the other way round."""
     opposite = {ops.ADD: ops.SUB, ops.SUB: ops.ADD}
-    waiting: list[int] = []  # of each operand that waits its first factor that is a negative number, -1 if none is
+    factors_of: list[int] = []  # of each operand that waits its first factor that is a negative number, -1 if none is
     for token, (kind, value) in enumerate(zip(kinds.tolist(), values.tolist(), strict=True)):
         if kind != OPERATOR:
-            waiting.append(token if kind == CONSTANT and _is_negative(values[token]) else -1)
+            factors_of.append(token if kind == CONSTANT and _is_negative(values[token]) else -1)
             continue
         row = defined.row(value)
         arity = 1 if row is None else row.arity
-        waiting, operands = waiting[:-arity], waiting[-arity:]
+        factors_of, operands = factors_of[:-arity], factors_of[-arity:]
         if value in opposite and operands[1] >= 0:
             values[operands[1]] ^= SIGN
             values[token] = opposite[value]
         factors = operands if value in (ops.MUL, ops.DIV) else []
-        waiting.append(next((factor for factor in factors if factor >= 0), -1))
+        factors_of.append(next((factor for factor in factors if factor >= 0), -1))
 
 
 SIGN = np.uint64(1 << 63)

@@ -56,8 +56,8 @@ def in_texts(pop: Any, groups: Groups | None) -> tuple[Any, Groups]:
             plain = GROUPED.sub("", text)
             if both := [name for name in known if re.search(rf"\b{name}\b", plain) and name not in (groups or {})]:
                 raise ArgumentError(f"{both[0]} stands with a column and without in {brief(text)}: use two parameters")
-    made = [GROUPED.sub(r"\1", text) for text in texts]
-    return (made[0] if isinstance(pop, str) else made), known
+    plain_texts = [GROUPED.sub(r"\1", text) for text in texts]
+    return (plain_texts[0] if isinstance(pop, str) else plain_texts), known
 
 
 def spread(pop: Population, X: Any, groups: Groups) -> Population:
@@ -149,11 +149,11 @@ def by_group(expression: Expression) -> tuple[Expression, dict[str, dict[str, in
     """
     tokens, names = list(zip(expression.kinds.tolist(), expression.values.tolist(), strict=True)), expression.parameters
     variables, parameters = list(expression.variables or ()), list(names or ())
-    groups, made, t = dict[str, dict[str, int]](), list[tuple[int, int]](), 0
+    groups, written, t = dict[str, dict[str, int]](), list[tuple[int, int]](), 0
     while t < len(tokens):
         term = _grouped_term(tokens[t : t + 3], variables, parameters)
         if term is None:
-            made.append(tokens[t])
+            written.append(tokens[t])
             t += 1
             continue
         word, group = term[0], dict[str, int]()
@@ -164,10 +164,10 @@ def by_group(expression: Expression) -> tuple[Expression, dict[str, dict[str, in
             term = _grouped_term(tokens[t : t + 3], variables, parameters) if is_sum else None
         if word not in groups:
             groups[word] = group
-        made.append((VARIABLE, len(variables) + list(groups).index(word)))
+        written.append((VARIABLE, len(variables) + list(groups).index(word)))
     if not groups:
         return expression, groups
-    kinds, values = (np.array(column, dtype) for column, dtype in zip(zip(*made, strict=True), "BQ", strict=True))
+    kinds, values = (np.array(column, dtype) for column, dtype in zip(zip(*written, strict=True), "BQ", strict=True))
     kinds.flags.writeable = values.flags.writeable = False
     return Expression(kinds, values, (*variables, *groups), names), groups
 
@@ -175,7 +175,7 @@ def by_group(expression: Expression) -> tuple[Expression, dict[str, dict[str, in
 def _grouped_term(
     tokens: list[tuple[int, int]], variables: list[str], parameters: list[str]
 ) -> tuple[str, str, int] | None:
-    """Of ``site=a`` * ``p1[a]`` the words p1[site] and a, and the parameter's number; None of anything else."""
+    """("p1[site]", "a", number of the parameter) of ``site=a`` * ``p1[a]``; None of anything else."""
     if len(tokens) < 3 or [kind for kind, _ in tokens[:2]] != [VARIABLE, PARAMETER] or tokens[2] != (OPERATOR, ops.MUL):
         return None
     (_, variable), (_, parameter) = tokens[:2]
@@ -190,7 +190,7 @@ def _grouped_term(
 
 def tables_of(expression: Expression, numbers: Sequence[str]) -> list[str]:
     """LaTeX tables, one for each column that parameters go by: a row for every category, in it ``numbers``."""
-    groups, made = by_group(expression)[1], list[str]()
+    groups, texts = by_group(expression)[1], list[str]()
     for column in dict.fromkeys(word[word.index("[") + 1 : -1] for word in groups):
         own = {word: group for word, group in groups.items() if word.endswith(f"[{column}]")}
         rows = [
@@ -198,5 +198,5 @@ def tables_of(expression: Expression, numbers: Sequence[str]) -> list[str]:
             for category in dict.fromkeys(itertools.chain(*own.values()))
         ]
         head = [printer.text_latex(column), *(f"${printer.word_latex(word)}$" for word in own)]
-        made.append(printer.booktabs("l" + "r" * len(own), head, rows))
-    return made
+        texts.append(printer.booktabs("l" + "r" * len(own), head, rows))
+    return texts

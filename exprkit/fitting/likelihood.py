@@ -27,8 +27,9 @@ it, it is made by differences of the exact gradient.  A "sum" is of expressions 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -56,7 +57,7 @@ _log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
 class FitGoal(NamedTuple):
-    """What a fit was to reach: its loss, data and bounds, in the host's memory."""
+    """Loss, data and bounds of a fit, in the host's memory."""
 
     loss: str
     delta: float = 1.0
@@ -69,7 +70,7 @@ class FitGoal(NamedTuple):
 
 
 def at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:
-    """Which parameters are equal to a finite bound of their own, as numbers of ``dtype``."""
+    """A mask of parameters that equal a finite bound of their own, as numbers of ``dtype``."""
     at_bound = np.zeros(params.shape, bool)
     with np.errstate(over="ignore"):
         for side in (side for side in (goal.lower, goal.upper) if side is not None):
@@ -78,7 +79,7 @@ def at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:
 
 
 def negative_log_likelihood(goal: FitGoal, objective: np.ndarray) -> np.ndarray:
-    """Of the ``objective`` (sum of squares or Poisson's deviance) at its least.
+    """The negative log-likelihood by the least value of the ``objective`` (sum of squares or Poisson's deviance).
 
     "gaussian": the weights are 1 / variance; without weights the variance is the mean square (``variance``).
     "poisson": the expression is the mean of y.  "sum": it is the objective.
@@ -170,29 +171,23 @@ class Likelihood:
             for share in SHARES:
                 if not len(waiting):
                     break
-                some = pop[waiting]
-                p, h = params[waiting, : some.max_params], share * length[waiting]
-                ev = Evaluator(some, self.points.X, "cpu", dtype="float64", threads=self.threads)
-                long, short = (self._difference(ev, p, v[waiting], j, step) for step in (h, h / 2))
+                few = pop[waiting]
+                p, h = params[waiting, : few.max_params], share * length[waiting]
+                ev = Evaluator(few, self.points.X, "cpu", dtype="float64", threads=self.threads)
+                gradient = functools.partial(self._gradient, ev, v[waiting], j)
+                long, short = (central_difference(gradient, p, j, step)[:, 0] for step in (h, h / 2))
                 little = np.maximum(np.abs(long), np.abs(short)) * p[:, j] ** 2 < LITTLE
                 agree = (np.abs(long - short) <= AGREE * np.abs(short)) | little
                 second[waiting[agree]] = ((4 * short - long) / 3)[agree]
                 waiting = waiting[~agree]
         return second
 
-    def _difference(self, ev: Evaluator, p: np.ndarray, v: np.ndarray, j: int, h: np.ndarray) -> np.ndarray:
-        below, above = p.copy(), p.copy()
-        below[:, j] -= h
-        above[:, j] += h
-        change = self._gradient(ev, above, v, j) - self._gradient(ev, below, v, j)
-        return change / (above - below)[:, j]
-
-    def _gradient(self, ev: Evaluator, p: np.ndarray, v: np.ndarray, j: int) -> np.ndarray:
-        if self.goal.loss == "gaussian":
-            return ev.loss_and_grad(p, self.points.y, "sse", self.points.w)[1][:, j] / (2 * v[:, 0])
-        if self.goal.loss == "sum":
-            return ev.loss_and_grad(p, self.points.y, "sum", self.points.w)[1][:, j]
-        return np.einsum("ep,ep->e", self._weights(ev.evaluate(p), v)[0], ev.jacobian(p)[:, :, j])
+    def _gradient(self, ev: Evaluator, v: np.ndarray, j: int, p: np.ndarray) -> np.ndarray:
+        """The first derivative by parameter j, (n_exprs, 1)."""
+        if self.goal.loss == "poisson":
+            return np.einsum("ep,ep->e", self._slope_and_curve(ev.evaluate(p))[0], ev.jacobian(p)[:, :, j])[:, None]
+        kind, unit = ("sse", 2 * v) if self.goal.loss == "gaussian" else ("sum", 1.0)
+        return np.asarray(ev.loss_and_grad(p, self.points.y, kind, self.points.w)[1][:, j : j + 1] / unit)
 
     def _newton(self, ev: Evaluator, p: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The sum of curve (df/dp)^2."""
@@ -202,28 +197,33 @@ class Likelihood:
             if self.goal.loss == "gaussian":
                 A = ev.normal_equations(p, self.points.y, self.points.w)[0]
                 return np.diagonal(A, axis1=1, axis2=2) / v
-            return np.einsum("ep,epj->ej", self._weights(ev.evaluate(p), v)[1], ev.jacobian(p) ** 2)
+            return np.einsum("ep,epj->ej", self._slope_and_curve(ev.evaluate(p))[1], ev.jacobian(p) ** 2)
 
     def _objective(self, f: np.ndarray) -> np.ndarray:
         """The sum of w r^2 or Poisson's deviance."""
         _, y, w = self.points
         with np.errstate(all="ignore"):
-            if self.goal.loss in ("gaussian", "sum"):
-                return f @ w if self.goal.loss == "sum" else (f - y) ** 2 @ w
-            log = np.where(y > 0, y * np.log(y / f), 0.0)
-            return np.where(f >= 0, 2 * (log - (y - f)), np.nan) @ w
+            return objectives.loss_of(objectives.KINDS[self.goal.loss], f - y, f, y, 1.0, np) @ w
 
     def _variance(self, f: np.ndarray) -> np.ndarray:
         has_variance = self.goal.loss != "gaussian" or self.goal.w is not None
         return np.ones((len(f), 1)) if has_variance else variance(self._objective(f), self.goal.y)[:, None]
 
-    def _weights(self, f: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Slope and curve of every point (the table of the module)."""
+    def _slope_and_curve(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slope and curve of Poisson's likelihood at every point (the table of the module)."""
         _, y, w = self.points
-        if self.goal.loss == "poisson":
-            ratio = np.where(y > 0, y / f, 0.0)  # 0 log 0 = 0
-            return w * (1 - ratio), w * np.where(y > 0, ratio / f, 0.0)
-        return w * (f - y) / v, w / v
+        ratio = np.where(y > 0, y / f, 0.0)  # 0 log 0 = 0
+        return w * (1 - ratio), w * np.where(y > 0, ratio / f, 0.0)
+
+
+def central_difference(
+    gradient: Callable[[np.ndarray], np.ndarray], p: np.ndarray, j: int, h: np.ndarray
+) -> np.ndarray:
+    """The derivative of a gradient, (n_exprs, n), by parameter j, from points ``h``, (n_exprs,), on both sides."""
+    below, above = p.copy(), p.copy()
+    below[:, j] -= h
+    above[:, j] += h
+    return (gradient(above) - gradient(below)) / (above - below)[:, j : j + 1]
 
 
 def parts_of(
@@ -233,9 +233,9 @@ def parts_of(
     at_once = max(1, CHUNK // max(len(points.X) * width, 1))
     for first in range(0, len(params), at_once):
         part = slice(first, min(first + at_once, len(params)))
-        some = pop[part]
-        p = np.nan_to_num(params[part, : some.max_params], nan=0.0)
-        yield part, p, Evaluator(some, points.X, "cpu", dtype="float64", threads=threads)
+        few = pop[part]
+        p = np.nan_to_num(params[part, : few.max_params], nan=0.0)
+        yield part, p, Evaluator(few, points.X, "cpu", dtype="float64", threads=threads)
 
 
 # ── the covariance ───────────────────────────────────────────────────────────────────
@@ -254,8 +254,7 @@ def information(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tuple[np.nd
         f, J = ev64.evaluate(p), ev64.jacobian(p)
         n, r = p.shape[1], f - points.y
         with np.errstate(all="ignore"):
-            weights = 1 / f if goal.loss == "poisson" else np.minimum(1.0, goal.delta / np.abs(r))
-            q = points.w * np.where((f == 0) & (goal.loss == "poisson"), 0.0, weights)
+            q = points.w * objectives.weight_of(objectives.KINDS[goal.loss], r, f, goal.delta, np)
             A[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, q, J)
             B[part, :n, :n] = np.einsum("epi,ep,epj->eij", J, (q * r) ** 2, J)
     return A, B

@@ -12,13 +12,13 @@ the loss is a negative log-likelihood; and robust covariances.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
 
 import numpy as np
 
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.prepared_loss import PreparedLoss
-from exprkit.fitting.likelihood import SINGULAR, FitGoal, information, inverted, parts_of, points_of
+from exprkit.fitting.likelihood import SINGULAR, FitGoal, central_difference, information, inverted, parts_of, points_of
 
 ROUNDS = 3  # of the length of a difference: a tenth of the parameter, then of what it makes of the loss
 SHARE = 1e-2  # of a standard error that a difference reaches
@@ -34,33 +34,25 @@ def observed_information(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tu
     H, B = np.full(shape, np.nan), np.full(shape, np.nan)
     for part, p, ev64 in parts_of(ev.pop, points, params, max(params.shape[1], 1), ev.threads):
         n, J = p.shape[1], ev64.jacobian(p)
-        step = ev64.loss_of(np.zeros(len(points.y)), "sum", points.w)
-
-        def gradient(p: np.ndarray, step: PreparedLoss = step) -> np.ndarray:
-            return np.asarray(step.with_gradient(p)[1])
-
+        gradient = functools.partial(_gradient, ev64.loss_of(np.zeros(len(points.y)), "sum", points.w))
         with np.errstate(all="ignore"):
             B[part, :n, :n] = np.einsum("epi,p,epj->eij", J, points.w**2, J)
             length = 0.1 * np.where(p == 0, 1.0, np.abs(p))
             for _ in range(ROUNDS):
-                both = [_differences(gradient, p, share * length) for share in (SHARE, SHARE / 2)]
-                curve = np.diagonal(both[1], axis1=1, axis2=2)
+                long, short = (
+                    np.stack([central_difference(gradient, p, j, share * length[:, j]) for j in range(n)], axis=2)
+                    for share in (SHARE, SHARE / 2)
+                )
+                curve = np.diagonal(short, axis1=1, axis2=2)
                 length = np.where(curve > 0, 1 / np.sqrt(curve), length)
-            long, short = both
             size = np.sqrt(np.abs(curve[:, :, None] * curve[:, None, :]))
-            made = np.where(np.abs(long - short) <= AGREE * size, (4 * short - long) / 3, np.nan)
-        H[part, :n, :n] = (made + made.transpose(0, 2, 1)) / 2
+            second = np.where(np.abs(long - short) <= AGREE * size, (4 * short - long) / 3, np.nan)
+        H[part, :n, :n] = (second + second.transpose(0, 2, 1)) / 2
     return H, B
 
 
-def _differences(gradient: Callable[[np.ndarray], np.ndarray], p: np.ndarray, h: np.ndarray) -> np.ndarray:
-    columns = []
-    for j in range(p.shape[1]):
-        below, above = p.copy(), p.copy()
-        below[:, j] -= h[:, j]
-        above[:, j] += h[:, j]
-        columns.append((gradient(above) - gradient(below)) / (above - below)[:, j : j + 1])
-    return np.stack(columns, axis=2)
+def _gradient(step: PreparedLoss, p: np.ndarray) -> np.ndarray:
+    return np.asarray(step.with_gradient(p)[1])
 
 
 def curvature_covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarray) -> np.ndarray:

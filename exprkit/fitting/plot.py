@@ -72,7 +72,7 @@ def beside_data(
 
 
 def _along(values: Callable[[np.ndarray], np.ndarray], X: np.ndarray, column: int) -> tuple[np.ndarray, np.ndarray]:
-    """What is predicted over the range of a column."""
+    """Predictions over the range of a column."""
     x = np.linspace(X[:, column].min(), X[:, column].max(), CURVE) if len(X) else np.zeros(1)
     along = np.zeros((len(x), X.shape[1]))
     along[:, column] = x

@@ -20,6 +20,7 @@ import numpy as np
 
 from exprkit.backends import objective
 from exprkit.errors import ArgumentError, ParseError, brief, did_you_mean, listed
+from exprkit.evaluate import inputs
 from exprkit.evaluate.loss_text import Composition, LossPoints, LossText, LossTree, OwnGoal
 from exprkit.expressions.population import Population
 from exprkit.fitting.starts.given import parameter_names
@@ -43,7 +44,7 @@ class Summand(NamedTuple):
 
     @property
     def n_params(self) -> int:
-        """How many parameters an expression has that this is about."""
+        """The number of parameters that an expression needs for this term."""
         kinds, values = self.h
         return int(values[kinds == PARAMETER].max(initial=0)) + 1
 
@@ -52,12 +53,14 @@ class Penalty(NamedTuple):
     """All terms, and the loss that they are added to."""
 
     terms: tuple[Summand, ...]
-    made: Composition
+    base: Composition
     constant: float  # what a likelihood of the rows has besides
 
     def of(self, pop: Population) -> Population:
-        """What is fitted in the place of the expressions."""
-        inner = self.made.of(pop)
+        """The expressions with the terms of the penalty, which are fitted in their place."""
+        inner = self.base.of(pop)
+        if not self.terms:
+            return inner
         counts = np.searchsorted(np.unique([term.n_params for term in self.terms]), pop.n_params, side="right")
         parts = [np.flatnonzero(counts == count) for count in np.unique(counts)]
         pieces = [inner[part].put_into(*self._formula(int(pop.n_params[part[0]]))) for part in parts]
@@ -79,26 +82,32 @@ class Penalty(NamedTuple):
     @property
     def first_column(self) -> int:
         """The number of the column that is 1 in the data's rows; one for each term follows."""
-        return self.made.n_columns + len(self.made.columns)
+        return self.base.n_columns + len(self.base.columns)
 
-    def points(self, X: Any, library: Any) -> tuple[Any, np.ndarray, np.ndarray]:
+    def points(self, X: Any) -> tuple[Any, np.ndarray, np.ndarray]:
         """(X, target, weights) with the rows of the terms below, X's like one that counts."""
         n, k = X.shape[0], len(self.terms)
-        like = int(np.argmax(self.made.weights > 0)) if n else 0
+        if not k:
+            return X, self.base.target, self.base.weights
+        library = inputs.library_of(X)
+        like = int(np.argmax(self.base.weights > 0)) if n else 0
         rows = library.concatenate([X, library.repeat(X[like : like + 1], k, axis=0)])
         which = np.zeros((n + k, 1 + k))
         which[:n, 0], which[n + np.arange(k), 1 + np.arange(k)] = 1, 1
         columns = library.asarray(which.astype(X.dtype))
-        target = np.append(self.made.target, [term.target for term in self.terms])
-        weights = np.append(self.made.weights, [term.weight for term in self.terms])
+        target = np.append(self.base.target, [term.target for term in self.terms])
+        weights = np.append(self.base.weights, [term.weight for term in self.terms])
         return library.concatenate([rows, columns], axis=1), target, weights
 
 
 def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_columns: int, lm: bool) -> Penalty:
-    """The penalty on a population's parameters, put together with the loss.
+    """The penalty on a population's parameters, put together with the loss; without terms where ``prior`` is None.
 
     Raises ArgumentError, ParseError for what is no prior, and for a loss that none is added to.
     """
+    base = own.composed(points, n_columns, fitting=lm)
+    if prior is None:
+        return Penalty((), base, 0.0)
     if own.loss is None and own.named not in LOSSES:
         able = " or ".join(map(repr, LOSSES))
         raise ArgumentError(f"prior takes loss={able}, or a loss of your own, not {own.named!r}")
@@ -106,29 +115,25 @@ def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_col
         raise ArgumentError("prior with loss='gaussian' needs weights, 1 / variance, to be weighed against")
     names = parameter_names(pop)
     doubled = 2.0 if own.named == "gaussian" else 1.0  # a likelihood is half of the squares
-    made = own.composed(points, n_columns, fitting=lm)
-    if isinstance(prior, str):
-        _check_parameters(prior, pop, names)
     if isinstance(prior, Mapping):
         per_parameter = 0.5 if own.loss is not None else 1.0  # of one's own loss, a logarithm of a density
         terms: list[Summand | None] = [_measured(name, pair, names, per_parameter) for name, pair in prior.items()]
+        prior = " + ".join(_as_text(name, pair, pop.parameters) for name, pair in prior.items())
     elif isinstance(prior, str):
+        _check_parameters(prior, pop, names)
         terms = _terms(prior, pop.parameters, doubled)
     else:
         raise ArgumentError(f"prior must be a text over parameters or a dict of (mean, sd), not {brief(prior)}")
-    squares = made.kind == objective.SQUARES and all(term is not None for term in terms)
-    if not squares and isinstance(prior, Mapping):
-        prior, squares = " + ".join(_as_text(name, pair, pop.parameters) for name, pair in prior.items()), False
-    if not squares:
+    if base.kind != objective.SQUARES or None in terms:
         if own.loss is None:
             raise ArgumentError(
                 f"prior={brief(prior)}: with loss={own.named!r} each term must be a square times a number; "
                 "loss='(f - y)^2 + 0' takes any"
             )
-        made, terms = own.composed_as_sum(points, n_columns), [Summand(_tokens(prior, pop.parameters), 0.0, 1.0)]
+        base, terms = own.composed_as_sum(points, n_columns), [Summand(_tokens(prior, pop.parameters), 0.0, 1.0)]
     known = [term for term in terms if term is not None]
     constant = float(np.sum(np.log(2 * np.pi / np.array([term.weight for term in known])))) / 2
-    return Penalty(tuple(known), made, constant if own.named == "gaussian" else 0.0)
+    return Penalty(tuple(known), base, constant if own.named == "gaussian" else 0.0)
 
 
 def _check_parameters(text: str, pop: Population, names: list[str]) -> None:
@@ -170,15 +175,15 @@ def _tokens(text: str, parameters: Any) -> Tokens:
         kinds, values = formula_tokens(text, Names(0, parameters))
     except ParseError as error:
         raise ParseError(f"prior: {error}") from None
-    made = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
-    return made.kinds, made.values
+    expanded = formulas.expanded(kinds, values, np.array([0, len(kinds)]), formulas.user_formulas())
+    return expanded.kinds, expanded.values
 
 
 def _terms(text: str, parameters: Any, doubled: float) -> list[Summand | None]:
     """The summands, each as a square; None for one that is none."""
     kinds, values = _tokens(text, parameters)
     tree = _PenaltyTree(LossText(text, kinds, values, ()), LossPoints(np.zeros(1), None, {}))
-    waiting, found = [tree.root], list[Summand | None]()
+    waiting, summands = [tree.root], list[Summand | None]()
     while waiting:
         node = waiting.pop()
         if node.code == ops.ADD:
@@ -186,8 +191,8 @@ def _terms(text: str, parameters: Any, doubled: float) -> list[Summand | None]:
         elif tree.is_free(node):
             raise ArgumentError(f"prior={brief(text)}: a term depends on no parameter")
         else:
-            found.append(_square(tree, node, doubled))
-    return found
+            summands.append(_square(tree, node, doubled))
+    return summands
 
 
 def _square(tree: LossTree, node: Any, doubled: float) -> Summand | None:

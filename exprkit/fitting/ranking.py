@@ -87,7 +87,7 @@ def _information(result: Any, by: str) -> np.ndarray:
 
 
 def alike(result: Any, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Of each group that predicts the same the expression of fewest tokens, and the group of every expression."""
+    """The expression of fewest tokens of each group that predicts the same, and the group of every expression."""
     if not (isinstance(tolerance, int | float | np.floating) and 0 < tolerance < 1):
         raise ArgumentError(f"tolerance must be a number between 0 and 1, not {brief(tolerance)}")
     fine = np.flatnonzero(np.isfinite(result.loss) & np.isfinite(result.r2))
@@ -99,7 +99,7 @@ def alike(result: Any, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _predictions(result: Any, order: np.ndarray) -> np.ndarray:
-    """Of some expressions at some points, (n, n_points), in standard deviations of y."""
+    """Predictions of expressions at ``MOST_POINTS`` points, (n, n_points), in standard deviations of y."""
     goal = result.goal
     counted = np.arange(len(goal.y)) if goal.w is None else np.flatnonzero(goal.w > 0)
     looked_at = counted[np.linspace(0, len(counted) - 1, min(MOST_POINTS, len(counted))).round().astype(int)]

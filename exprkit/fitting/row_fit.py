@@ -13,7 +13,6 @@ whether it converged, come from the last normal equations.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,16 +20,16 @@ import numpy as np
 from exprkit.backends import known
 from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import on_host
-from exprkit.backends.objective import CONVERGED, Fitted, Options, with_spoiled_anew
+from exprkit.backends.objective import CONVERGED, Options, with_spoiled_anew
 from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.files import columns_of, source_of
 from exprkit.distributed.rows import RowEngine
 from exprkit.errors import ArgumentError, DataError
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.compute import Compute
-from exprkit.evaluate.options import check_offered, for_backend
-from exprkit.expressions.population import Population
-from exprkit.fitting.finishing.stationarity import FALLING, is_stationary_by_sums
+from exprkit.evaluate.options import compiler_of
+from exprkit.fitting.finishing.factors import factors_of
+from exprkit.fitting.finishing.stationarity import FALLING, is_short
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.likelihood import SINGULAR, FitGoal, at_bound, inverted
 from exprkit.fitting.starts.given import Bounds, sides_of, starts_of
@@ -64,9 +63,8 @@ def fit_rows(
         raise DataError(f"X has {source.X.shape[1]} columns, and the population uses {pop.n_vars}")
     assert compute.workers is not None
     compute.workers.check(compute.backend)
-    check_offered(compute.backend, compute.options, known(compute.backend).options)
-    takes_settings = known(compute.backend).takes_settings
-    compiler = for_backend(precision_of(compute.precision), compute.backend, takes_settings)
+    backend, precision = known(compute.backend), precision_of(compute.precision)
+    compiler = compiler_of(compute.backend, backend, precision, compute.options)
     settings = {"backend": compute.backend, "precision": compiler, "threads": compute.threads, **compute.options}
     engine, double = (
         RowEngine(source, compute.workers, dtype=dtype, **settings)
@@ -75,17 +73,24 @@ def fit_rows(
     try:
         totals = engine.totals(used)
         with shown(progress, len(pop), "fitting") as done:
-            fitted, sums = _fitted(pop.expanded(), starts, options, engine, double, done)
+            plain = pop.expanded()
+            fitted = engine.fit(plain, starts[0], options, done)
+            if engine.dtype != double.dtype:
+                fitted = with_spoiled_anew(
+                    fitted, plain, starts, options, lambda some, own, options: double.fit(some, own[0], options)
+                )
+            sums = double.normal_equations(plain, fitted.params)
     finally:
         for one in (engine, double):
             one.forget()
     goal = FitGoal("squares", 1.0, np.empty((0, source.X.shape[1])), np.empty(0), None, options.lower, options.upper)
     sse, spread = np.where(np.isfinite(fitted.loss), fitted.loss, np.nan), totals.wyy - totals.wy**2 / totals.w
     size, eps = float(np.sqrt(totals.wyy)), float(np.finfo(engine.dtype).eps)
-    is_at_minimum = is_stationary_by_sums(sums, options, fitted.params, source.n_rows, size, eps)
-    fitted.status[np.isin(fitted.status, CONVERGED) & (pop.n_params > 0) & ~is_at_minimum] = FALLING
     with np.errstate(all="ignore"):
-        found = FitResult(
+        factors, p = factors_of(*sums, size), np.nan_to_num(fitted.params, nan=0.0)
+        is_at_minimum = is_short(factors, p, options, source.n_rows, eps)
+        fitted.status[np.isin(fitted.status, CONVERGED) & (pop.n_params > 0) & ~is_at_minimum] = FALLING
+        result = FitResult(
             pop,
             fitted.params,
             fitted.loss,
@@ -98,31 +103,11 @@ def fit_rows(
             goal,
             None,
         )
-        found.__dict__["covariance"] = inverted(pop, sums[0], found.at_bound, SINGULAR["float32"], source.n_rows, sse)
-    return found
+        result.__dict__["covariance"] = inverted(pop, sums[0], result.at_bound, SINGULAR["float32"], source.n_rows, sse)
+    return result
 
 
-def _fitted(
-    pop: Population,
-    starts: np.ndarray,
-    options: Options,
-    engine: RowEngine,
-    double: RowEngine,
-    done: Callable[[int], Any],
-) -> tuple[Fitted, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The fits, those that float32 spoils made anew in float64, and their normal equations in float64 at the end."""
-    fitted = engine.fit(pop, starts[0], options, done)
-    if engine.dtype != double.dtype:
-        fitted = with_spoiled_anew(
-            fitted, pop, starts, options, lambda some, own, options: double.fit(some, own[0], options)
-        )
-    return fitted, double.equations_at(pop, fitted.params)
-
-
-def refuse(**asked: bool) -> None:
+def refuse(**is_asked: bool) -> None:
     """An error for the first argument that is asked for and that a fit to rows read in pieces does not have."""
-    for name, is_asked in asked.items():
-        if is_asked:
-            raise ArgumentError(
-                f"rows that are read in pieces are fitted to by squares from one start, without {name}="
-            )
+    for name in (name for name, asked in is_asked.items() if asked):
+        raise ArgumentError(f"rows that are read in pieces are fitted to by squares from one start, without {name}=")

@@ -120,7 +120,7 @@ class Model:
         R = _triangle(np.concatenate(done, axis=1)) if len(done) > 1 else _triangle(done[0])
         length = np.linalg.norm(R[:, :, :P], axis=1)
         safe = np.where(length > 0, length, 1.0)
-        made = JacobianFactors(
+        result = JacobianFactors(
             R[:, :P, :P] / safe[:, None, :],
             R[:, :P, P] * scale[:, P, None],
             np.abs(R[:, P, P]) * scale[:, P],
@@ -128,7 +128,7 @@ class Model:
             np.sqrt(total),
             np.asarray(np.isfinite(size).all(axis=1)),
         )
-        return self._scaled(p, made) if self.kind == objective.SUM else made
+        return self._scaled(p, result) if self.kind == objective.SUM else result
 
     def _scaled(self, p: np.ndarray, now: JacobianFactors) -> JacobianFactors:
         """Factors of a sum of values with the curvature that its gradient has over a standard error.
@@ -198,13 +198,13 @@ def triangles(
     if not len(points.y):
         return R
     for part in parts_of(n, len(points.y), width):
-        some = pop[part]
-        P = some.max_params
+        few = pop[part]
+        P = few.max_params
         with np.errstate(all="ignore"):
             p = np.nan_to_num(params[part, :P], nan=0.0)
-            found = Model(some, points, options, replace(ON_HOST, threads=threads)).factors(p)
-            R[part, :P, :P] = found.R * found.norm[:, None, :]
-            R[part[~found.finite]] = np.nan
+            now = Model(few, points, options, replace(ON_HOST, threads=threads)).factors(p)
+            R[part, :P, :P] = now.R * now.norm[:, None, :]
+            R[part[~now.finite]] = np.nan
     return R
 
 

@@ -37,7 +37,6 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.finishing.factors import (
     LAST_PLACES,
     ON_HOST,
-    SMALL,
     CountedPoints,
     JacobianFactors,
     Model,
@@ -51,6 +50,7 @@ from exprkit.fitting.finishing.stationarity import (
     is_stationary,
     projected,
     pushed,
+    sides_of,
     tolerances,
 )
 from exprkit.fitting.likelihood import FitGoal, points_of
@@ -74,7 +74,7 @@ SMALL_ON_GPU = 1 << 21  # what is finished by default where a GPU makes the fits
 
 
 class Finished(NamedTuple):
-    """What the steps came to."""
+    """Parameters and losses after the last steps."""
 
     params: np.ndarray  # float64 (n_exprs, max_params)
     loss: np.ndarray  # the objective; nan where it is not finite at the start
@@ -86,15 +86,7 @@ class Finished(NamedTuple):
         """Take over what is ``better`` of another run of the expressions ``which``."""
         rows = which[better]
         for old, new in zip(self, other, strict=True):
-            if old.ndim == 1:
-                old[rows] = new[better]
-            else:
-                old[rows, : new.shape[1]] = new[better]
-
-
-def is_small(n_exprs: int, n_points: int, n_params: int, on_gpu: bool) -> bool:
-    """Whether the last steps of so many fits take little time."""
-    return n_exprs * n_points * (n_params + 1) <= (SMALL_ON_GPU if on_gpu else SMALL)
+            old[(rows, slice(new.shape[-1]))[: old.ndim]] = new[better]
 
 
 def finished(
@@ -114,31 +106,31 @@ def finished(
         return fitted
     size = len(which) * len(points.y) * (pop.max_params + 1)
     steps = int(np.clip(WORK // size, LEAST_STEPS, STEPS))
-    some, width = pop[which], pop[which].max_params
+    few, width = pop[which], pop[which].max_params
     own = options.of(which, width)._replace(max_iter=min(steps, options.max_iter) if is_limited else steps)
-    found = finish(some, points, own, fitted.params[which, :width], compute=compute)
+    ends = finish(few, points, own, fitted.params[which, :width], compute=compute)
     if options.kind == objective.SUM:  # whose steps come near slowly
-        left = np.flatnonzero(~found.is_minimum)
-        found.is_minimum[left] = is_stationary(
-            some[left], points, own.of(left, width), found.params[left], threads=ev.threads
+        left = np.flatnonzero(~ends.is_minimum)
+        ends.is_minimum[left] = is_stationary(
+            few[left], points, own.of(left, width), ends.params[left], threads=ev.threads
         )
-    again = np.flatnonzero(~found.is_minimum & ~found.is_endless if steps > SPAN else [])
+    again = np.flatnonzero(~ends.is_minimum & ~ends.is_endless if steps > SPAN else [])
     if len(again):
-        rest = some[again]
+        rest = few[again]
         first = starts[0, which[again], : rest.max_params]
         other = finish(rest, points, own.of(again, rest.max_params), first, far=True, compute=compute)
-        found.take(again, other, ~(found.loss[again] <= other.loss) & np.isfinite(other.loss))
+        ends.take(again, other, ~(ends.loss[again] <= other.loss) & np.isfinite(other.loss))
     params, loss, status = fitted.params.copy(), fitted.loss.copy(), fitted.status.copy()
-    status[which[_leave_saddles(found, some, points, own, fitted.iterations[which] == 0, compute)]] = objective.FTOL
-    good = np.isfinite(found.loss)
-    params[which[good], :width], loss[which[good]] = found.params[good], found.loss[good]
+    status[which[_leave_saddles(ends, few, points, own, fitted.iterations[which] == 0, compute)]] = objective.FTOL
+    good = np.isfinite(ends.loss)
+    params[which[good], :width], loss[which[good]] = ends.params[good], ends.loss[good]
     old = status[which]
     ended = np.where(np.isin(old, objective.CONVERGED), old, objective.FTOL)
-    failed = np.where((found.steps >= own.max_iter) | (old == objective.MAX_ITER), objective.MAX_ITER, objective.STUCK)
-    failed = np.where(found.is_endless, ENDLESS, failed)
+    failed = np.where((ends.steps >= own.max_iter) | (old == objective.MAX_ITER), objective.MAX_ITER, objective.STUCK)
+    failed = np.where(ends.is_endless, ENDLESS, failed)
     failed = np.where(old == objective.NO_SLOPE, old, failed)
-    status[which] = np.where(found.is_minimum, ended, failed)
-    return Fitted(params, loss, fitted.iterations, status, fitted.evaluations + int(found.steps.sum()))
+    status[which] = np.where(ends.is_minimum, ended, failed)
+    return Fitted(params, loss, fitted.iterations, status, fitted.evaluations + int(ends.steps.sum()))
 
 
 def _leave_saddles(
@@ -197,73 +189,81 @@ def finish(
 
     ``far``: it may be far away, so that the first steps are no longer than the parameters themselves.
     """
-    n, width = params.shape
-    found = Finished(params.copy(), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, bool), np.zeros(n, bool))
-    for part in parts_of(n, len(points.y), width):
-        some = pop[part]
-        P = some.max_params
-        run = _Run(some, points, options.of(part, P), params[part, :P], far, compute)
-        with np.errstate(all="ignore"):
-            run.run()
-        found.params[part, :P] = np.where(np.arange(P) < some.n_params[:, None], run.p, np.nan)
-        found.loss[part], found.steps[part] = run.loss, run.steps
-        found.is_minimum[part], found.is_endless[part] = run.is_minimum, run.is_endless
-    return found
+    n = len(params)
+    ends = Finished(params.copy(), np.full(n, np.nan), np.zeros(n, np.int64), np.zeros(n, bool), np.zeros(n, bool))
+    for part in parts_of(n, len(points.y), params.shape[1]):
+        few = pop[part]
+        P = few.max_params
+        own, p = options.of(part, P), np.nan_to_num(params[part, :P], nan=0.0)
+        lower, upper = sides_of(own, p.shape)
+        p = np.clip(p, lower, upper)
+        ends.params[part, :P] = np.where(np.arange(P) < few.n_params[:, None], p, np.nan)
+        which = np.flatnonzero(few.valid & (few.n_params > 0) & (len(points.y) > 0))
+        if len(which):
+            with np.errstate(all="ignore"):
+                bounds = lower[which], upper[which]
+                _TrustRegions(few[which], part[which], points, own, p[which], *bounds, far, compute).run(ends)
+    return ends
 
 
-class _Run:
-    """Steps of expressions side by side; what is done leaves once it is as many as the others."""
+class _TrustRegions:
+    """Steps of expressions side by side; those that are done leave once they are as many as the others.
+
+    All arrays among the attributes have a row for each expression.
+    """
 
     def __init__(
         self,
         pop: Population,
+        rows: np.ndarray,
         points: CountedPoints,
         options: Options,
         params: np.ndarray,
+        lower: np.ndarray,
+        upper: np.ndarray,
         far: bool,
         compute: Compute,
     ) -> None:
-        m, P = params.shape
-        none = np.full((m, P), np.inf)
-        self.pop, self.points, self.options, self.compute, self.far = pop, points, options, compute, far
-        self.lower = -none if options.lower is None else options.lower
-        self.upper = none if options.upper is None else options.upper
-        self.p = np.clip(np.nan_to_num(params, nan=0.0), self.lower, self.upper)
-        self.loss, self.steps = np.full(m, np.nan), np.zeros(m, np.int64)
-        self.is_minimum, self.is_endless = np.zeros(m, bool), np.zeros(m, bool)
-
-    def run(self) -> None:
-        which = np.flatnonzero(self.pop.valid & (self.pop.n_params > 0))
-        if not len(self.points.y) or not len(which):
-            return
-        state = _TrustRegions(self, which)
-        for k in range(1, 1 + min(STEPS, self.options.max_iter)):
-            state.step()
-            if k % SPAN == 0:
-                state.done |= ~(state.loss < state.before - SLOW * np.abs(state.before))
-                state.before = state.loss.copy()
-            if np.all(state.done):
-                break
-            if 2 * np.sum(state.done) >= len(state.done):
-                state.keep(self)
-        state.write(self)
-
-
-class _TrustRegions:
-    """Where the expressions that still step are, and what the next step is made of."""
-
-    def __init__(self, run: _Run, which: np.ndarray) -> None:
-        self.which, self.p = which, run.p[which]
-        self.lower, self.upper = run.lower[which], run.upper[which]
-        self.model = Model(run.pop[which], run.points, run.options, run.compute)
+        self._pop, self._points, self._options, self._compute = pop, points, options, compute
+        self.rows, self.p, self.lower, self.upper = rows, params, lower, upper
+        self.model = Model(pop, points, options, compute)
         self.loss, self.now = self.model.loss(self.p), self.model.factors(self.p)
         self.unit = self.now.norm.copy()
         size = np.linalg.norm(self.unit * self.p, axis=1)
-        self.radius = np.where(size > 0, size, np.inf) if run.far else np.full(len(which), np.inf)
-        self.steps, self.is_minimum = np.zeros(len(which), np.int64), np.zeros(len(which), bool)
-        self.creeping, self.is_endless = np.zeros(len(which), np.int64), np.zeros(len(which), bool)
+        self.radius = np.where((size > 0) & far, size, np.inf)
+        self.steps, self.is_minimum = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
+        self.creeping, self.is_endless = np.zeros(len(rows), np.int64), np.zeros(len(rows), bool)
         self.done, self.before = ~np.isfinite(self.loss), self.loss.copy()
-        self.n_points, self.aim = len(run.points.y), max(AIM, run.options.tol)
+        self.n_points, self.aim = len(points.y), max(AIM, options.tol)
+
+    def run(self, ends: Finished) -> None:
+        """Step until all are done; ``ends`` takes what they come to."""
+        for k in range(1, 1 + min(STEPS, self._options.max_iter)):
+            self.step()
+            if k % SPAN == 0:
+                self.done |= ~(self.loss < self.before - SLOW * np.abs(self.before))
+                self.before = self.loss.copy()
+            if np.all(self.done):
+                break
+            if 2 * np.sum(self.done) >= len(self.done):
+                self._write(ends)
+                self._keep(~self.done)
+        self._write(ends)
+
+    def _write(self, ends: Finished) -> None:
+        P = self.p.shape[1]
+        ends.params[self.rows, :P] = np.where(np.arange(P) < self._pop.n_params[:, None], self.p, np.nan)
+        ends.loss[self.rows], ends.steps[self.rows] = self.loss, self.steps
+        ends.is_minimum[self.rows], ends.is_endless[self.rows] = self.is_minimum, self.is_endless
+
+    def _keep(self, left: np.ndarray) -> None:
+        """Leave all but some expressions behind."""
+        self._pop = self._pop[left]
+        self.model = Model(self._pop, self._points, self._options, self._compute)
+        self.now = JacobianFactors(*(array[left] for array in self.now))
+        for name, array in vars(self).items():
+            if isinstance(array, np.ndarray):
+                setattr(self, name, array[left])
 
     def step(self) -> None:
         """One trial step of every expression."""
@@ -351,31 +351,3 @@ class _TrustRegions:
             w = u * s / (s * s + damping[:, None])
             length = np.linalg.norm(w, axis=1)
         return -np.einsum("mji,mj->mi", V, w), np.sum(u * u, axis=1), rank, is_whole
-
-    def keep(self, run: _Run) -> None:
-        """Leave those that are done behind."""
-        self.write(run)
-        left = ~self.done
-        self.which = self.which[left]
-        self.model = Model(run.pop[self.which], run.points, run.options, run.compute)
-        self.now = JacobianFactors(*(array[left] for array in self.now))
-        for name in (
-            "p",
-            "lower",
-            "upper",
-            "loss",
-            "before",
-            "unit",
-            "radius",
-            "steps",
-            "is_minimum",
-            "creeping",
-            "is_endless",
-            "done",
-        ):
-            setattr(self, name, getattr(self, name)[left])
-
-    def write(self, run: _Run) -> None:
-        run.p[self.which], run.loss[self.which] = self.p, self.loss
-        run.steps[self.which] = self.steps
-        run.is_minimum[self.which], run.is_endless[self.which] = self.is_minimum, self.is_endless

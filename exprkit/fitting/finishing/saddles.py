@@ -38,12 +38,12 @@ def beside(
     rng = np.random.Generator(np.random.PCG64([len(points.y), width]))
     moves = SIGNS[:, np.arange(width) % 2] * (0.5 + rng.random(width))
     starts = params + SHARE * moves[:, None] * np.abs(params)
-    sample = StartSample(*points)
+    sample = StartSample(*points, points.y)
     for i in range(n):
         used = slice(0, int(pop.n_params[i]))
         p = params[i, used]
         if np.any(np.abs(p) < NO_SIZE) and (tree := Skeleton.of(pop, i, int(linear[i]))) is not None:
-            drawn = np.abs(draw(tree, sample, points.y, Sides.of(options, i, len(p)), len(SIGNS), rng))
+            drawn = np.abs(draw(tree, sample, Sides.of(options, i, len(p)), len(SIGNS), rng))
             is_zero = np.abs(p) < NO_SIZE * drawn
             starts[:, i, used] += np.where(is_zero, OF_DRAWN * moves[:, used] * drawn, 0.0)
     return starts

@@ -23,7 +23,7 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.backends.objective import Options
 from exprkit.expressions.population import Population
-from exprkit.fitting.finishing.factors import ON_HOST, CountedPoints, JacobianFactors, Model, factors_of, parts_of
+from exprkit.fitting.finishing.factors import ON_HOST, CountedPoints, JacobianFactors, Model, parts_of
 
 EPS = float(np.finfo(np.float64).eps)
 RANK = 1e-14  # share of the largest singular value that is rounding, of columns of norm 1
@@ -65,6 +65,12 @@ def pushed(now: JacobianFactors, p: np.ndarray, lower: np.ndarray, upper: np.nda
     return ((p <= lower) & (slope > 0)) | ((p >= upper) & (slope < 0))
 
 
+def sides_of(options: Options, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Lower and upper bounds of parameters, infinite where there are none."""
+    ends = (options.lower, -np.inf), (options.upper, np.inf)
+    return [np.full(shape, end) if side is None else side for side, end in ends]
+
+
 def is_stationary(
     pop: Population,
     points: CountedPoints,
@@ -77,35 +83,22 @@ def is_stationary(
 
     ``eps``: the last place of the numbers that the fits were made in.
     """
-    is_short = np.ones(len(pop), bool)
+    is_at_minimum = np.ones(len(pop), bool)
     for part in parts_of(len(pop), len(points.y), params.shape[1]):
-        some = pop[part]
-        own, p = options.of(part, some.max_params), np.nan_to_num(params[part, : some.max_params], nan=0.0)
-        if not some.max_params or not len(points.y):
+        few = pop[part]
+        own, p = options.of(part, few.max_params), np.nan_to_num(params[part, : few.max_params], nan=0.0)
+        if not few.max_params or not len(points.y):
             continue
         with np.errstate(all="ignore"):
-            now = Model(some, points, own, replace(ON_HOST, threads=threads)).factors(p)
-            is_short[part] = _is_short(now, p, own, len(points.y), eps)
-    return is_short
+            now = Model(few, points, own, replace(ON_HOST, threads=threads)).factors(p)
+            is_at_minimum[part] = is_short(now, p, own, len(points.y), eps)
+    return is_at_minimum
 
 
-def is_stationary_by_sums(
-    sums: tuple[np.ndarray, np.ndarray, np.ndarray],
-    options: Options,
-    params: np.ndarray,
-    n_points: int,
-    size: float,
-    eps: float,
-) -> np.ndarray:
-    """The same by J'J, J'r and r'r of float64 at ``params``; ``size``: about the norm of f."""
-    with np.errstate(all="ignore"):
-        return _is_short(factors_of(*sums, size), np.nan_to_num(params, nan=0.0), options, n_points, eps)
-
-
-def _is_short(now: JacobianFactors, p: np.ndarray, options: Options, n_points: int, eps: float) -> np.ndarray:
-    none = np.full(p.shape, np.inf)
-    sides = (-none if options.lower is None else options.lower), (none if options.upper is None else options.upper)
-    u, _, _, rank = projected(now, np.where(pushed(now, p, *sides)[:, None, :], 0.0, now.R))
+def is_short(now: JacobianFactors, p: np.ndarray, options: Options, n_points: int, eps: float) -> np.ndarray:
+    """Whether the step from ``p`` is, by the factors there; ``eps`` as of ``is_stationary``."""
+    held = pushed(now, p, *sides_of(options, p.shape))
+    u, _, _, rank = projected(now, np.where(held[:, None, :], 0.0, now.R))
     deviation, noise = tolerances(now, p, n_points, rank, eps)
     most = np.maximum(SETTLED**2 * deviation, FEW_DIGITS**2 * noise)
     return np.asarray(now.finite & (np.sum(u * u, axis=1) <= most))

@@ -104,7 +104,7 @@ class _TermTokens(NamedTuple):
 
 
 class _TermTable(NamedTuple):
-    """Of one expression, by token: what ends with it."""
+    """Subexpressions of an expression, by their last token."""
 
     hash: Annotated[np.ndarray, "uint64[n]"]
     terms: Annotated[np.ndarray, "uint64[n]"]  # the sum of the hashes of its terms, however they are written

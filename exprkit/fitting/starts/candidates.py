@@ -61,23 +61,27 @@ class StartSample(NamedTuple):
     X: np.ndarray
     y: np.ndarray
     w: np.ndarray  # (n_rows,)
-
-    def of(self, rows: np.ndarray) -> StartSample:
-        return StartSample(self.X[rows], self.y[rows], self.w[rows])
+    looks: np.ndarray  # (n_rows,): what peaks, turns and steps are looked for in
 
     @classmethod
-    def counted(
-        cls, X: np.ndarray, y: np.ndarray, w: np.ndarray | None, looks: np.ndarray
-    ) -> tuple[StartSample, np.ndarray]:
-        """The rows of weight above 0, of very many some, and ``looks`` there."""
+    def counted(cls, X: np.ndarray, y: np.ndarray, w: np.ndarray | None, looks: np.ndarray) -> StartSample:
+        """The rows of weight above 0; of more than ``MOST_ROWS`` a random part."""
         rows = np.flatnonzero(np.isfinite(y) & np.isfinite(looks) & (True if w is None else w > 0))
         rows = rows[some_rows(len(rows), MOST_ROWS, np.random.Generator(np.random.PCG64(len(rows))))]
         weights = np.ones(len(rows)) if w is None else np.asarray(w[rows], np.float64)
-        return cls(np.asarray(X[rows], np.float64), y[rows], weights), looks[rows]
+        return cls(np.asarray(X[rows], np.float64), y[rows], weights, looks[rows])
+
+    def of(self, rows: np.ndarray) -> StartSample:
+        return StartSample(*(column[rows] for column in self))
+
+    @property
+    def random(self) -> np.random.Generator:
+        """The same numbers for the same data."""
+        return np.random.Generator(np.random.PCG64([len(self.y), self.X.shape[1]]))
 
 
 class Sides(NamedTuple):
-    """Of the parameters of one expression."""
+    """Lower and upper bounds of one expression's parameters."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -153,9 +157,9 @@ class Skeleton(NamedTuple):
         n, n_params = len(one.kinds), int(pop.n_params[i])
         if not pop.valid[i] or not 0 < n_params <= MOST_PARAMS or n > MOST_TOKENS:
             return None
-        kinds, values = one.kinds, one.values.astype(np.int64)
-        codes = values[kinds == OPERATOR].tolist()
-        if any(row is None or row.packed or row.width != 1 for row in map(_row, codes)):
+        kinds, values = one.kinds, one.values
+        rows = map(_row, values[kinds == OPERATOR].tolist())
+        if any(row is None or row.packed or row.width != 1 for row in rows):
             return None
         parent, place, first, stack = np.full(n, -1), np.zeros(n, int), np.arange(n), list[int]()
         for t in range(n):
@@ -164,36 +168,28 @@ class Skeleton(NamedTuple):
                 operands, stack = stack[-arity:], stack[:-arity]
                 parent[operands], place[operands], first[t] = t, range(arity), first[operands[0]]
             stack.append(t)
-        values[kinds == CONSTANT] = 0
-        return cls(kinds, one.values, parent, place, first, np.array([bool(linear >> j & 1) for j in range(n_params)]))
+        return cls(kinds, values, parent, place, first, np.array([bool(linear >> j & 1) for j in range(n_params)]))
 
     def below(self, t: int) -> slice:
         return slice(int(self.first[t]), t + 1)
 
-    def operands(self, t: int) -> list[int]:
-        return np.flatnonzero(self.parent == t).tolist()
-
-    def parameters(self, t: int) -> set[int]:
+    def leaves(self, t: int, kind: int) -> list[int]:
+        """The numbers of the variables, or parameters, that hang below t."""
         part = self.below(t)
-        return set(self.values[part][self.kinds[part] == PARAMETER].astype(int).tolist())
-
-    def is_constant(self, t: int) -> bool:
-        return bool(np.isin(self.kinds[self.below(t)], (CONSTANT, OPERATOR)).all())
+        return sorted(set(self.values[part][self.kinds[part] == kind].astype(int).tolist()))
 
     def value(self, t: int, columns: np.ndarray, params: Any) -> np.ndarray:
-        """What hangs below t, where parameter j is ``params(j)``."""
+        """The value of the subexpression below t, where parameter j is ``params(j)``."""
         stack: list[Any] = []
-        for k in range(int(self.first[t]), t + 1):
-            value = int(self.values[k]) if self.kinds[k] != CONSTANT else 0
-            if self.kinds[k] == OPERATOR:
-                row = _row(value)
+        for kind, value in zip(self.kinds[self.below(t)].tolist(), self.values[self.below(t)], strict=True):
+            if kind == OPERATOR:
+                row = _row(int(value))
                 operands, stack = stack[-row.arity :], stack[: -row.arity]
                 stack.append(row.numpy(*operands))
-            elif self.kinds[k] == VARIABLE:
-                stack.append(columns[:, value][None])
+            elif kind == CONSTANT:
+                stack.append(value.view(np.float64).reshape(1, 1))
             else:
-                number = self.values[k : k + 1].view(np.float64)
-                stack.append(params(value) if self.kinds[k] == PARAMETER else number[None])
+                stack.append(columns[:, int(value)][None] if kind == VARIABLE else params(int(value)))
         return np.asarray(stack[0], np.float64)
 
     def use(self, t: int) -> tuple[int, int, float]:
@@ -203,10 +199,10 @@ class Skeleton(NamedTuple):
             code, place = int(self.values[up]), int(self.place[t])
             if (code, place) in _curved():
                 return code, place, factor
-            row, others = _row(code), [o for o in self.operands(up) if o != t]
+            row, others = _row(code), [o for o in np.flatnonzero(self.parent == up).tolist() if o != t]
             if re.fullmatch(r"-?\d+", row.derivative[place]):  # a sum, whatever else is in it
                 factor *= float(row.derivative[place])
-            elif all(self.is_constant(other) for other in others):
+            elif all(np.isin(self.kinds[self.below(other)], (CONSTANT, OPERATOR)).all() for other in others):
                 known = [self.value(other, np.zeros((1, 1)), None) for other in others]
                 at = [row.numpy(*known[:place], np.full((1, 1), number), *known[place:]) for number in (0.0, 1.0)]
                 factor *= float((at[1] - at[0]).item()) or 1.0
@@ -221,28 +217,23 @@ def _row(code: int) -> Any:
 # ── drawing candidates ───────────────────────────────────────────────────────────────
 
 
-def draw(
-    tree: Skeleton, sample: StartSample, looks: np.ndarray, bounds: Sides, count: int, rng: np.random.Generator
-) -> np.ndarray:
+def draw(tree: Skeleton, sample: StartSample, bounds: Sides, count: int, rng: np.random.Generator) -> np.ndarray:
     """Candidates for all parameters, float64 (count, n_params)."""
     with np.errstate(all="ignore"):
-        p = _CandidateDraw(tree, sample, looks, count, rng).candidates()
+        p = _CandidateDraw(tree, sample, count, rng).candidates()
         return bounds.within(np.where(np.isfinite(p), p, 1.0), rng)
 
 
 class _CandidateDraw:
     """The candidates of one expression while they are made."""
 
-    def __init__(
-        self, tree: Skeleton, sample: StartSample, looks: np.ndarray, count: int, rng: np.random.Generator
-    ) -> None:
-        self.tree, self.count, self.rng, self.sample, self.looks = tree, count, rng, sample, looks
-        used = sorted(set(tree.values[tree.kinds == VARIABLE].astype(int).tolist()))
-        self.telling = telling_rows(sample.X[:, used], looks)
-        rows = some_rows(len(looks), DRAWN_ON, rng)
+    def __init__(self, tree: Skeleton, sample: StartSample, count: int, rng: np.random.Generator) -> None:
+        self.tree, self.count, self.rng, self.sample, self.looks = tree, count, rng, sample, sample.looks
+        self.telling = telling_rows(sample.X[:, tree.leaves(len(tree.kinds) - 1, VARIABLE)], self.looks)
+        rows = some_rows(len(self.looks), DRAWN_ON, rng)
         self.rows = np.concatenate([self.telling, rows])  # the telling ones first
         self.X = sample.X[self.rows]
-        self.width_of_y = float(np.ptp(looks)) or 1.0
+        self.width_of_y = float(np.ptp(self.looks)) or 1.0
         self.waves, self.is_wave = self.drawn_waves(), rng.random(count) < 0.5
         self.p = np.full((count, tree.n_params), np.nan)
         self.p[:, tree.linear] = 1.0
@@ -263,17 +254,16 @@ class _CandidateDraw:
         return self.p
 
     def drawn_waves(self) -> dict[int, np.ndarray]:
-        """Of two columns that periodic operators are given: how fast y turns along each, (count,)."""
+        """Angles per unit of two columns, inside periodic operators, by which y turns, (count,) each."""
         tree, inside = self.tree, set[int]()
         for t in np.flatnonzero(tree.kinds == OPERATOR).tolist():
             if int(tree.values[t]) in _periodic():
-                part = tree.below(t)
-                inside |= set(tree.values[part][tree.kinds[part] == VARIABLE].astype(int).tolist())
+                inside.update(tree.leaves(t, VARIABLE))
         pair = sorted(inside)
-        found = waves_of(self.sample.X[:, pair], self.looks) if len(pair) == 2 else np.zeros((0, 2))
-        if not len(found):
+        waves = waves_of(self.sample.X[:, pair], self.looks) if len(pair) == 2 else np.zeros((0, 2))
+        if not len(waves):
             return {}
-        drawn = found[np.minimum(self.rng.geometric(0.5, self.count) - 1, len(found) - 1)]
+        drawn = waves[np.minimum(self.rng.geometric(0.5, self.count) - 1, len(waves) - 1)]
         return dict(zip(pair, drawn.T, strict=True))
 
     def given(self, j: int) -> np.ndarray:
@@ -296,7 +286,7 @@ class _CandidateDraw:
 
     def settle(self, t: int, targets: Callable[[], np.ndarray]) -> None:
         """Let what hangs below t have such values."""
-        open_ones = [j for j in sorted(self.tree.parameters(t)) if np.isnan(self.p[:, j]).any()]
+        open_ones = [j for j in self.tree.leaves(t, PARAMETER) if np.isnan(self.p[:, j]).any()]
         if not open_ones:
             return
         for j in open_ones[:-1]:
@@ -319,9 +309,7 @@ class _CandidateDraw:
         if code in _powers():
             return self.powers(V) if k == 1 else np.exp(self.rates(V))
         if is_shift:
-            sign = 1.0 if (k == 1 and slopes[1].startswith("-")) else -1.0
-            if k == 0 and slopes[1].startswith("-"):
-                sign = 1.0
+            sign = 1.0 if slopes[1].startswith("-") else -1.0
             return sign * self.places(V, *self.tree.use(t)[:2])
         if (code, k) not in _curved():  # times what multiplies it
             S = row.numpy(*((np.ones_like(V), V) if k == 0 else (V, np.ones_like(V))))
@@ -340,35 +328,35 @@ class _CandidateDraw:
         return V[np.arange(count), row]
 
     def places(self, V: np.ndarray, code: int, place: int) -> np.ndarray:
-        """Where a sum, or what is compared, may turn: values of V."""
+        """Values of V at which a sum may be 0, or a comparison turn."""
         rng, count = self.rng, self.count
         low, high = np.fmin.reduce(V, axis=1), np.fmax.reduce(V, axis=1)
         width = high - low
-        found, how = self.at_rows(V), rng.random(count)
+        values, how = self.at_rows(V), rng.random(count)
         outside = np.where(
             rng.random(count) < 0.5,
             low - width * 10 ** rng.uniform(-2, 1, count),
             high + width * 10 ** rng.uniform(-2, 1, count),
         )
-        found = np.where(how < 0.12, outside, found)
+        values = np.where(how < 0.12, outside, values)
         if code in _periodic():
-            return np.where(how > 0.4, rng.uniform(-np.pi, np.pi, count), found)
+            return np.where(how > 0.4, rng.uniform(-np.pi, np.pi, count), values)
         positive = (how > 0.55) & (low >= 0) & ((code, place) != (-1, 0))
-        found = np.where(positive, -np.abs(found), found)  # so that a sum stays as it is
-        return np.where((how > 0.12) & (how < 0.2), -self.looks[rng.integers(len(self.looks), size=count)], found)
+        values = np.where(positive, -np.abs(values), values)  # so that a sum stays as it is
+        return np.where((how > 0.12) & (how < 0.2), -self.looks[rng.integers(len(self.looks), size=count)], values)
 
     def factors(self, S: np.ndarray, code: int, place: int, multiplied: float) -> np.ndarray:
-        """What S may be multiplied by, before numbers ``multiply`` it and the operator bends it."""
+        """Factors of S, which is also ``multiplied`` by a number before the operator is applied."""
         rng, count = self.rng, self.count
         if code in _periodic():
-            found = self.turns(S) / multiplied
+            values = self.turns(S) / multiplied
             spared = self.is_wave & bool(self.waves)
-            return np.where(~spared & (rng.random(count) < 0.2), self.rates(S) / multiplied, found)
-        found, how = self.rates(S) / multiplied, rng.random(count)
+            return np.where(~spared & (rng.random(count) < 0.2), self.rates(S) / multiplied, values)
+        values, how = self.rates(S) / multiplied, rng.random(count)
         at = 1 / self.at_rows(S)
-        found = np.where(how < 0.25, at, found)
+        values = np.where(how < 0.25, at, values)
         ratio = self.width_of_y / _width(S) * 10 ** rng.uniform(-1, 1, count)
-        return np.where(how > 0.9, ratio * rng.choice([1.0, -1.0], count), found)
+        return np.where(how > 0.9, ratio * rng.choice([1.0, -1.0], count), values)
 
     def rates(self, S: np.ndarray) -> np.ndarray:
         """Factors that make S as wide, or as large, as an operator's usual operands; three of four are positive."""
@@ -398,8 +386,8 @@ class _CandidateDraw:
             return wide
         chosen = peaks[np.minimum(rng.geometric(0.35, count) - 1, len(peaks) - 1)]
         chosen = chosen * rng.choice([1.0, 0.5, 2.0, 1 / 3], count, p=[0.64, 0.2, 0.08, 0.08])
-        found = np.where(rng.random(count) < 0.75, chosen, wide)
-        return np.where(self.is_wave, self.waves[k] / factor, found) if k in self.waves else found
+        angles = np.where(rng.random(count) < 0.75, chosen, wide)
+        return np.where(self.is_wave, self.waves[k] / factor, angles) if k in self.waves else angles
 
     def column_like(self, moved: np.ndarray) -> tuple[int, float] | None:
         """The column, and its factor, that differs between the rows here as ``moved`` does."""
@@ -462,8 +450,8 @@ def telling_rows(X: np.ndarray, y: np.ndarray) -> np.ndarray:
         rows += order[[int(np.argmax(step)), int(np.argmin(step)), *crossed[:: max(1, len(crossed) // 3)]]].tolist()
         around = np.lib.stride_tricks.sliding_window_view(np.pad(smooth, 2 * window, mode="edge"), 4 * window + 1)
         for tops in (smooth >= around.max(axis=1), smooth <= around.min(axis=1)):
-            found = np.flatnonzero(tops)
-            rows += order[found[np.argsort(-np.abs(smooth[found] - np.median(smooth)), kind="stable")][:PEAKS]].tolist()
+            peaks = np.flatnonzero(tops)
+            rows += order[peaks[np.argsort(-np.abs(smooth[peaks] - np.median(smooth)), kind="stable")][:PEAKS]].tolist()
     return np.array(rows)
 
 
@@ -504,9 +492,9 @@ def waves_of(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     t, left = (X[rows] - X[rows].min(axis=0)) / width, y[rows] - y[rows].mean()
     turns = np.arange(WAVES + 1) / 2, np.arange(-WAVES, WAVES + 1) / 2
     first, second = (np.exp(2j * np.pi * turns[k][:, None] * t[:, k]) for k in range(2))
-    power, found = np.abs((first * left) @ second.T), list[list[float]]()
+    power, peaks = np.abs((first * left) @ second.T), list[list[float]]()
     for _ in range(PEAKS):
         a, b = np.unravel_index(int(power.argmax()), power.shape)
-        found.append([turns[0][a], turns[1][b]])
+        peaks.append([turns[0][a], turns[1][b]])
         power[max(a - 2, 0) : a + 3, max(b - 2, 0) : b + 3] = 0.0
-    return 2 * np.pi * np.array(found) / width
+    return 2 * np.pi * np.array(peaks) / width

@@ -31,12 +31,12 @@ Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
 
 
 def parameter_names(pop: Population) -> list[str]:
-    """What the parameters of a population are called."""
+    """The names of a population's parameters."""
     return [word_of(PARAMETER, j, pop.parameters) for j in range(len(pop.parameters or range(pop.max_params)))]
 
 
 def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int) -> Any:
-    """Where to begin, float64 (n_starts, n_exprs, max_params); on the device if it is given or all of it ones there."""
+    """The starts, float64 (n_starts, n_exprs, max_params); on the device if given there, or ones of its population."""
     shape = (len(pop), pop.max_params)
     ones = init is None or (isinstance(init, str) and init == "ones")
     if isinstance(pop, DevicePopulation) and ones and not restarts:

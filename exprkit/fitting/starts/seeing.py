@@ -15,6 +15,7 @@ from the best of both that differ leave the few that are given.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,7 +42,7 @@ GIVEN = 3  # starts of each expression, of very many rows the best one
 
 
 class StartMaker(NamedTuple):
-    """How the starts of a fit are to be made."""
+    """The settings of a fit's starts."""
 
     looks: bool  # at the data: the user gave no start
     restarts: int
@@ -51,7 +52,7 @@ class StartMaker(NamedTuple):
     def of(self, starts: Any, pop: Any, X: Any, y: Any, w: Any, options: Options, looks: Any = None) -> Any:
         """The starts, with those that see the data: few of each expression, and for every second restart one.
 
-        ``looks``: what peaks, turns and steps are looked for in, where y is the target of a loss that adds up values.
+        ``looks``: the target of a loss that adds up values, whose ``y`` is 0.
         """
         looking = self.looks and len(pop) <= MOST_EXPRESSIONS
         drawn = self.restarts // 2 if len(pop) <= MOST_SCATTERED else 0
@@ -59,59 +60,44 @@ class StartMaker(NamedTuple):
             return starts
         y, looks = (None if one is None else np.asarray(inputs.on_host(one), np.float64) for one in (y, looks))
         looks = y if looks is None or options.kind != objective.SUM else looks
-        sample, looks = StartSample.counted(inputs.on_host(X), y, None if w is None else inputs.on_host(w), looks)
-        if drawn and (more := scattered(pop, sample, options, drawn, self.seed, looks)) is not None:
-            starts = np.array(starts)
+        sample = StartSample.counted(inputs.on_host(X), y, None if w is None else inputs.on_host(w), looks)
+        if drawn:
+            more, starts = scattered(pop, sample, options, drawn, self.seed), np.array(starts)
             starts[-drawn:] = np.where(np.isnan(more), starts[-drawn:], more)
-        found = data_starts(pop, sample, options, self.threads, looks) if looking else None
-        if found is None:
+        best = data_starts(pop, sample, options, self.threads) if looking else None
+        if best is None:
             return starts
-        return np.concatenate([starts[:1], found[: 1 if len(y) > MOST_ROWS else GIVEN], starts[1:]])
+        return np.concatenate([starts[:1], best[: 1 if len(y) > MOST_ROWS else GIVEN], starts[1:]])
 
 
-def data_starts(
-    pop: Population, sample: StartSample, options: Options, threads: int | None, looks: np.ndarray
-) -> np.ndarray | None:
+def data_starts(pop: Population, sample: StartSample, options: Options, threads: int | None) -> np.ndarray | None:
     """The best starts of every expression, (GIVEN, n_exprs, max_params); None where there is none to be made."""
-    if len(sample.y) < 3:
-        return None
-    solved = dependence(pop)
-    which, drawn = list[int](), list[np.ndarray]()
-    for i in range(len(pop)):
-        tree = Skeleton.of(pop, i, int(solved.linear[i]))
-        if tree is None or not solved.differentiable[i] or tree.linear.all():
-            continue
-        bounds, rng = Sides.of(options, i, tree.n_params), random_of(sample)  # whatever expressions stand before it
-        p = draw(tree, sample, looks, bounds, CANDIDATES, rng)
-        p = _compared(pop[[i]], tree, p, sample, bounds, options.kind, threads, rng)
-        if len(p):
-            which.append(i)
-            drawn.append(p)
-    if not which:
-        return None
-    return _fitted(pop, which, drawn, sample, options, threads)
+    candidates, differentiable = dict[int, np.ndarray](), dependence(pop).differentiable
+    for i, tree, bounds in _drawable(pop, sample, options):
+        if differentiable[i]:
+            rng = sample.random  # the same whatever expressions stand before it
+            p = draw(tree, sample, bounds, CANDIDATES, rng)
+            p = _compared(pop[[i]], tree, p, sample, bounds, options.kind, threads, rng)
+            candidates |= {i: p} if len(p) else {}
+    return _fitted(pop, candidates, sample, options, threads) if candidates else None
 
 
-def random_of(sample: StartSample) -> np.random.Generator:
-    """The same numbers for the same data."""
-    return np.random.Generator(np.random.PCG64([len(sample.y), sample.X.shape[1]]))
-
-
-def scattered(
-    pop: Population, sample: StartSample, options: Options, count: int, seed: int, looks: np.ndarray
-) -> np.ndarray | None:
+def scattered(pop: Population, sample: StartSample, options: Options, count: int, seed: int) -> np.ndarray:
     """So many starts of every expression as they are drawn, (count, n_exprs, max_params); nan where there are none."""
-    if len(sample.y) < 3:
-        return None
-    solved = dependence(pop)
     starts = np.full((count, len(pop), pop.max_params), np.nan)
-    for i in range(len(pop)):
-        tree = Skeleton.of(pop, i, int(solved.linear[i]))
-        if tree is not None and not tree.linear.all():
-            rng = np.random.Generator(np.random.PCG64([seed, i]))
-            bounds = Sides.of(options, i, tree.n_params)
-            starts[:, i, : tree.n_params] = draw(tree, sample, looks, bounds, count, rng)
+    for i, tree, bounds in _drawable(pop, sample, options):
+        rng = np.random.Generator(np.random.PCG64([seed, i]))
+        starts[:, i, : tree.n_params] = draw(tree, sample, bounds, count, rng)
     return starts
+
+
+def _drawable(pop: Population, sample: StartSample, options: Options) -> Iterator[tuple[int, Skeleton, Sides]]:
+    """The expressions whose parameters can be drawn, with their bounds."""
+    linear = dependence(pop).linear
+    for i in range(len(pop) if len(sample.y) >= 3 else 0):
+        tree = Skeleton.of(pop, i, int(linear[i]))
+        if tree is not None and not tree.linear.all():
+            yield i, tree, Sides.of(options, i, tree.n_params)
 
 
 # ── the better ones ──────────────────────────────────────────────────────────────────
@@ -163,7 +149,7 @@ def _apart(p: np.ndarray, score: np.ndarray, free: np.ndarray, most: int, chosen
 
 
 def _differ(p: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Which rows of numbers, (n, n_free), have one that is not like the one of ``own``, (n_free,)."""
+    """A mask of the rows of ``p``, (n, n_free), with a number that differs from that of ``own``, (n_free,)."""
     size = np.abs(p) + np.abs(own) + np.finfo(float).tiny
     return np.asarray((np.abs(p - own) / size).max(axis=1) > ALIKE)
 
@@ -202,28 +188,29 @@ def _solved(
 
 def _fitted(
     pop: Population,
-    which: list[int],
-    drawn: list[np.ndarray],
+    candidates: dict[int, np.ndarray],
     sample: StartSample,
     options: Options,
     threads: int | None,
 ) -> np.ndarray:
-    """Where fits from the candidates end on some rows: the best that differ, (GIVEN, n_exprs, max_params)."""
-    some = sample.of(some_rows(len(sample.y), FITTED_ON, random_of(sample)))
-    copies = np.repeat(which, [len(p) for p in drawn])
+    """The best different ends of fits from the candidates to some rows, (GIVEN, n_exprs, max_params)."""
+    rows = sample.of(some_rows(len(sample.y), FITTED_ON, sample.random))
+    copies = np.repeat(list(candidates), [len(p) for p in candidates.values()])
     width = pop.max_params
-    starts = np.concatenate([np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=1.0) for p in drawn])
-    ev = Evaluator(pop[copies], some.X, "cpu", dtype="float64", threads=threads)
+    starts = np.concatenate(
+        [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=1.0) for p in candidates.values()]
+    )
+    ev = Evaluator(pop[copies], rows.X, "cpu", dtype="float64", threads=threads)
     width_here, steps = ev.pop.max_params, min(FITTED_STEPS, options.max_iter)
     short = options.of(copies, width_here)._replace(max_iter=steps, limits=None, patience=0)
-    y, w = some.y, None if np.all(some.w == 1) else some.w
+    y, w = rows.y, None if np.all(rows.w == 1) else rows.w
     begin = np.ascontiguousarray(starts[None, :, :width_here])
     if options.kind == objective.SUM:
         fitted = first_order.minimise(ev, "lbfgs", begin, y, w, short)
     else:
         fitted = ev.derivatives().fit(begin, y, w, short)
     given = np.full((GIVEN, len(pop), width), 1.0)
-    for i in which:
+    for i in candidates:
         mine = np.flatnonzero((copies == i) & np.isfinite(fitted.loss))
         for rank in range(min(GIVEN, len(mine))):
             ends = fitted.loss[mine, None], fitted.params[mine, None], fitted.status[mine, None]
