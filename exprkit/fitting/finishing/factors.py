@@ -153,7 +153,8 @@ class Model:
         shares = np.clip(np.linalg.pinv(jumps) @ now.q[:, :, None], -1.0, 1.0)
         q = now.q - (jumps @ shares)[:, :, 0]
         counts = (spread > 0) | ~np.any(spread > 0, axis=1, keepdims=True)
-        curvature = np.nanmedian(np.where(counts, curve / spread**2, np.nan), axis=1)
+        bent = np.where(spread > 0, curve / spread**2, np.inf)
+        curvature = np.nanmedian(np.where(counts, bent, np.nan), axis=1)
         unit = np.where((curvature > 0) & (curvature < np.inf), np.sqrt(2 * curvature), 1.0)
         return now._replace(
             q=q / unit[:, None], rest=now.rest / unit, norm=now.norm * unit[:, None] / 2, size=np.zeros(len(p))
