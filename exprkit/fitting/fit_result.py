@@ -308,7 +308,7 @@ class FitResult:
     # ── the best of many ──
 
     def score(self, by: str = "loss") -> np.ndarray:
-        """The criterion of ``rank``, float64 (n_exprs,): less is better, except "r2"; nan or inf if undefined."""
+        """The criterion ``by`` which ``rank`` sorts, (n_exprs,): less is better, except "r2"; nan or inf if none."""
         return ranking.score(self, by)
 
     def rank(self, by: str = "loss") -> FitResult:
