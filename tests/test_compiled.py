@@ -35,7 +35,7 @@ print(decimals.nearest(0, 1), pop[[1, 0]].n_tokens.tolist())
 """
 COMPILES = """
 from exprkit.runtime import jit
-jit.Kept.save_overload = lambda kept, *made: print("compiled", kept._parts[5])
+jit.LoopCache.save_overload = lambda kept, *made: print("compiled", kept._parts[5])
 """
 LOOP = """
 from exprkit.runtime.jit import compiled

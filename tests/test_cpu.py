@@ -50,7 +50,7 @@ def both_orders(pop, X, monkeypatch, **options):
     """Values by programs in the tokens' order, and by those that compute the heavier side first."""
     params, values = parameters(pop, 2), []
 
-    def heavier_first(pop, empty_array, columns, **how):
+    def heavier_first(pop, columns, **how):
         return cpu_engine.lower(pop, **how)
 
     for lowering in (cpu_engine.lower_in_order, heavier_first):

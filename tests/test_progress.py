@@ -77,13 +77,13 @@ def test_every_feature_is_compiled_ahead(monkeypatch, capsys):
 
 
 def test_long_compiling_is_told_with_how_far_it_is(monkeypatch):
-    monkeypatch.setattr(jit, "_begun", [])
-    monkeypatch.setattr(jit, "_told", [])
+    monkeypatch.setattr(jit, "_starts", [])
+    monkeypatch.setattr(jit, "_reports", [])
     counts = []
     with redirect_stderr(io.StringIO()) as told, jit.compiling_watched(counts.append):
         for now, n_lines in ((0, 0), (0.5, 0), (1.5, 1), (5, 1), (12, 2), (15, 2), (100, 2), (100.5, 2), (102, 3)):
             monkeypatch.setattr(jit, "time", SimpleNamespace(perf_counter=lambda now=now: now))
-            jit._tell_of_compiling()
+            jit._report_compiling()
             assert told.getvalue().count("\n") == n_lines, now
     first, second, third = told.getvalue().splitlines()
     assert first.startswith("exprkit compiles the loops of this feature, once for this machine") and third == first

@@ -497,7 +497,7 @@ def test_everything_can_be_assembled_for_arm(dtype):
 
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    arm = llvm_writer.target("aarch64")
+    arm = llvm_writer.LEVELS["aarch64"]
     machine = llvm.Target.from_triple(arm.triple).create_target_machine(cpu=arm.cpu, features=arm.features)
     requests = [(code, form) for code in ALL for form in (cpu_kernels.VV, cpu_kernels.UU)]
     texts = cpu_kernels.results_text(arm, dtype), reductions.sums_text(arm, dtype)

@@ -64,7 +64,7 @@ class Definition:
 
     @property
     def text(self) -> str:
-        """As ``operator`` takes it; of a function its head."""
+        """The definition as ``operator`` takes it; of a function its head."""
         return head(self) if self.function else f"{self.name}({', '.join(self.operands)}) = {self.formula}"
 
     @property
@@ -189,7 +189,7 @@ def add(definition: Definition) -> Definition:
 
 
 def count() -> int:
-    """How many operators have been added; tables that are made of them are made anew when it has grown."""
+    """The number of operators added so far: tables made of the operators are out of date when it has grown."""
     return _n_added
 
 
@@ -231,7 +231,7 @@ def known(code: int) -> Written:
 
 
 def arity() -> np.ndarray:
-    """By code, 0 where there is no operator; of the internal ones too."""
+    """The number of operands by code, internal operators included; 0 where there is no operator."""
     arities = ops.ARITY.copy()
     for definition in definitions():
         arities[definition.code] = definition.arity
@@ -295,7 +295,7 @@ def in_slopes(codes: Iterable[int]) -> list[int]:
 
 
 def saved(codes: Iterable[int]) -> tuple[Saved, ...]:
-    """What a file or a pickle needs to know of operators, those that they are made of first.
+    """The entries of a file or a pickle for these operators, those that their formulas name first.
 
     Of a function name and operands alone: its code is never kept.
     """

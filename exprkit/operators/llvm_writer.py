@@ -3,8 +3,8 @@
 A ``Code`` holds one function; the vectors in it are ``Vec`` (``simd_values``), the loops and
 addresses are written here.
 
-    >>> from exprkit.operators.llvm_writer import Code, target
-    >>> code = Code(target("avx2"), "double", 4)
+    >>> from exprkit.operators.llvm_writer import LEVELS, Code
+    >>> code = Code(LEVELS["avx2"], "double", 4)
     >>> code.store(code.load("%a"), "%y")
     >>> print(code.function("copy", "ptr %y, ptr %a"))
     define void @copy(ptr %y, ptr %a) nounwind {
@@ -17,6 +17,7 @@ addresses are written here.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
@@ -36,17 +37,12 @@ class Target:
     fma: bool = True
 
 
-LEVELS = {
+LEVELS = {  # of features
     "avx512": Target("x86_64", "x86-64-v4", "", 64, avx512=True),
     "avx2": Target("x86_64", "x86-64-v3", "", 32),
     "baseline": Target("x86_64", "x86-64", "", 16, fma=False),
     "aarch64": Target("aarch64-linux-gnu", "generic", "", 16),
 }
-
-
-def target(level: str) -> Target:
-    """The processor of a feature level: avx512, avx2, baseline or aarch64."""
-    return LEVELS[level]
 
 
 class Code:
@@ -102,7 +98,7 @@ class Code:
         totals: list[Vec],
         last: Callable[[list[Vec]], Vec] | None = None,
     ) -> list[Vec]:
-        """As ``loop``, with totals = body(i, totals), up to the ``last`` one, of which a lane is set."""
+        """``loop`` with totals = body(i, totals); it ends early where a lane of ``last(totals)`` is set."""
         before, head, done = self.block, self.fresh("loop"), self.fresh("done")
         i, after = self.fresh("%i"), self.fresh("%i")
         running = [Vec(self, total.element, self.fresh("%total")) for total in totals]
@@ -195,14 +191,17 @@ class Code:
 
     def total(self, a: Vec) -> str:
         """The sum of all lanes as a double, added in halves."""
-        a = a if a.double else a.widen()
-        every = self.lanes
-        while self.lanes > 1:
-            low, high = self.split(a, self.lanes // 2)
-            self.lanes //= 2
-            a = self.vec(low.split()[-1], "double") + self.vec(high.split()[-1], "double")
+        every, a = self.lanes, self.in_lanes(a if a.double else a.widen(), 1, operator.add)
         self.lanes = every
         return self.let(f"extractelement <1 x double> {a.name}, i64 0")
+
+    def in_lanes(self, a: Vec, lanes: int, combine: Callable[[Vec, Vec], Vec]) -> Vec:
+        """The halves of a vector combined, and theirs, down to so many lanes, which the code then has."""
+        while self.lanes > lanes:
+            halves = self.split(a, self.lanes // 2)
+            self.lanes //= 2
+            a = combine(*(self.vec(half.split()[-1], a.element) for half in halves))
+        return a
 
     def store_first(self, a: Vec, address: str) -> None:
         """Write the number of lane 0 only."""

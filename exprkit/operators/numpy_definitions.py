@@ -56,7 +56,7 @@ def lgamma(a: float) -> float:
 
 
 def digamma(a: float) -> float:
-    """By mpmath, which no double spoils where the result is near 0."""
+    """The derivative of lgamma by mpmath, which no double spoils where the result is near 0."""
     import mpmath
 
     if math.isinf(a):

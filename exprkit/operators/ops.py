@@ -41,21 +41,19 @@ class Cuda:
     formula: str
     fast: str = ""  # under precision="fast", where it differs
     fast_ulp: float | None = None  # its largest float32 error over ``domain``, of max(|y|, 1)'s last place
-    fast_path: str = (
-        ""  # shorter, for operands in the usual range; makes ``in_range`` false for others, if there are any
-    )
+    # shorter, for operands in the usual range; makes ``in_range`` false for others, if there are any
+    fast_path: str = ""
     inline: bool = False  # few instructions; a kernel holds longer ones once, out of line, and loops over them
     body: str = ""  # of the user's function that the formula calls
     heavy: bool = False  # out of line, it alone decides how many registers a kernel needs
     branches: bool = False  # long code with branches: a kernel of derivatives makes it for one point after the other
-    code_bytes: int = (
-        0  # fast, for 32 points (tests/code_sizes.py), an eighth with a fast path; 0: little, or held once
-    )
+    # fast, for 32 points (tests/code_sizes.py), an eighth with a fast path; 0: little, or held once
+    code_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Ptx:
-    """The same as one PTX instruction, the one that the compiler makes of it; "" where it is none.
+    """The operator as one PTX instruction, the one that the compiler makes of it; "" where it is none.
 
     ``{t}`` is f32 or f64, ``{f}`` .ftz where subnormals are flushed, ``{full}``, ``{quick}`` and ``{root}`` are .rn or,
     of an approximate quotient, .full and .approx, of an approximate root .approx; what says ``.f32`` holds for float32
@@ -68,7 +66,7 @@ class Ptx:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """What stands for the operator where something is known of its operands (strength reduction)."""
+    """Operators that replace this one where something is known of its operands (strength reduction)."""
 
     inner: Mapping[str, str] = field(default_factory=dict)  # {inner: other}: op(inner(a), ...) is other(a, ...)
     constant_b: Mapping[float, str] = field(default_factory=dict)  # {number: other}: op(a, number) is other(a)
@@ -129,7 +127,7 @@ class Operator:
 
     @property
     def letters(self) -> tuple[str, ...]:
-        """What its formulas for the GPU call the operands, all three of one that takes two packed."""
+        """The names of the operands in formulas for the GPU, all three of one that takes two packed."""
         return ("a", "a_low", "b") if self.packed else ("a", "b")[: self.arity]
 
 
@@ -181,7 +179,7 @@ def _operator(code: int, name: str, arity: int, meaning: str, **cells: Any) -> O
 
 
 def _made_by(name: str) -> Callable[..., Any]:
-    """What makes the object of a SymPy class, or of an undefined function where SymPy has none."""
+    """The function that makes an object of a SymPy class, or an undefined function where SymPy has none."""
     return lambda sympy, *operands: (getattr(sympy, name, None) or sympy.Function(name))(*operands)
 
 

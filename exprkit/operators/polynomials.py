@@ -42,7 +42,7 @@ def from_bits(whole: int, real: str) -> float:
 
 @dataclass(frozen=True)
 class Numbers:
-    """What the formulas need in one precision; the polynomials are described below, at FITS."""
+    """The constants and coefficients of the formulas in one precision; FLOAT and DOUBLE describe the polynomials."""
 
     mantissa: int  # stored bits
     magic: float  # adding it rounds to a whole number, in the low bits

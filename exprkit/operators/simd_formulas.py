@@ -5,8 +5,8 @@ arguments; a call writes the instructions of a kernel.  One text serves float32 
 float64, the numbers in it come from ``polynomials``.
 
     >>> from exprkit.operators import simd_formulas
-    >>> from exprkit.operators.llvm_writer import Code, target
-    >>> code = Code(target("avx2"), "float", 8)
+    >>> from exprkit.operators.llvm_writer import LEVELS, Code
+    >>> code = Code(LEVELS["avx2"], "float", 8)
     >>> y = simd_formulas.exp2(code.vec("%a"))
     >>> print(code.lines[4])
       %t5 = call <8 x float> @llvm.rint.v8f32(<8 x float> %t4)
@@ -326,7 +326,7 @@ def _log(a: Vec, base: float) -> Vec:
 
 
 def log1p(a: Vec) -> Vec:
-    """As log of 1 + a, for -1 <= a < 2^60; log(1 + a) itself where nothing of a is left. [1.8, 2.0]"""
+    """``log`` of 1 + a with the digits of a that 1 + a loses, for -1 <= a < 2^60. [1.8, 2.0]"""
     rare = ~(a < 2.0**60) | ~(a >= -1.0)
     y = _log1p(a)
     return unless(rare, y, lambda: where(rare, log(a + 1.0), y)).copysign(a)

@@ -4,8 +4,8 @@ The CPU's ``kernels`` calls a formula with ``Vec`` arguments and
 gets the instructions of a kernel.  Nothing is computed here; every operation writes a
 line of LLVM's language (``llvm_writer``).
 
-    >>> from exprkit.operators.llvm_writer import Code, target
-    >>> code = Code(target("baseline"), "float", 4)
+    >>> from exprkit.operators.llvm_writer import LEVELS, Code
+    >>> code = Code(LEVELS["baseline"], "float", 4)
     >>> a = code.vec("%a")
     >>> (a * a).name, code.lines
     ('%t1', ['  %t1 = fmul <4 x float> %a, %a'])
@@ -123,6 +123,10 @@ class Vec:
         if self.element == "float" and not self.code.target.fma:
             return (self.widen() * self.like(b).widen() + self.like(c).widen()).narrow()
         return self._fma(b, c)
+
+    def times_plus(self, b: Vec | float, c: Vec | float) -> Vec:
+        """a * b + c, rounded once where an instruction does it."""
+        return self.fma(b, c) if self.code.target.fma else self * b + c
 
     _fma = _intrinsic("llvm.fma")
     sqrt = _intrinsic("llvm.sqrt")
@@ -338,45 +342,36 @@ def unless(rare: Vec, y: Vec, slow_path: Callable[[], Vec]) -> Vec:
 
     A branch that is seldom taken: what the slow path computes costs nothing otherwise.
     """
-    return _choose(rare, [y], lambda: [slow_path()])[0]
+    return _branch(rare.code, rare.code.any_lane(rare), [y], lambda: [slow_path()])[0]
 
 
 def unless_both(rare: Vec, y: tuple[Vec, Vec], slow_path: Callable[[], tuple[Vec, Vec]]) -> tuple[Vec, Vec]:
     """``unless`` for two results of one branch."""
-    first, second = _choose(rare, y, slow_path)
+    first, second = _branch(rare.code, rare.code.any_lane(rare), y, slow_path)
     return first, second
 
 
 def unless_finite(y: Vec, parts: Sequence[Vec], slow_path: Callable[[], Vec]) -> Vec:
     """y, or ``slow_path()`` in the lanes where y or one of the parts is inf or nan."""
     code, lanes = y.code, y.code.lanes
-    together = [name for a in (*parts, y) for name in code.split(a, min(lanes, code.target.width // SIZE[y.element]))]
-    code.lanes = min(lanes, code.target.width // SIZE[y.element])
-    total = None
-    for name in together:
-        total = nan_unless_finite(Vec(code, y.element, name.split("> ")[1]), total)
-    assert total is not None
-    any_lane = code.any_lane(total.isnan())
+    register = min(lanes, code.target.width // SIZE[y.element])
+    names = [operand.split("> ")[1] for a in (*parts, y) for operand in code.split(a, register)]
+    code.lanes = register
+    any_lane = code.any_lane(_zero_or_nan([Vec(code, y.element, name) for name in names]).isnan())
     code.lanes = lanes
 
     def slowly() -> list[Vec]:
-        total = nan_unless_finite(y, None)
-        for a in parts:
-            total = nan_unless_finite(a, total)
-        return [where(total.isnan(), slow_path(), y)]
+        return [where(_zero_or_nan([y, *parts]).isnan(), slow_path(), y)]
 
     return _branch(code, any_lane, [y], slowly)[0]
 
 
-def nan_unless_finite(a: Vec, total: Vec | None) -> Vec:
-    """0, or nan where one of both is nan or a is inf."""
-    if total is None:
-        return a * 0.0
-    return a.fma(0.0, total) if a.code.target.fma else a * 0.0 + total
-
-
-def _choose(rare: Vec, y: Sequence[Vec], slow_path: Callable[[], Sequence[Vec]]) -> list[Vec]:
-    return _branch(rare.code, rare.code.any_lane(rare), y, slow_path)
+def _zero_or_nan(numbers: Sequence[Vec]) -> Vec:
+    """0, or nan where one of the numbers is inf or nan."""
+    total = numbers[0] * 0.0
+    for a in numbers[1:]:
+        total = a.times_plus(0.0, total)
+    return total
 
 
 def _branch(code: Any, any_lane: str, y: Sequence[Vec], slow_path: Callable[[], Sequence[Vec]]) -> list[Vec]:

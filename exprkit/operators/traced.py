@@ -46,19 +46,8 @@ class Line(NamedTuple):
 
     @property
     def places(self) -> list[int]:
-        """Those of its operands that are no numbers."""
+        """The operands that are places."""
         return [operand for operand in self.operands if isinstance(operand, int)]
-
-    def applied(
-        self,
-        values: Any,
-        number: Callable[[float], Any],
-        applied: Callable[[ops.Operator, list[Any]], Any],
-        choose: Callable[[Any, Any, Any], Any],
-    ) -> Any:
-        """What it comes to, by the values at places."""
-        arguments = [values[operand] if isinstance(operand, int) else number(operand) for operand in self.operands]
-        return choose(*arguments) if self.code == CHOICE else applied(ops.BY_CODE[self.code], arguments)
 
 
 class TracedFunction(NamedTuple):
@@ -87,12 +76,13 @@ class TracedFunction(NamedTuple):
         number: Callable[[float], Any],
         applied: Callable[[ops.Operator, list[Any]], Any],
         choose: Callable[[Any, Any, Any], Any],
-    ) -> Any:
-        """What it comes to, where numbers, operators and choices are what these functions make of them."""
+    ) -> list[Any]:
+        """The operands, the value of every line by these functions, and behind them the result."""
         values = list(operands)
-        for line in self.lines:
-            values.append(line.applied(values, number, applied, choose))
-        return values[self.result] if isinstance(self.result, int) else number(self.result)
+        for code, places in self.lines:
+            arguments = [values[operand] if isinstance(operand, int) else number(operand) for operand in places]
+            values.append(choose(*arguments) if code == CHOICE else applied(ops.BY_CODE[code], arguments))
+        return [*values, values[self.result] if isinstance(self.result, int) else number(self.result)]
 
     def agrees(self, definition: Callable[..., np.ndarray], domain: Sequence[tuple[float, float]]) -> bool:
         """Whether it gives what the function does, on ordinary numbers and on special ones that it takes.
@@ -107,14 +97,14 @@ class TracedFunction(NamedTuple):
             return False
         operands = [np.concatenate(samples) for samples in zip(usual, *self._hard(random), strict=True)]
         with np.errstate(all="ignore"):
-            expected, known = where_it_is_known(definition, operands)
+            expected, known = defined_values(definition, operands)
 
             def is_close(share: float, close: float, least: float) -> bool:
                 def applied(row: ops.Operator, given: list[Any]) -> np.ndarray:
                     error = max(row.ulp[1] - 0.5, 0.0) * share * random.choice([-1.0, 1.0], known.shape)
                     return np.asarray(row.numpy(*given) * (1 + error))
 
-                computed = np.broadcast_to(self.run(operands, float, applied, _chosen), known.shape)[known]
+                computed = np.broadcast_to(self.run(operands, float, applied, _chosen)[-1], known.shape)[known]
                 return np.allclose(computed, expected[known], rtol=close, atol=least, equal_nan=True)
 
             return is_close(0.0, CLOSE, 1e-300) and all(is_close(LAST_PLACE, OFF, OFF) for _ in range(TIMES))
@@ -136,10 +126,10 @@ class TracedFunction(NamedTuple):
         yield [axis.ravel() for axis in np.meshgrid(*[np.array(special)] * self.arity)]
 
 
-def where_it_is_known(
+def defined_values(
     definition: Callable[..., np.ndarray], operands: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What a function gives, and where: it may raise an error for some of these numbers."""
+    """The values of a function, and where it has any: it may raise an error for some of these numbers."""
     try:
         return definition(*operands), np.ones(len(operands[0]), bool)
     except Exception:
@@ -173,7 +163,7 @@ class _NotTraceable(Exception):
 
 
 class _Recorder:
-    """What the calls of a function did so far; what is done again is done once."""
+    """The operations of the calls of a function so far, equal ones once."""
 
     def __init__(self, arity: int) -> None:
         self._arity, self._lines = arity, {}  # type: tuple[int, dict[Line, int]]
@@ -186,7 +176,7 @@ class _Recorder:
         return TracedFunction(self._arity, tuple(self._lines), result)
 
     def _explored(self, function: Callable[..., Any], decisions: list[bool]) -> int | float:
-        """What it comes to behind these decisions: the conditions asked for after those go both ways."""
+        """The result after these decisions: all later conditions go both ways."""
         self._n_calls += 1
         if self._n_calls > MOST_CALLS:
             raise _NotTraceable

@@ -1,6 +1,6 @@
 """Vector code of traced functions, in float32 where that is close enough.
 
-In: a ``TracedFunction``.  Out: a formula as ``simd_formulas`` has it, or the same in stages, each a loop of its own.
+In: a ``TracedFunction``.  Out: a formula as ``simd_formulas`` has it.
 
     >>> import numba, numpy as np
     >>> from exprkit.operators.traced import trace_of
@@ -25,24 +25,23 @@ turns, in several runs on a machine with other work, which are 0.05 apart::
 
                           log1p(exp(a))   a / (1 + exp(-a))   1 / (1 + a a)   sin(a) exp(-|a|)
     all in float64              2.9              1.8                1.4              1.7
-    float32, one loop           1.22             0.80               0.80             0.75    may overflow unseen
+    float32                     1.22             0.80               0.80             0.75    may overflow unseen
     all results looked at       1.25             1.05               0.85             0.90    in every line
     the same, where hidden      1.24             0.88               0.80             0.79
-    and long ones apart         1.07             0.95               0.84             0.77
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from exprkit.operators import ops
-from exprkit.operators.simd_values import Vec, nan_unless_finite, unless_finite, where
-from exprkit.operators.traced import CHOICE, Line, TracedFunction, where_it_is_known
+from exprkit.operators.simd_values import Vec, unless_finite, where
+from exprkit.operators.traced import CHOICE, Line, TracedFunction, defined_values
 
 UNITS = 16  # of the last place of float32
 TRIED = 256  # numbers of each operand, as many near 0, as many of every size
@@ -51,132 +50,40 @@ LAST_PLACE, LARGEST = 2.0**-23, 3e38
 STEP = 2.0**-18  # relative, to see how a result changes with an operand
 SAMPLES = (0.0, 1.0, -1.0, 0.5, 3.0, 1e30, -1e30, math.inf, -math.inf, math.nan)
 GRID, BESIDE, USUAL = np.arange(-2.0, 2.25, 0.25), 1e-12, 10.0  # where jumps are looked for; no poles
-LONG = 10  # lines of an operator's code that is worth a loop of its own
-MOST_KEPT = 4  # numbers of a point that go from a loop to the next
-UNSURE = -1  # the place of what is nan where a hidden number is not finite
-
-Values = dict[int, Vec]
 
 
 def formula(trace: TracedFunction, fast: bool) -> Callable[..., Vec]:
-    """As ``simd_formulas`` has it of an operator; of three operands the first two may be a pair."""
+    """The trace as a formula on vectors; of three operands the first two may be a pair."""
 
     def on_vectors(*given: Any) -> Vec:
-        operands = flat(given)
-        if not (operands[0].double or fast or trace.in_floats):
+        operands = [*given[0], *given[1:]] if isinstance(given[0], tuple) else list(given)
+        if operands[0].double or fast:
+            return _run(trace, operands, fast)[-1]
+        if not trace.in_floats:
             return _in_float64(trace, operands)
-        work = _LineWriter(trace, fast, operands[0].double)
-        values = dict(enumerate(operands))
-        work.compute(range(len(trace.lines)), values)
-        return work.result(values)
+        *values, y = _run(trace._replace(lines=_for_floats(trace.lines)), operands, fast)
+        hidden = [values[place] for place in sorted(_hidden(trace))]
+        if not hidden and not isinstance(trace.result, int):
+            return y
+        return unless_finite(y, hidden, lambda: _in_float64(trace, operands))
 
     return on_vectors
 
 
-def flat(operands: Sequence[Any]) -> list[Vec]:
-    """Operands, the first two of which may be a pair."""
-    return [*operands[0], *operands[1:]] if isinstance(operands[0], tuple) else list(operands)
+def _run(trace: TracedFunction, operands: Sequence[Vec], fast: bool) -> list[Vec]:
+    """Write the code of all lines; what they come to, and behind that the result."""
 
+    def number(value: float) -> Vec:
+        return operands[0].like(value)
 
-class Stage(NamedTuple):
-    """One loop over the points."""
+    def applied(row: ops.Operator, given: list[Vec]) -> Vec:
+        return ((row.simd_fast if fast else None) or row.simd)(*given)
 
-    compute: Callable[[Values], None]
-    kept: tuple[int, ...]  # places that later ones read
-
-
-class Stages(NamedTuple):
-    """Loops one after the other: an operator that waits for another, both long, is in a later one."""
-
-    stages: tuple[Stage, ...]
-    result: Callable[[Values], Vec]
-
-
-def stages(trace: TracedFunction, fast: bool, double: bool, is_long: Callable[[ops.Operator], bool]) -> Stages | None:
-    """None where one loop is best."""
-    if not (double or fast or trace.in_floats):
-        return None
-    stage_of, first = _stage_of_lines(trace, is_long), trace.arity
-    last = max(stage_of, default=0)
-    last_use = list(stage_of)
-    for line, at in zip(trace.lines, stage_of, strict=True):
-        for k in [place - first for place in line.places if place >= first]:
-            last_use[k] = max(last_use[k], at)
-    if isinstance(trace.result, int) and trace.result >= first:
-        last_use[trace.result - first] = last
-    work, loops = _LineWriter(trace, fast, double), []
-    for stage in range(last + 1):
-        so_far = [k for k, at in enumerate(stage_of) if at <= stage]
-        kept = [first + k for k in so_far if last_use[k] > stage]
-        if stage < last and any(first + k in work.watched for k in so_far):
-            kept.append(UNSURE)
-        own = [k for k in so_far if stage_of[k] == stage]
-        loops.append(Stage(functools.partial(work.compute, own), tuple(kept)))
-    if last == 0 or any(len(one.kept) > MOST_KEPT for one in loops):
-        return None
-    return Stages(tuple(loops), work.result)
-
-
-def _stage_of_lines(trace: TracedFunction, is_long: Callable[[ops.Operator], bool]) -> list[int]:
-    stage_by_line: list[int] = []
-    long: list[int] = []  # how many long ones are below a line and in it, one waiting for the other
-    for line in trace.lines:
-        inner = [place - trace.arity for place in line.places if place >= trace.arity]
-        below = max((long[k] for k in inner), default=0)
-        is_one = line.code != CHOICE and is_long(ops.BY_CODE[line.code])
-        stage_by_line.append(max([below - (not is_one), *(stage_by_line[k] for k in inner)], default=0) if below else 0)
-        long.append(below + is_one)
-    return stage_by_line
-
-
-# ── the code ─────────────────────────────────────────────────────────────────────────
+    return trace.run(operands, number, applied, lambda condition, a, b: where(condition != 0.0, a, b))
 
 
 def _in_float64(trace: TracedFunction, operands: Sequence[Vec]) -> Vec:
-    wide = dict(enumerate(a.widen() for a in operands))
-    work = _LineWriter(trace, False, True)
-    work.compute(range(len(trace.lines)), wide)
-    return work.result(wide).narrow()
-
-
-class _LineWriter:
-    """What writes the code of lines."""
-
-    def __init__(self, trace: TracedFunction, fast: bool, double: bool) -> None:
-        self._trace, self._fast = trace, fast
-        self._is_sure = fast or double
-        self._lines = trace.lines if self._is_sure else _for_floats(trace.lines)
-        self.watched = frozenset() if self._is_sure else _hidden(trace)
-
-    def compute(self, lines: Iterable[int], values: Values) -> None:
-        """Put what lines come to among the values."""
-        element = values[0].element
-        for k in lines:
-            place = self._trace.arity + k
-            value = self._lines[k].applied(values, functools.partial(_number, values[0]), self._applied, _chosen)
-            values[place] = value if isinstance(value, Vec) else values[0].code.constant(value, element)
-            if place in self.watched:
-                values[UNSURE] = nan_unless_finite(values[place], values.get(UNSURE))
-
-    def _applied(self, row: ops.Operator, operands: list[Vec]) -> Vec:
-        return ((row.simd_fast if self._fast else None) or row.simd)(*operands)
-
-    def result(self, values: Values) -> Vec:
-        place = self._trace.result
-        y = values[place] if isinstance(place, int) else _number(values[0], place)
-        if self._is_sure or (UNSURE not in values and not isinstance(place, int)):
-            return y
-        operands = [values[k] for k in range(self._trace.arity)]
-        hidden = [values[UNSURE]] if UNSURE in values else []
-        return unless_finite(y, hidden, lambda: _in_float64(self._trace, operands))
-
-
-def _number(a: Vec, value: float) -> Vec:
-    return a.code.constant(value, a.element)
-
-
-def _chosen(condition: Vec, a: Vec, b: Vec) -> Vec:
-    return where(condition != 0.0, a, b)
+    return _run(trace, [a.widen() for a in operands], fast=False)[-1].narrow()
 
 
 # ── what float32 can do ──────────────────────────────────────────────────────────────
@@ -198,11 +105,11 @@ def is_close_in_floats(
     random = np.random.default_rng(0)
     operands = [_tried(random, low, high) for low, high in domain[: trace.arity]]
     with np.errstate(all="ignore"):
-        y, known = where_it_is_known(definition, operands)
+        y, known = defined_values(definition, operands)
         size = np.abs(y)
         for k, a in enumerate(operands):
             ends = [
-                where_it_is_known(definition, [*operands[:k], a * (1 + step), *operands[k + 1 :]])[0]
+                defined_values(definition, [*operands[:k], a * (1 + step), *operands[k + 1 :]])[0]
                 for step in (STEP, -STEP)
             ]
             size = size + np.abs(ends[0] - ends[1]) / (2 * STEP)
@@ -225,20 +132,20 @@ def _computed_in_floats(
     trace: TracedFunction, operands: list[np.ndarray], random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Results with errors as large as the table has them, and where all that is looked at was finite."""
-    values, sure, hidden = list(operands), np.ones(operands[0].shape, bool), _hidden(trace)
+    n_tried = len(operands[0])
 
     def rounded(a: Any) -> np.ndarray:
         return np.asarray(a, np.float32).astype(np.float64)
 
     def applied(row: ops.Operator, given: list[Any]) -> np.ndarray:
         error = max(row.ulp[0] - 0.5, 0) * LAST_PLACE
-        return rounded(row.numpy(*given) * (1 + error * random.uniform(-1, 1, sure.shape)))
+        return rounded(row.numpy(*given) * (1 + error * random.uniform(-1, 1, n_tried)))
 
-    for place, line in enumerate(_for_floats(trace.lines), trace.arity):
-        values.append(line.applied(values, rounded, applied, lambda c, a, b: np.where(np.not_equal(c, 0), a, b)))
-        sure &= np.isfinite(values[-1]) | (place not in hidden)
-    y = values[trace.result] if isinstance(trace.result, int) else rounded(trace.result)
-    return np.broadcast_to(y, sure.shape), sure & np.isfinite(y)
+    in_floats = trace._replace(lines=_for_floats(trace.lines))
+    *values, y = in_floats.run(operands, rounded, applied, lambda c, a, b: np.where(np.not_equal(c, 0), a, b))
+    y = np.broadcast_to(y, n_tried)
+    is_finite = np.isfinite([y, *(values[place] for place in _hidden(trace))])
+    return y, np.asarray(is_finite.all(axis=0))
 
 
 def _for_floats(lines: Sequence[Line]) -> tuple[Line, ...]:

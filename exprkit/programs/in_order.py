@@ -31,9 +31,7 @@ number is the next one, of a constant and of a result of the prologue alike: ``c
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -46,12 +44,10 @@ from exprkit.programs.emit import COLUMNS, SLOTS, UNIFORMS
 from exprkit.programs.parts import Part, joined
 from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, Program, kind_of, operand_of
 from exprkit.runtime import machine, slices
-from exprkit.runtime.bags import zeros
+from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled, inline
-from exprkit.runtime.recycled import fresh
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
-WORDS = ("code", np.uint8), ("a", np.int32), ("b", np.int32), ("dst", np.int32)
 COLUMN_TABLES = "totals", "column_of", "column_code", "column_var"
 PLAIN, RULED, WAITS = range(3)  # operators without rules; with; those that another may fuse with
 
@@ -102,72 +98,46 @@ def lower_in_order(
     positive: np.ndarray | None = None,
     dtype: DTypeLike = np.float64,
     threads: int | None = None,
-    empty_array: Callable[[int, Any], np.ndarray] = fresh,
     columns: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Program:
     """Lower a population's values; the arguments are those of ``lower``, constants are of type ``dtype``.
 
-    ``empty_array`` gives memory for so many numbers of a type, ``columns`` (operators and variables) are those that
-    come first, whoever uses them.
+    ``columns`` (operators and variables) are those that come first, whoever uses them.
     """
     pop = pop.expanded()
     rules, sort = table_rules(precision), _sorts(precision)
     n_vars = max(int(pop.n_vars), 1, 0 if columns is None else 1 + int(columns[1].max(initial=0)))
     positive = np.zeros(n_vars, np.bool_) if positive is None else positive
-    n_params, n_prologue = np.asarray(pop.n_params, np.int32), empty_array(len(pop), np.int32)
+    n_params, n_prologue = np.asarray(pop.n_params, np.int32), np.empty(len(pop), np.int32)
     least = max(slices.LEAST, 256 * n_vars)  # each has a table of columns
     cuts = slices.short(pop.offsets, threads, least, 4 * slices.SHORT)
-    first_token, n_places, n_tokens = int(pop.offsets[0]), len(pop) + len(cuts), int(pop.offsets[-1] - pop.offsets[0])
-    whole = {name: empty_array(n_tokens, kind) for name, kind in (*WORDS, ("constants", dtype))}
-    whole |= {name: empty_array(n_places, np.int64) for name in ("offsets", "first_const")}
     known_columns = _known_columns(columns, n_vars)
 
     def lower_part(begin: int, end: int) -> Part:
-        offsets, none = pop.offsets[begin : end + 1], np.zeros(0, np.int32)
-        numbers = pop.values.view(np.float64)
+        offsets, numbers = pop.offsets[begin : end + 1], pop.values.view(np.float64)
         tokens = OrderedTokens(pop.kinds, pop.values, numbers, offsets, n_params[begin:end], positive, sort)
-        longest, own = int(np.diff(offsets).max(initial=1)), slice(*(offsets[[0, -1]] - first_token).tolist())
-        at = bisect.bisect(cuts, (begin, end)) - 1 + begin
-        places = {name: whole[name][at : at + end - begin + 1] for name in ("offsets", "first_const")}
-        of_tokens = {name: whole[name][own] for name in (*dict(WORDS), "constants")}
-        out = WrittenProgram(
-            **of_tokens,
-            **places,
+        n_tokens, longest = int(offsets[-1] - offsets[0]), int(np.diff(offsets).max(initial=1))
+        out = empty(
+            WrittenProgram,
+            n=n_tokens,
+            n_offsets=len(offsets),
+            constants=np.empty(n_tokens, dtype),
             n_prologue=n_prologue[begin:end],
             **dict(zip(COLUMN_TABLES, map(np.copy, known_columns), strict=True)),
         )
         _lower_all(tokens, rules, zeros(WaitingOperands, n=longest + 1), out)
         n, n_const, n_columns = int(out.offsets[-1]), int(out.first_const[-1]), int(out.totals[COLUMNS])
-        return Part(
-            out.code[:n],
-            out.a[:n],
-            out.b[:n],
-            out.dst[:n],
-            out.constants[:n_const],
-            out.offsets,
-            out.first_const,
-            out.column_code[:n_columns].copy(),
-            out.column_var[:n_columns].copy(),
-            none,
-            out.totals,
-        )
+        instructions = out.code[:n], out.a[:n], out.b[:n], out.dst[:n], out.constants[:n_const]
+        own_columns = out.column_code[:n_columns].copy(), out.column_var[:n_columns].copy()
+        return Part(*instructions, out.offsets, out.first_const, *own_columns, np.zeros(0, np.int32), out.totals)
 
     parts = slices.each(lower_part, cuts, threads=threads or machine.cores())
-    joint = joined(parts, cuts, rules.width, empty_array)
-    fields = {name: getattr(joint, name) for name in Part._fields if name not in ("results", "totals")}
-    return Program(
-        **fields,
-        n_prologue=n_prologue,
-        n_params=n_params,
-        n_slots=int(joint.totals[SLOTS]),
-        n_uniforms=int(joint.totals[UNIFORMS]),
-        precision=precision,
-        shared=False,
-    )
+    fields = joined(parts, cuts, rules.width)
+    return Program(**fields, n_prologue=n_prologue, n_params=n_params, precision=precision, shared=False)
 
 
 def _known_columns(columns: tuple[np.ndarray, np.ndarray] | None, n_vars: int) -> tuple[np.ndarray, ...]:
-    """What a part begins with: its totals, the columns by variable and operator, and their operators and variables."""
+    """The tables of columns that a part begins with (``COLUMN_TABLES``)."""
     totals, column_of = np.zeros(slices.APART, np.int64), np.full(256 * n_vars, -1, np.int32)
     code, var = np.zeros(512 * n_vars, np.uint8), np.zeros(512 * n_vars, np.int32)
     if columns is not None:
@@ -179,7 +149,7 @@ def _known_columns(columns: tuple[np.ndarray, np.ndarray] | None, n_vars: int) -
 
 @table_of_rows
 def _sorts(precision: str) -> np.ndarray:
-    """What is to be looked at in an operator, by its code: PLAIN, RULED or WAITS."""
+    """The sort of each operator by its code: PLAIN, RULED or WAITS."""
     rules = table_rules(precision)
     cells = rules.positive_a, rules.whole_b, rules.first, rules.fused.min(axis=1)
     ruled = np.any([cell != NONE for cell in cells], axis=0) | (np.diff(rules.constant_start) > 0)
@@ -283,7 +253,7 @@ def _lower_all(tokens, rules, stack, out):
 
 @inline
 def _constant_rule(code, number, rules):
-    """What an operator of that second operand is, and whether it still has two."""
+    """The operator that replaces one of this second operand, and whether it still has two."""
     for k in range(rules.constant_start[code], rules.constant_start[code + 1]):
         if number == rules.constant_value[k]:
             return np.int64(rules.constant_code[k]), False

@@ -35,7 +35,7 @@ _LAST = 63  # bit of all parameters from the 64th on, which are never taken for 
 
 
 class Dependence(NamedTuple):
-    """What ``dependence`` finds, by expression.
+    """Linear parameters and differentiability by expression.
 
     ``linear`` (uint64): bit j is set for parameter j of a set that the expression is jointly
     linear in; of several possible sets the one that takes the parameters in their order.
@@ -94,7 +94,7 @@ def no_slope() -> frozenset[tuple[int, int]]:
 
 @table_of_rows
 def uses_of_operators() -> np.ndarray:
-    """By code: what the operator's derivatives depend on."""
+    """The operands that an operator's derivatives depend on, as bits by code."""
     uses = np.zeros(256, np.uint8)
     for row in table():
         uses[row.code] = 0 if row.derivative else _NO_RULE | _A_OF_A | _B_OF_A | _A_OF_B | _B_OF_B

@@ -79,8 +79,6 @@ from exprkit.programs.emit import (
     COLUMNS,
     DONE,
     LOW,
-    SLOTS,
-    UNIFORMS,
     NodeScratch,
     Output,
     Room,
@@ -124,25 +122,18 @@ def lower(
     return Program(**_programs(pop, None, precision, positive, dtype, threads))
 
 
-def lower_gradients(
-    pop: Population,
-    *,
-    precision: str = "ieee",
-    positive: np.ndarray | None = None,
-    dtype: DTypeLike = np.float64,
-    threads: int | None = None,
-) -> GradientProgram:
+def lower_gradients(pop: Population, **settings: Any) -> GradientProgram:
     """Lower a population's values and derivatives; the arguments are those of ``lower``."""
-    return GradientProgram(**_programs(pop, derivative_rules(), precision, positive, dtype, threads))
+    return GradientProgram(**_programs(pop, derivative_rules(), **settings))
 
 
 def _programs(
     pop: Population,
     derivatives: DerivativeRules | None,
-    precision: str,
-    positive: np.ndarray | None,
-    dtype: DTypeLike,
-    threads: int | None,
+    precision: str = "ieee",
+    positive: np.ndarray | None = None,
+    dtype: DTypeLike = np.float64,
+    threads: int | None = None,
 ) -> dict[str, Any]:
     """The fields of a program, made in parts that threads share."""
     pop = pop.expanded()
@@ -178,27 +169,11 @@ def _programs(
 
     least = slices.LEAST if derivatives is None else slices.LEAST // 8
     cuts = slices.short(pop.offsets, threads, max(least, 256 * n_vars))  # each has a table of columns
-    whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
-    if shares and whole.totals[SLOTS] > MOST_SLOTS:  # an accumulator names no more; trees need far fewer
+    fields = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
+    if shares and fields["n_slots"] > MOST_SLOTS:  # an accumulator names no more; trees need far fewer
         shares = False
-        whole = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
-    fields: dict[str, Any] = dict(
-        code=whole.code,
-        a=whole.a,
-        b=whole.b,
-        dst=whole.dst,
-        offsets=whole.offsets,
-        n_prologue=n_prologue,
-        constants=whole.constants,
-        first_const=whole.first_const,
-        n_params=n_params,
-        column_code=whole.column_code,
-        column_var=whole.column_var,
-        n_slots=int(whole.totals[SLOTS]),
-        n_uniforms=int(whole.totals[UNIFORMS]),
-        precision=precision,
-        shared=shares,
-    )
+        fields = joined(slices.each(lower_part, cuts, threads=threads or machine.cores()), cuts, rules.width)
+    fields |= dict(n_prologue=n_prologue, n_params=n_params, precision=precision, shared=shares)
     if derivatives is not None:
         fields |= dict(results=results, first_result=first_result, n_value=n_value)
     return fields

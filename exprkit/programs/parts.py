@@ -9,16 +9,15 @@ occur in it, so part by part they first occur as in one pass.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from exprkit.programs.emit import SLOTS, UNIFORMS
 from exprkit.programs.program import COLUMN
 from exprkit.runtime import slices
 from exprkit.runtime.bags import zeros
 from exprkit.runtime.jit import compiled
-from exprkit.runtime.recycled import fresh
 
 
 class Part(NamedTuple):
@@ -45,12 +44,17 @@ class _ColumnNumbers(NamedTuple):
     var: Annotated[np.ndarray, "int32[most]"]
 
 
-def joined(
-    parts: list[Part], cuts: slices.Cuts, width: np.ndarray, empty_array: Callable[[int, Any], np.ndarray] = fresh
-) -> Part:
-    """All parts as one; ``cuts`` are their expressions, ``width`` the operators' cells of the table."""
-    if len(parts) == 1:
-        return parts[0]
+def joined(parts: list[Part], cuts: slices.Cuts, width: np.ndarray) -> dict[str, Any]:
+    """The fields of the ``Program`` of all parts that are made here.
+
+    ``cuts`` are the parts' expressions, ``width`` the operators' cells of the table.
+    """
+    fields = (parts[0] if len(parts) == 1 else _joined(parts, cuts, width))._asdict()
+    totals, _ = fields.pop("totals"), fields.pop("results")
+    return fields | {"n_slots": int(totals[SLOTS]), "n_uniforms": int(totals[UNIFORMS])}
+
+
+def _joined(parts: list[Part], cuts: slices.Cuts, width: np.ndarray) -> Part:
     n_vars = 1 + max(int(part.column_var.max(initial=0)) for part in parts)
     columns, n_columns, operands = zeros(_ColumnNumbers, n=256 * n_vars, most=512 * n_vars), 0, {}
     for (begin, _), part in zip(cuts, parts, strict=True):
@@ -60,10 +64,10 @@ def joined(
     n_instr, n_const = (place[cuts[-1][0]].stop for place in places)
     first = parts[0]
     whole = first._replace(
-        **{name: empty_array(n_instr, getattr(first, name).dtype) for name in ("code", "a", "b", "dst")},
-        constants=empty_array(n_const, first.constants.dtype),
-        offsets=empty_array(cuts[-1][1] + 1, np.int64),
-        first_const=empty_array(cuts[-1][1] + 1, np.int64),
+        **{name: np.empty(n_instr, getattr(first, name).dtype) for name in ("code", "a", "b", "dst")},
+        constants=np.empty(n_const, first.constants.dtype),
+        offsets=np.empty(cuts[-1][1] + 1, np.int64),
+        first_const=np.empty(cuts[-1][1] + 1, np.int64),
         column_code=columns.code[:n_columns].copy(),
         column_var=columns.var[:n_columns].copy(),
         totals=np.max([part.totals for part in parts], axis=0),
@@ -89,7 +93,7 @@ def joined(
 
 
 def _places(parts, cuts, length) -> dict[int, slice]:
-    """Where a part's instructions or constants are among those of all, by its first expression."""
+    """The place of a part's instructions or constants among those of all, by its first expression."""
     ends = itertools.pairwise(itertools.accumulate(map(length, parts), initial=0))
     return {begin: slice(*pair) for (begin, _), pair in zip(cuts, ends, strict=True)}
 

@@ -109,7 +109,7 @@ class Program:
         return "\n".join(self._line(k, k < start + self.n_prologue[i]) for k in range(start, stop))
 
     def columns(self) -> list[str]:
-        """What each column holds, as text."""
+        """The columns as texts."""
         names = [ops.BY_CODE[int(code)].name for code in self.column_code]
         return [
             f"x{v + 1}" if code == ops.COPY else f"{name}(x{v + 1})"

@@ -4,7 +4,7 @@ In: functions and files.  Out: machine code that is kept between processes.
 
 ==============  ==================================================================
 ``jit``         the decorator of every loop that Numba compiles, and how loops are written
-``bags``        named tuples of arrays; ``borrowed``: how loops see them; ``recycled``: memory used again
+``bags``        named tuples of arrays; ``borrowed``: how loops see them
 ``intrinsics``  what such loops need beyond Numba: calls by address, atomics
 ``calls``       calls of the driver made one after the other in machine code
 ``slices``      expressions cut into slices that threads share

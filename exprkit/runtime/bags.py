@@ -32,7 +32,7 @@ def zeros(bag: type[Bag], /, **sizes: Any) -> Bag:
 
 
 def empty(bag: type[Bag], /, **sizes: Any) -> Bag:
-    """The same, its arrays not yet written."""
+    """A bag whose arrays are not yet written."""
     return _filled(np.empty, bag, sizes)
 
 
@@ -52,7 +52,7 @@ def _filled(array: Callable[..., np.ndarray], bag: type[Bag], sizes: dict[str, A
 
 @functools.cache
 def _fields(bag: type) -> tuple[list[tuple[str, Callable[[Any], Any], np.dtype | None]], dict[str, int]]:
-    """By field: its name, what takes the shape from all lengths, and dtype; and the lengths that are numbers."""
+    """The name, function of the lengths that gives the shape, and dtype of each field; and lengths that are numbers."""
     fields: list[tuple[str, Callable[[Any], Any], np.dtype | None]] = []
     numbers: dict[str, int] = {}
     for name, hint in bag.__annotations__.items():

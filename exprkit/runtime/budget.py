@@ -52,7 +52,7 @@ Result = TypeVar("Result")
 
 
 class _CompileClock:
-    """How long the threads of one context have compiled loops; Numba's lock lets one thread at a time."""
+    """The seconds in which threads of one context compiled loops; Numba's lock lets one thread at a time."""
 
     def __init__(self) -> None:
         self._depth, self._begin, self._before = 0, 0.0, 0.0
@@ -114,7 +114,7 @@ class Ended(Exception):
 
 
 class Budget:
-    """What a search may take.
+    """The limits of a search, and what it has used of them.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class Budget:
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:
-        """Where ``spend`` counts here."""
+        """A context in which ``spend`` counts here."""
         before = _COUNTING.set(self)
         try:
             yield
@@ -187,13 +187,13 @@ class Budget:
 
     @property
     def spent(self) -> tuple[float, float, str] | None:
-        """What has been used of the time or, where that has no limit, of the functions; None where neither has one."""
+        """Use, limit and unit of the time or, where that has no limit, of the functions; None where neither has one."""
         if self._seconds is not None:
             return min(self.used, self._seconds), self._seconds, "s"
         return None if self._max_evals is None else (min(self.n_evals, self._max_evals), self._max_evals, "functions")
 
     def count(self, n: int) -> None:
-        """That n functions have been tried."""
+        """Count n more functions that were tried."""
         self.n_evals += n
 
     def check(self, n_bytes: float = 0) -> None:
@@ -211,7 +211,7 @@ class Budget:
 
     @contextlib.contextmanager
     def of_user(self) -> Iterator[None]:
-        """Where a function of the user's is called, whose errors are no errors of the search: ``raised``."""
+        """A context for calls of the user's functions, whose errors are no errors of the search: ``raised``."""
         try:
             yield
         except Exception as error:
@@ -223,7 +223,7 @@ class Budget:
             raise Ended(f"{self._seconds:g} s {'of work are counted' if self._by_work else 'are over'}")
 
     def run(self, work: Callable[[], Result]) -> Result:
-        """What ``work`` gives, which calls ``check`` every now and then, in a thread of its own.
+        """The result of ``work``, which calls ``check`` every now and then, in a thread of its own.
 
         Where it does not look for PATIENCE seconds after the time is over, in the middle of a kernel that is compiled
         say, it is left alone, and ends at its next look.  The same after an interrupt.
@@ -263,7 +263,7 @@ class Budget:
         return result
 
     def _followed(self, said: Any, answers: Any, shown: Callable[[], None] | None) -> Any:
-        """How the work ended; answers meanwhile."""
+        """Wait for the result and the error of the work; answers what it says meanwhile."""
         while True:
             try:
                 message = said.get(timeout=TICK)

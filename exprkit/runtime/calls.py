@@ -98,7 +98,7 @@ class Sequence:
 
 
 def arrival(place: int, wanted: int) -> DriverCall:
-    """What makes the call behind it unnecessary where a device writes the number at ``wanted`` to ``place`` soon.
+    """A call that skips the next one where a device writes the number at ``wanted`` to ``place`` soon.
 
     To look at memory takes less than to ask the driver, whose answer comes later, too.
     """

@@ -67,7 +67,7 @@ _lock = free_at_fork(threading.RLock())
 
 
 def folder() -> Path | None:
-    """Where entries are kept; None: nowhere."""
+    """The folder of the entries; None: nothing is kept."""
     if most_bytes() == 0:
         return None
     chosen = os.environ.get("EXPRKIT_CACHE_DIR")
@@ -87,7 +87,7 @@ def _expanded(chosen: str) -> Path:
 
 
 def most_bytes() -> int:
-    """What all entries of a kind together may take.
+    """The most bytes of all entries of a kind.
 
     Raises ArgumentError if EXPRKIT_CACHE_BYTES is not a whole number.
     """

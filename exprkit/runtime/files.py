@@ -78,12 +78,12 @@ def _replace(new: Path, path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """The same of a text, in UTF-8."""
+    """Write a text in UTF-8, as ``write`` does."""
     return write(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
 def folder(path: str | Path) -> Path:
-    """That folder, made if it is not there; raises FileError as ``write`` does, ArgumentError if it can be none."""
+    """The folder, made if it is missing; raises FileError as ``write`` does, ArgumentError for a path of none."""
     path = Path(path).expanduser()
     with file_errors(checked_path(path.absolute()), "written"):  # "." has no name
         path.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def _sums(arrays: dict[str, np.ndarray]) -> dict[str, str]:
 
 
 def _checksum(array: np.ndarray) -> str:
-    """Of an array's bytes, in order, beside its type and shape."""
+    """An array's type, shape and the checksum of its bytes."""
     number = zlib.crc32(np.ascontiguousarray(array).data if array.dtype.kind in "biuf" else array.tobytes())
     return f"{array.dtype.str}{array.shape}{number:08x}"
 

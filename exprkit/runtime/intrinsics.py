@@ -24,41 +24,27 @@ _PAUSES = {"x86": ("llvm.x86.sse2.pause", []), "arm": ("llvm.aarch64.isb", [15])
 _PROCESSORS = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}
 
 
-@intrinsic
-def call(typingctx, address, arguments):
-    """Call the function at ``address`` with whole numbers or addresses; it returns nothing."""
+def _caller(kind, result):
+    """The intrinsic that calls the function at an address with a tuple of whole numbers or addresses."""
 
-    def code(context, builder, signature, args):
-        _call(builder, ir.VoidType(), args)
-        return context.get_dummy_value()
+    @intrinsic
+    def called(typingctx, address, arguments):
+        def code(context, builder, signature, args):
+            operands = cgutils.unpack_tuple(builder, args[1])
+            pointer_type = ir.FunctionType(result, [_I64] * len(operands)).as_pointer()
+            value = builder.call(builder.inttoptr(args[0], pointer_type), operands)
+            if kind == types.void:
+                return context.get_dummy_value()
+            return builder.sext(value, _I64) if kind == types.int64 else value
 
-    return types.void(types.int64, types.UniTuple(types.int64, len(arguments))), code
+        return kind(types.int64, types.UniTuple(types.int64, len(arguments))), code
 
-
-@intrinsic
-def call_number(typingctx, address, arguments):
-    """Call the function at ``address``; it returns a float64."""
-
-    def code(context, builder, signature, args):
-        return _call(builder, ir.DoubleType(), args)
-
-    return types.float64(types.int64, types.UniTuple(types.int64, len(arguments))), code
+    return called
 
 
-@intrinsic
-def call_status(typingctx, address, arguments):
-    """Call the function at ``address``; it returns an int of C's."""
-
-    def code(context, builder, signature, args):
-        return builder.sext(_call(builder, ir.IntType(32), args), _I64)
-
-    return types.int64(types.int64, types.UniTuple(types.int64, len(arguments))), code
-
-
-def _call(builder, result, args):
-    operands = cgutils.unpack_tuple(builder, args[1])
-    kind = ir.FunctionType(result, [_I64] * len(operands))
-    return builder.call(builder.inttoptr(args[0], kind.as_pointer()), operands)
+call = _caller(types.void, ir.VoidType())  # of a function that returns nothing,
+call_number = _caller(types.float64, ir.DoubleType())  # a float64,
+call_status = _caller(types.int64, ir.IntType(32))  # an int of C's
 
 
 @intrinsic

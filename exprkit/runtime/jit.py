@@ -95,7 +95,7 @@ class CompiledFunction(CPUDispatcher):
 
     @functools.cached_property
     def within(self) -> CompiledFunction:
-        """What loops call."""
+        """The function that loops call."""
         if self.targetoptions["no_cpython_wrapper"]:
             return self
         return _compiled(self.py_func, {**self.targetoptions, "no_cpython_wrapper": True})
@@ -118,7 +118,7 @@ class CompiledFunction(CPUDispatcher):
         return _bag_types[key]
 
     def get_call_template(self, args: Any, kws: dict[str, types.Type]) -> Any:
-        """How a call from compiled code is typed."""
+        """The typing of a call from compiled code."""
         named = {name: argument_type(kind) for name, kind in kws.items()}
         return super().get_call_template([argument_type(kind) for kind in args], named)
 
@@ -133,15 +133,15 @@ def compiled(function: Callable[..., Any] | None = None, /, **options: Any) -> A
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> CompiledFunction:
     loop = CompiledFunction(function, targetoptions=options)
     if folder() is not None and os.path.isfile(function.__code__.co_filename):  # not typed in
-        loop._cache = Kept(function, options)  # what njit(cache=True) does, with a cache of Numba's
+        loop._cache = LoopCache(function, options)  # what njit(cache=True) does, with a cache of Numba's
     return loop
 
 
 inline = compiled(forceinline=True)  # decorator: part of those that call it, by LLVM
 
 
-_begun: list[float] = []  # when this process began to compile each loop of what is in use
-_told: list[float] = []  # when it said so
+_starts: list[float] = []  # when this process began to compile each loop of what is in use
+_reports: list[float] = []  # when it said so
 _watchers: list[Callable[[int], None]] = []  # called when a loop has to be compiled
 
 
@@ -155,31 +155,31 @@ def compiling_watched(watcher: Callable[[int], None]) -> Iterator[None]:
         _watchers.remove(watcher)
 
 
-def _tell_of_compiling() -> None:
+def _report_compiling() -> None:
     """A line on stderr where many loops have to be compiled, as at a first use, and one every ten seconds after it.
 
     A single loop is not worth it.
     """
     now = time.perf_counter()
-    if _begun and now - _begun[-1] > REST:
-        _begun.clear()
-        _told.clear()
-    _begun.append(now)
+    if _starts and now - _starts[-1] > REST:
+        _starts.clear()
+        _reports.clear()
+    _starts.append(now)
     for watcher in tuple(_watchers):
-        watcher(len(_begun))
-    if now - (_told[-1] if _told else _begun[0]) > (EVERY if _told else PATIENCE):
-        far = f"exprkit has compiled {len(_begun):,} loops in {now - _begun[0]:.0f} s"
-        print(far if _told else f"{COMPILING}; they are kept in {folder()}", file=sys.stderr, flush=True)
-        _told.append(now)
+        watcher(len(_starts))
+    if now - (_reports[-1] if _reports else _starts[0]) > (EVERY if _reports else PATIENCE):
+        far = f"exprkit has compiled {len(_starts):,} loops in {now - _starts[0]:.0f} s"
+        print(far if _reports else f"{COMPILING}; they are kept in {folder()}", file=sys.stderr, flush=True)
+        _reports.append(now)
 
 
 @functools.cache
 def folder() -> Path | None:
-    """Where the machine code of loops is kept as long as this process lives; None: nowhere."""
+    """The folder of machine code of loops while this process lives; None: nothing is kept."""
     return disk_cache.folder()
 
 
-class Kept(NullCache):
+class LoopCache(NullCache):
     """The machine code of one function on disk: what a dispatcher of Numba asks before it compiles."""
 
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -202,7 +202,7 @@ class Kept(NullCache):
         stored = disk_cache.read(self._name(sig, target_context), disk_cache.LOOP, folder())
         if stored is None:
             LOG.info("compiles %s", self._loop)
-            _tell_of_compiling()
+            _report_compiling()
             return None
         try:
             meant, parts = serialize.loads(stored)
@@ -251,5 +251,5 @@ def _imports(path: str) -> set[str]:
 
 @functools.cache
 def digest(path: str) -> bytes:
-    """Of a file's text."""
+    """The hash of a file's text."""
     return sha256(Path(path).read_bytes()).digest()

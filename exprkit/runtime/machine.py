@@ -25,7 +25,7 @@ PACKAGES = ("exprkit", "numpy", "numba", "llvmlite", "sympy", "pandas", "cupy-cu
 
 
 def cores() -> int:
-    """How many CPUs this process may use (its affinity, not what the machine has)."""
+    """The number of CPUs this process may use (its affinity, not those of the machine)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -48,7 +48,7 @@ def process_memory(name: str = "VmRSS") -> int | None:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of those packages that a measurement depends on."""
+    """The versions of Python and of the packages that a measurement depends on."""
     return {"python": platform.python_version(), **installed(PACKAGES)}
 
 

@@ -80,7 +80,7 @@ def _counted(show: Callable[[int, str], Any]) -> Callable[..., None]:
 
 
 class _Looks(threading.local):
-    """What this thread works on."""
+    """The functions that a ``look`` of this thread calls."""
 
     def __init__(self) -> None:
         self.looks: list[Callable[[], None]] = []

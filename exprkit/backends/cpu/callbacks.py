@@ -43,17 +43,15 @@ def kernel(row: ops.Operator, scalars: tuple[int, ...], lanes: int, dtype: np.dt
     between = np.dtype(dtype).itemsize * (tile if steps[0] else 1)  # bytes from one packed operand to the other
     if row.compiled is None:
         return _called(row, steps, lanes, dtype, between)
-    if row.packed:
-        return _compiled_of_three(row.compiled, steps, lanes, dtype, between)
-    return (_compiled_of_one if row.arity == 1 else _compiled_of_two)(row.compiled, steps, lanes, dtype)
+    return _compiled(row.compiled, 3 if row.packed else row.arity, steps, lanes, dtype, between)
 
 
-def address(made: Any) -> int:
-    return int(getattr(made, "address", 0) or ctypes.cast(made, ctypes.c_void_p).value or 0)
+def address(callback: Any) -> int:
+    return int(getattr(callback, "address", 0) or ctypes.cast(callback, ctypes.c_void_p).value or 0)
 
 
 def _called(row, steps, lanes, dtype, between):
-    """Of a Python function."""
+    """The kernel of a Python function."""
     real = np.ctypeslib.as_ctypes_type(dtype)
 
     def numbers(place, n):
@@ -81,43 +79,22 @@ def _called(row, steps, lanes, dtype, between):
 _SIGNATURE = types.void(types.int64, types.int64, types.int64, types.int64)
 
 
-def _compiled_of_one(function, steps, lanes, dtype):
-    real, step = np.dtype(dtype), steps[0]
-
-    @cfunc(_SIGNATURE)
-    def run(y, a, b, n):
-        size = n * lanes if lanes else 1
-        out, first = carray(pointer(y), size, real), carray(pointer(a), size, real)
-        for i in range(size):
-            out[i] = function(np.float64(first[i * step]))
-
-    return run
-
-
-def _compiled_of_two(function, steps, lanes, dtype):
+def _compiled(function, arity, steps, lanes, dtype, between):
+    """The kernel of a function of Numba's; operand b of one with three is its third."""
     real, (step, other_step) = np.dtype(dtype), steps
 
     @cfunc(_SIGNATURE)
     def run(y, a, b, n):
         size = n * lanes if lanes else 1
         out, first = carray(pointer(y), size, real), carray(pointer(a), size, real)
-        second = carray(pointer(b), size, real)
+        second, last = carray(pointer(a + between), size, real), carray(pointer(b), size, real)
         for i in range(size):
-            out[i] = function(np.float64(first[i * step]), np.float64(second[i * other_step]))
-
-    return run
-
-
-def _compiled_of_three(function, steps, lanes, dtype, between):
-    real, (step, other_step) = np.dtype(dtype), steps
-
-    @cfunc(_SIGNATURE)
-    def run(y, a, b, n):
-        size = n * lanes if lanes else 1
-        out, first = carray(pointer(y), size, real), carray(pointer(a), size, real)
-        second, third = carray(pointer(a + between), size, real), carray(pointer(b), size, real)
-        for i in range(size):
-            operands = np.float64(first[i * step]), np.float64(second[i * step]), np.float64(third[i * other_step])
-            out[i] = function(operands[0], operands[1], operands[2])
+            if arity == 1:
+                out[i] = function(np.float64(first[i * step]))
+            elif arity == 2:
+                out[i] = function(np.float64(first[i * step]), np.float64(last[i * other_step]))
+            else:
+                packed = np.float64(first[i * step]), np.float64(second[i * step])
+                out[i] = function(packed[0], packed[1], np.float64(last[i * other_step]))
 
     return run

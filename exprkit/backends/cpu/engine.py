@@ -51,7 +51,6 @@ from exprkit.programs.in_order import lower_in_order
 from exprkit.programs.lower import lower, lower_gradients
 from exprkit.programs.program import Program
 from exprkit.runtime import machine
-from exprkit.runtime.recycled import Recycled
 
 PAST_BYTES = 24 << 20  # results larger than this, in rows of several tiles, are written past the caches
 CHUNKS = 8  # a thread's share of the rows is cut into so many chunks, against unequal work
@@ -84,14 +83,13 @@ class Engine(contract.Differentiable):
         self.threads = threads or machine.cores()
         self._invalid = np.flatnonzero(~pop.valid)
         self._kernels, self._positive = kernels.kernels(self.dtype.name, precision), never_negative(X)
-        self._memory = Recycled()  # of programs
         self.values = self._runner_of_values(pop)
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Runner | None = None
         self._fit_work: TaskLoop | None = None
 
     def update(self, pop: Population) -> bool:
-        """Take another population; the columns stay, and memory that programs have left is used again."""
+        """Take another population; the columns stay."""
         values = self._runner_of_values(pop, self.values)
         self.pop, self._invalid, self.values = pop, np.flatnonzero(~pop.valid), values
         self._can_write_past, self._gradients, self._fit_work = False, None, None
@@ -123,7 +121,7 @@ class Engine(contract.Differentiable):
         return PreparedSum.of(reductions.plain_sum(self._kernels, KINDS[kind]), y, weights)
 
     def prepare_text(self, loss: Tokens, columns: np.ndarray, counted: bool) -> PreparedSum | None:
-        """The same of a loss that is a text (``loss_kernels.sum_of``); None of one with a function of the user's."""
+        """The compiled sum of a loss that is a text; None if it names a function of the user's without a formula."""
         if not loss_kernels.can_sum(loss):
             return None
         width = -(-self.n_points // LINE) * LINE  # each begins at a cache line
@@ -133,7 +131,7 @@ class Engine(contract.Differentiable):
         return PreparedSum.of(loss_kernels.sum_of(self._kernels, loss, counted), own[0], following)
 
     def sums(self, params: np.ndarray, prepared: PreparedSum, counts: Any = None, out: Any = None) -> np.ndarray:
-        """What was prepared, float64 (n_sets, n_exprs)."""
+        """The prepared sums, float64 (n_sets, n_exprs)."""
         return self._sums(self.values, VALUES, params, prepared.vectors, 1, **prepared.arguments)[..., 0]
 
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
@@ -207,21 +205,21 @@ class Engine(contract.Differentiable):
 
     @property
     def gradients(self) -> Runner:
-        """What makes derivatives; prepared when first asked for."""
+        """The runner of derivatives; made when first used."""
         if self._gradients is None:  # no cached_property: in Python 3.11 it has a lock, and forks would meet it held
             self._gradients = self._runner(lower_gradients(self.pop, **self._how()), ROW_COST)
         return self._gradients
 
     def _runner_of_values(self, pop: Population, last: Runner | None = None) -> Runner:
-        """What makes values; of the ``last`` one's columns too, unless they have become many."""
+        """The runner of values; it has the ``last`` one's columns too, unless they have become many."""
         if pop.shares or defined.has_packed(pop.expanded().user_operators()):
             return self._runner(lower(pop, **self._how()), 1)
         known = last.columns if last is not None and len(last.columns[0]) <= MOST_COLUMNS else None
-        program = lower_in_order(pop, **self._how(), empty_array=self._memory.empty, columns=known)
+        program = lower_in_order(pop, **self._how(), columns=known)
         return self._runner(program, 1, last)
 
     def _how(self) -> dict[str, Any]:
-        """How populations are lowered."""
+        """The settings of lowering."""
         return {
             "precision": self.precision,
             "positive": self._positive,
@@ -240,7 +238,7 @@ class Engine(contract.Differentiable):
     def _sums(
         self, runner: Runner, work: TaskLoop, params: np.ndarray, owners: Any, n_sums: int, **arguments: Any
     ) -> np.ndarray:
-        """What a call sums over the points, float64 (n_sets, n_exprs, n_sums)."""
+        """The sums of a call over the points, float64 (n_sets, n_exprs, n_sums)."""
         plan, n_rows = runner.plan(len(params)), params.shape[0] * params.shape[1]
         sums = np.zeros((len(plan.ranges) - 1, n_rows, n_sums))
         runner.run(work, params, plan, (owners, sums), sums=sums.ctypes.data, n_sums=n_sums, **arguments)
@@ -289,7 +287,7 @@ DERIVATIVES = TaskLoop(loop.drive_derivatives, loop.serve_derivatives)
 
 
 class Sharing(NamedTuple):
-    """How a call is shared out; a task is a chunk of rows on a range of tiles."""
+    """The division of a call into tasks; a task is a chunk of rows on a range of tiles."""
 
     threads: int
     at_once: int  # tasks that make a PIECE of work; of fits, instructions
@@ -377,7 +375,7 @@ class Runner:
             return scratch_of(self.program, self.dtype)
 
     def plan(self, n_sets: int) -> Sharing:
-        """How a call with so many parameter sets is shared out."""
+        """The division of a call with so many parameter sets."""
         if n_sets not in self._plans:
             n_exprs, n_tiles = len(self.program.n_params), len(self.tiles)
             work = n_sets * (len(self.program.code) + self.row_cost * n_exprs) * self.n_points
@@ -390,7 +388,7 @@ class Runner:
         return self._plans[n_sets]
 
     def plan_of_fits(self, n_rows: int) -> Sharing:
-        """How fits of so many rows are shared out: a task is a row from its start to its end."""
+        """The division of fits of so many rows: a task is a row from its start to its end."""
         n_exprs, n_code = max(len(self.program.n_params), 1), len(self.program.code)
         work = n_rows * (n_code // n_exprs + self.row_cost) * self.n_points
         threads = min(self.threads, n_rows) if work > SMALL else 1

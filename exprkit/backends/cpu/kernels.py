@@ -8,10 +8,10 @@ in ``simd_formulas``.
     >>> import numpy as np
     >>> from exprkit.operators import ops
     >>> from exprkit.backends.cpu import kernels
-    >>> made = kernels.kernels("float32", "ieee")
+    >>> library = kernels.kernels("float32", "ieee")
     >>> a, y = np.full(kernels.TILE, 2.0, np.float32), np.empty(kernels.TILE, np.float32)
-    >>> sqrt = made.function(ops.BY_NAME["sqrt"].code, kernels.VV)
-    >>> sqrt(y.ctypes.data, a.ctypes.data, None, kernels.TILE // made.lanes); float(y[-1])
+    >>> sqrt = library.function(ops.BY_NAME["sqrt"].code, kernels.VV)
+    >>> sqrt(y.ctypes.data, a.ctypes.data, None, kernels.TILE // library.lanes); float(y[-1])
     1.4142135381698608
 
 ========  =====================================================================
@@ -54,7 +54,7 @@ TILE = 512  # points that are evaluated together
 VV, VS, SV, UU = range(4)
 PAST = 4
 UNROLL = 2  # vectors side by side in one iteration: their chains of dependent operations overlap
-UNROLL_TRACED = 4  # of operators that are functions: 307 -> 258 ns for log1p(exp(a)) on a tile
+UNROLL_TRACED = 4  # of operators that are functions: log1p(exp(a)) on a tile takes a sixth less
 REAL = {"float32": "float", "float64": "double"}
 LEVEL = "EXPRKIT_CPU_FEATURES"  # environment: avx512, avx2 or baseline instead of all this machine has
 NONTEMPORAL = "!1 = !{i32 1}"  # what a store past the caches refers to
@@ -108,17 +108,9 @@ def name_of(operator: int, form: int) -> str:
 
 def kernels_text(target: Target, dtype: str, precision: str, requests: Iterable[Request]) -> str:
     """The LLVM text of the kernels asked for, to look at and to compile."""
-    return module_text(
-        [
-            (
-                _kernel(target, REAL[dtype], precision, *request),
-                name_of(*request),
-                "ptr %y, ptr %a, ptr %b, i64 %n",
-                "void",
-            )
-            for request in requests
-        ]
-    )
+    arguments = "ptr %y, ptr %a, ptr %b, i64 %n"
+    codes = {name_of(*request): _kernel(target, REAL[dtype], precision, *request) for request in requests}
+    return module_text([(code, name, arguments, "void") for name, code in codes.items()])
 
 
 def module_text(functions: list[tuple[Code, str, str, str]]) -> str:
@@ -140,68 +132,30 @@ def _kernel(target: Target, real: str, precision: str, operator: int, form: int)
     code.declarations.add(NONTEMPORAL)
     end = code.let(f"mul i64 %n, {width}")
     first: str | int = 0
-    plan = None
-    if row.traced is not None:
-        plan = traced_vectors.stages(row.traced, precision == "fast", real == "double", lambda row: _is_long(code, row))
     for step in (_unroll(row, real, precision) * width, width):
         code.lanes = step
         scalars = _scalars(code, row, {VS: (1,), SV: (0,)}.get(form, ()))
         last = code.let(f"and i64 {end}, {-step}")
 
-        def operands(i: str, scalars: list[Operand | None] = scalars) -> list[Operand]:
-            return [scalars[k] or _vector(code, row, k, i) for k in range(row.arity)]
+        def body(i: str, scalars: list[Operand | None] = scalars) -> None:
+            operands = [scalars[k] or _vector(code, row, k, i) for k in range(row.arity)]
+            _write(code, formula(*operands), i, form, how)
 
-        if plan is None:
-            code.loop(first, last, step, lambda i, of=operands: _write(code, formula(*of(i)), i, form, how))  # type: ignore[misc]
-        else:
-            _in_stages(code, plan, operands, (first, last, step), lambda y, i: _write(code, y, i, form, how))
+        code.loop(first, last, step, body)
         first = last
     code.line("ret void")
     return code
 
 
 def _unroll(row: ops.Operator, real: str, precision: str) -> int:
-    """How many vectors are side by side: of a function that is computed in float64, those take twice the registers."""
+    """The number of vectors side by side: those of a function computed in float64 take twice the registers."""
     if row.traced is None or not (precision == "fast" or real == "double" or row.traced.in_floats):
         return UNROLL
     return UNROLL_TRACED
 
 
-def _is_long(code: Code, row: ops.Operator) -> bool:
-    """Whether an operator's code is worth a loop of its own."""
-    alone = Code(code.target, code.real, code.lanes)
-    row.simd(*[alone.vec(base) for base in BASES[: row.arity]])
-    return len(alone.lines) > traced_vectors.LONG
-
-
-def _in_stages(
-    code: Code,
-    plan: traced_vectors.Stages,
-    operands: Callable[[str], list[Operand]],
-    span: tuple[str | int, str, int],
-    write: Callable[[Vec, str], None],
-) -> None:
-    """Loops one after the other, with what later ones need of a tile in memory."""
-    rooms: dict[int, str] = {}
-    for stage in plan.stages:
-
-        def body(i: str, stage: traced_vectors.Stage = stage, taken: tuple[int, ...] = tuple(rooms)) -> None:
-            values = dict(enumerate(traced_vectors.flat(operands(i))))
-            values |= {place: code.load(code.place(rooms[place], i)) for place in taken}
-            stage.compute(values)
-            if stage is plan.stages[-1]:
-                write(plan.result(values), i)
-            for place in stage.kept:
-                if place not in rooms:
-                    rooms[place] = code.room(f"[{TILE} x {code.real}]")
-                if place not in taken or place == traced_vectors.UNSURE:
-                    code.store(values[place], code.place(rooms[place], i))
-
-        code.loop(*span, body)
-
-
 def _parts(row: ops.Operator, k: int) -> int:
-    """How many numbers operand k is made of."""
+    """The number of parts of operand k."""
     return 2 if k == 0 and (row.name in PAIR_OPERAND or row.packed) else 1
 
 
@@ -241,13 +195,8 @@ def _nontemporal(target: Target) -> str:
 
 def results_text(target: Target, dtype: str) -> str:
     """The LLVM text of the functions that take a tile's results further."""
-    real = REAL[dtype]
-    return module_text(
-        [
-            (_copy(target, real), "copy_points", "ptr %y, ptr %a, i64 %n", "void"),
-            (_fence(target), "fence", "", "void"),
-        ]
-    )
+    copy = _copy(target, REAL[dtype]), "copy_points", "ptr %y, ptr %a, i64 %n", "void"
+    return module_text([copy, (_fence(target), "fence", "", "void")])
 
 
 def _copy(target: Target, real: str) -> Code:
@@ -403,16 +352,5 @@ def llvm_version() -> str:
 @cache
 def _source() -> str:
     """The text of everything that writes code: kernels on disk are used while it is unchanged."""
-    files = (
-        module.__file__
-        for module in (
-            simd_values,
-            llvm_writer,
-            polynomials,
-            simd_formulas,
-            ops,
-            traced,
-            traced_vectors,
-        )
-    )
-    return "".join(Path(file or "").read_text("utf-8") for file in (*files, __file__))
+    modules = simd_values, llvm_writer, polynomials, simd_formulas, ops, traced, traced_vectors
+    return "".join(Path(file or "").read_text("utf-8") for file in (*(module.__file__ for module in modules), __file__))

@@ -42,20 +42,20 @@ FIT = np.dtype([("loss", np.float64), ("evaluations", np.int64), ("iterations", 
 
 
 class Fits(NamedTuple):
-    """What is known of every expression."""
+    """The verdict and the linear parameters of every expression."""
 
     verdicts: np.ndarray
     linear: np.ndarray  # bits of the parameters that it is linear in
 
 
 def fits_of(pop: Population, threads: int) -> Fits:
-    """What is known of every expression."""
+    """The verdicts and linear parameters of a population."""
     linear, differentiable = dependence(pop, threads)
     return Fits(decisions.verdicts(pop, differentiable), linear)
 
 
 def best_of(pop: Population, params: np.ndarray, fits: np.ndarray, nothing: float) -> Fitted:
-    """Of each expression the best start (``objective.best_starts``)."""
+    """The best start of each expression (``objective.best_starts``)."""
     n_starts, n_exprs, width = params.shape
     params[:, np.arange(width) >= pop.n_params[:, None]] = np.nan
     loss, status = (fits[name].reshape(n_starts, n_exprs) for name in ("loss", "status"))
@@ -71,7 +71,7 @@ def best_of(pop: Population, params: np.ndarray, fits: np.ndarray, nothing: floa
 
 
 class FitTerms(NamedTuple):
-    """What the fit of a row has to keep to (``backends.levenberg_marquardt``)."""
+    """The limits and settings of the fit of a row (``backends.levenberg_marquardt``)."""
 
     n: int  # parameters
     lower: np.ndarray
@@ -94,7 +94,7 @@ LOSS = 8  # number of the header that is the loss, behind those of PROGRESS
 
 
 class State(NamedTuple):
-    """Where the fit of a row stands (``backends.levenberg_marquardt``); one for each thread."""
+    """The state of the fit of a row (``backends.levenberg_marquardt``); one for each thread."""
 
     progress: np.ndarray  # one PROGRESS
     loss: np.ndarray

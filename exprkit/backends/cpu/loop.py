@@ -57,7 +57,7 @@ STATE_HEADER = 16  # numbers before the arrays of the state of a fit
 
 
 class Call(NamedTuple):
-    """What a call asks for; plain numbers are counts, and addresses of memory that the caller keeps."""
+    """The arguments of a call; plain numbers are counts, and addresses of memory that the caller keeps."""
 
     params: int  # (n_rows, width): of a value the data's type, of a fit float64
     n_rows: int
@@ -96,16 +96,16 @@ _DELTA = 8 * Call._fields.index("delta")  # bytes from the beginning of a call
 class TiledPrograms(NamedTuple):
     """Programs and data, ready to run; plain numbers are addresses, counts and bytes."""
 
-    code: np.ndarray  # of ``Program``, with its a, b and dst
+    code: np.ndarray  # of ``Program``, as those down to ``n_params``
     a: np.ndarray
     b: np.ndarray
     dst: np.ndarray
-    table: np.ndarray  # address of the kernel of operator * FORMS + form
     offsets: np.ndarray
     n_prologue: np.ndarray
-    constants: np.ndarray
     first_const: np.ndarray
     n_params: np.ndarray
+    table: np.ndarray  # address of the kernel of operator * FORMS + form
+    constants: np.ndarray  # of the data's type
     tiles: int
     n_tiles: int
     tile_bytes: int  # from tile to tile
@@ -117,8 +117,11 @@ class TiledPrograms(NamedTuple):
     fence: int
 
 
+OF_PROGRAM = TiledPrograms._fields[: TiledPrograms._fields.index("table")]
+
+
 class ResultPlaces(NamedTuple):
-    """What programs with derivatives have besides."""
+    """The additional fields of programs with derivatives."""
 
     results: np.ndarray
     first_result: np.ndarray
@@ -136,44 +139,20 @@ def programs_of(program: Program, tiles: np.ndarray, n_points: int, library: ker
     """Programs and data, ready to run: ``TiledPrograms``, with derivatives ``GradientPrograms``."""
     dtype, table = tiles.dtype, library.table(requests_of(program, threads)).reshape(-1)
     constants = program.constants if program.constants.dtype == dtype else cast(program.constants, dtype)
-    programs = TiledPrograms(
-        program.code,
-        program.a,
-        program.b,
-        program.dst,
-        table,
-        program.offsets,
-        program.n_prologue,
-        constants,
-        program.first_const,
-        program.n_params,
-        tiles.ctypes.data,
-        len(tiles),
-        tiles.strides[0],
-        step_of(dtype),
-        n_points,
-        library.lanes,
-        dtype.itemsize,
-        library.result("copy_points"),
-        library.result("fence"),
-    )
+    sizes = tiles.ctypes.data, len(tiles), tiles.strides[0], step_of(dtype), n_points, library.lanes, dtype.itemsize
+    functions = library.result("copy_points"), library.result("fence")
+    of_program = [getattr(program, name) for name in OF_PROGRAM]
+    programs = TiledPrograms._make([*of_program, table, constants, *sizes, *functions])
     if not isinstance(program, GradientProgram):
         return programs
-    functions = reductions.functions(library)
-    equations = np.array([0, *(functions[f"equations_{m}"] for m in range(1, reductions.COLUMNS + 1))])
-    return GradientPrograms(  # type: ignore[call-arg]
-        *programs,
-        program.results,
-        program.first_result,
-        program.n_value,
-        equations,
-        functions["product"],
-        functions["slope"],
-    )
+    sums = reductions.functions(library)
+    equations = np.array([0, *(sums[f"equations_{m}"] for m in range(1, reductions.COLUMNS + 1))])
+    results = program.results, program.first_result, program.n_value
+    return GradientPrograms(*programs, *results, equations, sums["product"], sums["slope"])  # type: ignore[call-arg]
 
 
 class Scratch(NamedTuple):
-    """What one thread works in."""
+    """The memory of one thread."""
 
     slots: np.ndarray  # temporaries: 512 points each
     uniforms: np.ndarray  # (BLOCK, n_uniforms)
@@ -182,7 +161,7 @@ class Scratch(NamedTuple):
 
 
 class GradientBuffers(NamedTuple):
-    """What it needs besides for derivatives."""
+    """The additional memory for derivatives."""
 
     columns: np.ndarray  # addresses of the derivatives
     q: np.ndarray  # working weights of a tile
@@ -524,7 +503,7 @@ def _sum(programs, job, scratch, row, of_tiles):
 
 @inline
 def _turn_to_tile(programs, scratch, tile):
-    """How many points of the tile count, and how many vectors they take."""
+    """The numbers of points of the tile that count, and of their vectors."""
     left = programs.n_points - tile * programs.step
     scratch.base[COLUMN] = programs.tiles + tile * programs.tile_bytes
     n_points = left if left <= scratch.slots.shape[1] else programs.step
@@ -554,7 +533,7 @@ def _derivatives(programs, scratch, expr, n_vectors):
 
 @inline
 def no_equations(programs, scratch, expr):
-    """Those of no points: 0."""
+    """Set the equations to 0."""
     n_params = np.int64(programs.n_params[expr])
     for k in range(n_params * (n_params + 3) // 2):
         scratch.sums[k] = 0.0

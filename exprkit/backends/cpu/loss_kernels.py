@@ -52,7 +52,7 @@ def can_sum(tokens: Tokens) -> bool:
 
 @functools.cache
 def _own_text() -> str:
-    """What makes the code: another text of it makes other code."""
+    """The source of what writes the code."""
     return "".join(Path(module).read_text("utf-8") for module in (__file__, str(loss_tokens.__file__)))
 
 
@@ -141,20 +141,10 @@ def _in_floats(
 
     many, per_register = code.lanes, code.target.width // SIZE["float"]
     blocks, whole = (code.let(f"and i64 %n, {-n}") for n in (many, per_register))
-    total = _in_lanes(code.folds(0, blocks, many, alone, [code.constant(0.0)])[0], per_register, operator.add)
+    total = code.in_lanes(code.folds(0, blocks, many, alone, [code.constant(0.0)])[0], per_register, operator.add)
     total = code.folds(blocks, whole, per_register, alone, [total])[0]
     there = code.first_lanes(code.let(f"sub i64 %n, {whole}"))
     return code.total(unless(there, total, lambda: where(there, body(whole, [total], there)[0], total)))
-
-
-def _in_lanes(a: Vec, lanes: int, together: Callable[[Vec, Vec], Vec]) -> Vec:
-    """The halves of a vector put together, and theirs, down to so many lanes, which the code then has."""
-    code = a.code
-    while code.lanes > lanes:
-        halves = code.split(a, code.lanes // 2)
-        code.lanes //= 2
-        a = together(*(code.vec(half.split()[-1], a.element) for half in halves))
-    return a
 
 
 def _log_of_product(
@@ -197,7 +187,7 @@ def _log_of_product(
     unsure = ~((product > SMALL) & (product < math.inf)) | (signs < 0)
     power, product = product.around_one()
     every = code.total(power)
-    product = _in_lanes(product, code.target.width // SIZE["double"], operator.mul)
+    product = code.in_lanes(product, code.target.width // SIZE["double"], operator.mul)
     log = code.total(simd_formulas.log(product))
     code.lanes = lanes
     powers = code.let(f"fmul double {every}, {literal(math.log(2), 'double')}")
@@ -205,7 +195,7 @@ def _log_of_product(
 
 
 def _written(code: Code, tokens: Tokens, numbers: list[Vec], fast: bool) -> tuple[Vec, Sums[Vec]]:
-    """What tokens come to, and the products in it."""
+    """The value of the tokens, and the products in it."""
     double = numbers[0].double
 
     def applied_once(row: ops.Operator, operands: list[Vec]) -> Vec:
@@ -229,7 +219,7 @@ def _written(code: Code, tokens: Tokens, numbers: list[Vec], fast: bool) -> tupl
 
 
 def _added(tokens: Tokens, fast: bool) -> Callable[..., Vec] | None:
-    """What adds the loss to a sum, of one operand, for less than the loss and an addition."""
+    """The function that adds the loss, of one operand, to a sum for less than the loss and an addition; or None."""
     row = defined.row(int(tokens[1][-1])) if tokens[0][-1] == OPERATOR else None
     formula = simd_formulas.logcosh
     is_that = isinstance(row, defined.Definition) and _formula_of(row) is formula
@@ -242,5 +232,5 @@ def _known(definition: defined.Definition, operands: list[Vec]) -> Vec | None:
 
 
 def _formula_of(definition: defined.Definition) -> Callable[..., Vec] | None:
-    """That of what is in ``ops.LOSS_FORMULAS`` and has one of its own."""
+    """The formula of a definition in ``ops.LOSS_FORMULAS`` that has one of its own."""
     return getattr(simd_formulas, definition.name, None) if definition.text in ops.LOSS_FORMULAS else None

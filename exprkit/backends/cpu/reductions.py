@@ -113,11 +113,6 @@ def _wide(a: Vec) -> Vec:
     return a if a.double else a.widen()
 
 
-def _times_plus(a: Vec, b: Vec, c: Vec) -> Vec:
-    """a * b + c, rounded once where an instruction does it."""
-    return a.fma(b, c) if a.code.target.fma else a * b + c
-
-
 def in_whole_vectors(
     code: Code,
     body: Callable[[str, list[Vec], Vec | None], list[Vec]],
@@ -239,8 +234,8 @@ def _equations(target: Target, real: str, m: int) -> Code:
                 q = _wide(load(code, "%q", i, mask))
                 J = [where(q == 0.0, 0.0, column) for column in J]
                 scaled = [column * q for column in J]
-            sums = [_times_plus(column, v, total) for column, total in zip(J, totals, strict=False)]
-            return sums + [_times_plus(J[j], scaled[k], totals[m + n]) for n, (j, k) in enumerate(pairs)]
+            sums = [column.times_plus(v, total) for column, total in zip(J, totals, strict=False)]
+            return sums + [J[j].times_plus(scaled[k], totals[m + n]) for n, (j, k) in enumerate(pairs)]
 
         zeros = [code.constant(0.0, "double")] * (m + len(pairs))
         for n, total in enumerate(in_whole_vectors(code, body, zeros)):
@@ -263,7 +258,7 @@ def _product(target: Target, real: str, scaled: bool) -> Code:
                 q = _wide(load(code, "%q", i, mask))
                 b = where(q == 0.0, 0.0, b * q if scaled else b)
                 a = where(q == 0.0, 0.0, a)
-            return [_times_plus(a, b, totals[0])]
+            return [a.times_plus(b, totals[0])]
 
         code.line(f"ret double {code.total(in_whole_vectors(code, body, [code.constant(0.0, 'double')])[0])}")
 

@@ -118,7 +118,7 @@ class WorkQueue:
 
 @functools.cache
 def _spins() -> int:
-    """How often a worker polls a queue in ``SPIN_SECONDS``; a pause takes 10 to 50 ns."""
+    """The number of polls of a queue in ``SPIN_SECONDS``; a pause takes 10 to 50 ns."""
     empty = np.zeros(1, HEADER)
     seconds = []
     for _ in range(5):

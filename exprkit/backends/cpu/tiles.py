@@ -68,7 +68,7 @@ def _find_used(code, a, b, dst, used):
 
 @inline
 def form_of(a, b):
-    """Of the kernel of an instruction for every point: by which operands are uniforms."""
+    """The form of the kernel of an instruction for every point, by which operands are uniforms."""
     return (a & 3 == UNIFORM) * kernels.SV + (b & 3 == UNIFORM) * kernels.VS
 
 

@@ -27,13 +27,19 @@ Meaning = Callable[[ops.Operator, int], Callable[..., np.ndarray]]
 
 
 def value_and_derivatives(
-    pop: TokenArrays, i: int, columns: np.ndarray, constants: np.ndarray, params: np.ndarray, meaning: Meaning
+    pop: TokenArrays,
+    i: int,
+    columns: np.ndarray,
+    constants: np.ndarray,
+    params: np.ndarray,
+    meaning: Meaning,
+    n_params: int | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Expression ``i`` at every point: (n_points,), and its derivatives by its parameters, (n_points, n_params).
+    """Expression ``i`` at every point: (n_points,), and its derivatives, (n_points, n_params).
 
-    ``meaning(row, t)`` is the function of the operator at token t.
+    ``meaning(row, t)`` is the function of the operator at token t; ``n_params``: by the first parameters alone.
     """
-    n_points, n_params = columns.shape[1], int(pop.n_params[i])
+    n_points, n_params = columns.shape[1], int(pop.n_params[i]) if n_params is None else n_params
     stack: list[tuple[np.ndarray, Tangent]] = []
     for t in range(pop.offsets[i], pop.offsets[i + 1]):
         kind, token = pop.kinds[t], int(pop.values[t])
@@ -45,7 +51,7 @@ def value_and_derivatives(
             stack.append((y, _chained(row, operands, y, n_params)))
             continue
         tangent: Tangent = [None] * n_params
-        if kind == PARAMETER:
+        if kind == PARAMETER and token < n_params:
             tangent[token] = np.ones(n_points)
         number = {CONSTANT: lambda t=t: constants[t], PARAMETER: lambda k=token: params[k]}
         stack.append((columns[token] if kind == VARIABLE else np.full(n_points, number[kind](), np.float64), tangent))
@@ -101,5 +107,5 @@ def _rules() -> dict[tuple[int, int], Callable[[list[np.ndarray], np.ndarray], n
 
 
 def _strong(row: ops.Operator) -> ops.Operator:
-    """What the operator is in a derivative."""
+    """The row that replaces this one in a derivative."""
     return ops.BY_NAME[row.rewrite.in_derivative] if row.rewrite.in_derivative else row

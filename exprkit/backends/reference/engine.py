@@ -21,7 +21,7 @@ from exprkit.backends.reference.derivatives import value_and_derivatives
 from exprkit.backends.reference.levenberg_marquardt import fit_all
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
+from exprkit.text.tokens import CONSTANT
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -126,21 +126,8 @@ class Engine(contract.Differentiable):
 
     def _expression(self, i: int, params: np.ndarray) -> np.ndarray:
         """Expression ``i`` at every point, (n_points,) float64."""
-        pop, stack = self.pop, []
-        for t in range(pop.offsets[i], pop.offsets[i + 1]):
-            kind, value = pop.kinds[t], int(pop.values[t])
-            if kind == CONSTANT:
-                stack.append(np.full(self.n_points, self.constants[t]))
-            elif kind == VARIABLE:
-                stack.append(self.columns[value])
-            elif kind == PARAMETER:
-                stack.append(np.full(self.n_points, params[value], np.float64))
-            else:
-                row = ops.BY_CODE[value]
-                operands = stack[-row.arity :]
-                del stack[-row.arity :]
-                stack.append(self._meaning(row, t)(*operands))
-        return stack.pop() if stack else np.full(self.n_points, np.nan)
+        columns, constants = self.columns, self.constants
+        return value_and_derivatives(self.pop, i, columns, constants, params, self._meaning, n_params=0)[0]
 
     def _meaning(self, row: ops.Operator, t: int) -> ops.Callable:
         """The function of the operator at token ``t``: a constant whole operand b is never fast."""

@@ -129,7 +129,7 @@ def is_usable(jtj: np.ndarray, jtr: np.ndarray) -> np.ndarray:
 
 
 class Terms(NamedTuple):
-    """What a fit of one expression has to keep to."""
+    """The limits and settings of a fit of one expression."""
 
     options: Options
     lower: np.ndarray
@@ -143,7 +143,7 @@ class LevenbergMarquardt:
     """A fit of one expression from one start: ``trial`` is what is evaluated next."""
 
     def __init__(self, model: Model, y: np.ndarray, w: np.ndarray, terms: Terms, start: np.ndarray) -> None:
-        self.model, self.y, self.w, self.some, self.terms = model, y, w, w > 0, terms
+        self.model, self.y, self.w, self.has_weight, self.terms = model, y, w, w > 0, terms
         self.share = np.where(terms.linear, decisions.LINEAR_DAMPING, 1.0)  # of the damping
         self.p, self.trial = start, np.clip(start, terms.lower, terms.upper)
         self.phase, self.damping, self.predicted = AT_START, decisions.FIRST_DAMPING, 0.0
@@ -151,7 +151,7 @@ class LevenbergMarquardt:
 
     def run(self) -> tuple[float, int]:
         """The loss and why the fit ended."""
-        if not np.any(self.some):
+        if not np.any(self.has_weight):
             return 0.0, objective.NO_WEIGHT
         status = RUNNING
         while status == RUNNING:
@@ -253,7 +253,7 @@ class LevenbergMarquardt:
         look()
         self.evaluations += 1
         f, J = self.model(p)
-        f, J, y, w = f[self.some], J[self.some], self.y[self.some], self.w[self.some]
+        f, J, y, w = f[self.has_weight], J[self.has_weight], self.y[self.has_weight], self.w[self.has_weight]
         losses, q = losses_and_weights(self.terms.options.kind, self.terms.options.delta, f, y)
         q = w * q
         return Equations(float(w @ losses), J.T @ (q * (f - y)), (J.T * q) @ J)
