@@ -42,7 +42,7 @@ from exprkit.fitting.finishing.factors import (
     Model,
     parts_of,
 )
-from exprkit.fitting.finishing.saddles import SIGNS, beside
+from exprkit.fitting.finishing.saddles import SIGNS, beside, curves_upwards
 from exprkit.fitting.finishing.stationarity import (
     ENDLESS,
     EPS,
@@ -148,10 +148,13 @@ def _leave_saddles(
     size = len(SIGNS) * np.sum(able) * len(rows) * (pop.max_params + 1)
     if size > SADDLE_WORK or options.kind == objective.SUM:  # whose steps come near slowly
         able &= is_idle
-    which = np.flatnonzero(able)
+    which, sample = np.flatnonzero(able), CountedPoints(*(np.ascontiguousarray(column[rows]) for column in points))
+    if len(which) and options.kind != objective.SUM:
+        own, p = options.of(which, pop.max_params), np.nan_to_num(found.params[which, : pop.max_params])
+        which = which[~curves_upwards(pop[which], sample, own, p, compute)]
     if not len(which):
         return which
-    few, sample = pop[which], CountedPoints(*(np.ascontiguousarray(column[rows]) for column in points))
+    few = pop[which]
     width = few.max_params
     own, p = options.of(which, width), np.nan_to_num(found.params[which, :width])
     copies = np.tile(np.arange(len(which)), len(SIGNS))

@@ -1,7 +1,8 @@
 """Saddle points, where the gradient is 0 as at a minimum, although the loss is less beside them.
 
-In: expressions, complete data, an objective, parameters.  Out: starts beside the parameters, from which steps to a
-minimum come back to it, and lead away from a saddle point.
+In: expressions, complete data, an objective, parameters.  Out: whether the loss curves upwards there in every
+direction, as at a minimum; if not, starts beside the parameters, from which steps come back to a minimum, and lead
+away from a saddle point.
 
     >>> import exprkit as ek, numpy as np
     >>> x = np.linspace(-2, 2, 41)[:, None]
@@ -16,15 +17,52 @@ from __future__ import annotations
 
 import numpy as np
 
-from exprkit.backends.objective import Options
+from exprkit.backends.objective import Options, weight_of
+from exprkit.evaluate.compute import Compute
+from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
-from exprkit.fitting.finishing.factors import CountedPoints
+from exprkit.fitting.finishing.factors import CountedPoints, parts_of
 from exprkit.fitting.starts.candidates import Sides, Skeleton, StartSample, draw
 
 SIGNS = np.array([[1, 1], [-1, -1], [1, -1], [-1, 1]])  # of moves of the first, third, ... and second, ... parameters
 SHARE = 0.03  # of parameters, by which they move: chosen, not measured
 OF_DRAWN = 0.3  # ... and of what is drawn, where a parameter is 0
 NO_SIZE = 1e-6  # share of a number that is drawn below which a parameter counts as 0
+STEP = 1e-4  # share of a parameter over which the gradient's change is measured
+STRICT = 1e-5  # least eigenvalue of a minimum's second derivatives, scaled to a diagonal of ones; their error is STEP^2
+
+
+def curves_upwards(
+    pop: Population, points: CountedPoints, options: Options, params: np.ndarray, compute: Compute
+) -> np.ndarray:
+    """Whether the second derivatives of the loss at ``params``, (n_exprs, P), are positive definite: bool (n_exprs,).
+
+    By central differences of the gradient.  No where a parameter is 0, as it has no size to take a share of.
+    """
+    n, width = params.shape
+    result = np.zeros(n, bool)
+    for part in parts_of(n, 2 * width * len(points.y), width):
+        few, p = pop[part], params[part]
+        ev, h = Evaluator(few, points.X, **compute.arguments), STEP * np.abs(p)
+        moves = np.eye(width)[:, None, :] * h
+        sets = np.concatenate([p + moves, p - moves])[..., : few.max_params]
+        with np.errstate(all="ignore"):
+            f = ev.evaluate(sets)
+            r = f - points.y
+            q = weight_of(options.kind, r, f, options.delta, np)
+            slopes = np.zeros((2 * width, len(part), width))
+            slopes[..., : few.max_params] = np.einsum(
+                "smnp,smn->smp", ev.jacobian(sets), points.w * (r if q is None else q * r)
+            )
+            H = np.moveaxis((slopes[:width] - slopes[width:]) / (2 * h.T[:, :, None]), 0, 1)
+            unused = np.arange(width) >= few.n_params[:, None]
+            H[unused[:, :, None] | unused[:, None, :]] = 0.0
+            H[:, np.arange(width), np.arange(width)] += unused
+            unit = np.sqrt(np.diagonal(H, axis1=1, axis2=2))
+            H = (H + H.transpose(0, 2, 1)) / 2 / unit[:, :, None] / unit[:, None, :]
+        known = np.isfinite(H).all(axis=(1, 2))
+        result[part[known]] = np.linalg.eigvalsh(H[known]).min(axis=1, initial=1.0) > STRICT
+    return result
 
 
 def beside(
