@@ -466,14 +466,3 @@ def test_an_update_that_fails_leaves_the_last_population(monkeypatch):
             np.testing.assert_array_equal(ev.evaluate(params), wanted)
     ev.update(second)
     np.testing.assert_array_equal(ev.evaluate([[2.0]])[0], ek.Evaluator(second, X, "cpu").evaluate([[2.0]])[0])
-
-
-def test_programs_of_a_next_population_lie_where_others_have_lain():
-    ev, places = ek.Evaluator(POP_OF_ONE_SIZE, np.ones((3, 2)), "cpu"), []
-    for _ in range(6):
-        ev.update(ek.Population(POP_OF_ONE_SIZE.kinds, POP_OF_ONE_SIZE.values, POP_OF_ONE_SIZE.offsets))
-        places.append(ev.engine.values.programs.code.ctypes.data)
-    assert len(set(places)) == 2  # in turns: the last population stays until the next one is ready
-
-
-POP_OF_ONE_SIZE = generate.random(500, n_vars=2, n_params=1, seed=9)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import exprkit as ek
+from exprkit.runtime import slices
 from exprkit.text.reader import MARK, from_lines
 
 BYTES = st.lists(st.sampled_from([b"\r", b"\n", b"\0", b"x", b"#", b" ", MARK, b"\t", b"\r\n"])).map(b"".join)
@@ -29,6 +30,16 @@ def test_lines_that_count(data):
         if line.strip(b" \t\r\n\x0b\x0c") and not line.strip().startswith(b"#")
     ]
     assert [(int(line), batch.raw(i)) for i, line in enumerate(batch.lines)] == counted
+
+
+def test_lines_are_those_of_slices_of_a_file(monkeypatch):
+    data = MARK + b"x1\r\n# no\n\nx2\rx3\r\n" * 40
+    whole = from_lines(bytearray(data) + b"\n")
+    monkeypatch.setattr(slices, "LEAST", 7)
+    sliced = from_lines(bytearray(data) + b"\n")
+    for name in ("data", "starts", "ends", "lines"):
+        np.testing.assert_array_equal(getattr(sliced, name), getattr(whole, name))
+    assert len(sliced.lines) == 120 and sliced.lines[-1] == 200
 
 
 @pytest.mark.parametrize("text", ["", "\n", "x1 + 1", "x1 + 1\n\n# no\n  x2\r\nx3\rp1\n", "\ufeffx1\n"])

@@ -13,6 +13,7 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,10 +78,20 @@ def from_lines(data: bytearray) -> Batch:
 
     ``data``, which ends with a line feed, is written to.
     """
-    lines = np.empty((3, len(data) // 2 + 1), np.int64)
-    text, first = np.frombuffer(data, np.uint8), len(MARK) if data.startswith(MARK) else 0
-    n = shunting_yard.find_lines(text, first, shunting_yard.rules(), lines)
-    return Batch(text, *lines[:, :n].copy())
+    text, rules = np.frombuffer(data, np.uint8), shunting_yard.rules()
+    edges = {data.find(b"\n", begin) + 1 for begin, _ in slices.even(len(data))[1:]} - {len(data)}
+    cuts = list(pairwise([len(MARK) if data.startswith(MARK) else 0, *sorted(edges), len(data)]))
+
+    def find(begin: int, end: int) -> tuple[np.ndarray, int]:
+        lines = np.empty((3, (end - begin) // 2 + 1), np.int64)  # what is not written takes no memory
+        n, n_lines = shunting_yard.find_lines(text, begin, end, rules, lines)
+        return lines[:, :n], n_lines
+
+    parts, before = slices.each(find, cuts), 0
+    for lines, n_lines in parts:
+        lines[2] += before
+        before += n_lines
+    return Batch(text, *np.concatenate([lines for lines, _ in parts], axis=1))
 
 
 def tokens_of(batch: Batch, threads: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[int, Fault]]:

@@ -477,14 +477,14 @@ def parse_slice(source, begin_text, end_text, names, rules, work, offsets, error
 
 
 @compiled
-def find_lines(text, first, rules, lines):
-    """Put starts, ends and numbers of the lines that are neither blank nor a comment into ``lines``; how many.
+def find_lines(text, first, last, rules, lines):
+    """Put starts, ends and numbers of the lines that are neither blank nor a comment into ``lines``.
 
-    A line ends with a line feed, a carriage return, or both, in place of which stands a 0 then.  A 0 in the text
-    becomes a 1, which is as wrong there.
+    Those from ``first`` to ``last``; returns how many, and how many lines there are.  A line ends with a line feed, a
+    carriage return, or both, in place of which stands a 0 then.  A 0 in the text becomes a 1, which is as wrong there.
     """
     n, line, start = 0, 1, first
-    for i in range(first, len(text)):
+    for i in range(first, last):
         if text[i] > RETURN:
             continue
         if text[i] == 0:
@@ -497,4 +497,4 @@ def find_lines(text, first, rules, lines):
                 lines[0, n], lines[1, n], lines[2, n] = start, end, line
                 n += 1
             start, line = i + 1, line + 1
-    return n
+    return n, line - 1

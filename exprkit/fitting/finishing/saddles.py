@@ -37,16 +37,20 @@ def curves_upwards(
 ) -> np.ndarray:
     """Whether the second derivatives of the loss at ``params``, (n_exprs, P), are positive definite: bool (n_exprs,).
 
-    By central differences of the gradient.  No where a parameter is 0, as it has no size to take a share of.
+    By central differences of the gradient.  No where a parameter is 0 and changes no value, as it has no size then.
     """
     n, width = params.shape
     result = np.zeros(n, bool)
     for part in parts_of(n, 2 * width * len(points.y), width):
         few, p = pop[part], params[part]
-        ev, h = Evaluator(few, points.X, **compute.arguments), STEP * np.abs(p)
-        moves = np.eye(width)[:, None, :] * h
-        sets = np.concatenate([p + moves, p - moves])[..., : few.max_params]
+        ev = Evaluator(few, points.X, **compute.arguments)
         with np.errstate(all="ignore"):
+            norm = np.zeros(p.shape)
+            norm[:, : few.max_params] = np.einsum("mnp,n->mp", ev.jacobian(p[:, : few.max_params]) ** 2, points.w)
+            whole = np.where(norm > 0, np.sqrt(points.w @ points.y**2 / norm), 0.0)  # changes f by as much as y is
+            h = STEP * np.where(np.abs(p) < NO_SIZE * whole, whole, np.abs(p))
+            moves = np.eye(width)[:, None, :] * h
+            sets = np.concatenate([p + moves, p - moves])[..., : few.max_params]
             f = ev.evaluate(sets)
             r = f - points.y
             q = weight_of(options.kind, r, f, options.delta, np)
