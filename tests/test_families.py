@@ -296,7 +296,8 @@ def test_a_function_tells_data_as_well_as_every_tree_that_it_stands_for():
     loss[chosen] = best_fits(problem, found.population(chosen), chosen, 100, 2, sizes).loss
     fitted = best_fits(problem, pop, np.arange(len(pop)), 31, 1, sizes)
     # huge numbers make much of rounding errors and underflows: (inv(inv(x1)) - x1) * p1, powabs(powabs(x1, p1), p2)
-    sizes_found = np.nan_to_num(np.abs(np.log(np.abs(fitted.params))), nan=0.0).max(axis=1)
+    with np.errstate(divide="ignore"):
+        sizes_found = np.nan_to_num(np.abs(np.log(np.abs(fitted.params))), nan=0.0).max(axis=1)
     trees = np.where(sizes_found < np.log(100), fitted.loss, np.inf)
     worse = np.unique(numbers[loss[numbers] > trees + 0.05])
     for seed in range(100):  # those whose best loss is hard to find

@@ -184,7 +184,7 @@ def test_some_of_the_rows_have_both_values_of_a_column_of_0_and_1():
 
 
 def test_a_law_of_very_many_rows_is_found_with_a_column_of_0_and_1(monkeypatch):
-    monkeypatch.setattr(effort, "ROWS", replace(effort.ROWS, front=500))
+    monkeypatch.setattr(effort, "ROWS", replace(effort.ROWS, search=500))
     random = np.random.default_rng(0)
     X = np.column_stack([random.integers(0, 2, 3000), random.uniform(1, 2, 3000)]).astype(float)
     model = ek.SymbolicRegressor(random_state=0, niterations=0, pool_size=3000).fit(X, 2.5 * X[:, 1] + 1.5 * X[:, 0])

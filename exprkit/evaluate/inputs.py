@@ -463,8 +463,7 @@ def check_memory(what: str, shape: tuple[int, ...], dtype: np.dtype, remedy: str
 def refuse_gaps(missing: dict[str, Any], w: Any, remedy: str = "") -> None:
     """An error for the first of these columns that is missing, by a mask, at a point whose weight is not 0."""
     for what, gap in missing.items():
-        counted = gap if w is None or not bool(gap.any()) else on_host(gap) & on_host(w > 0)
-        if n := int(counted.sum()):
+        if bool(gap.any()) and (n := int(np.sum(on_host(gap) if w is None else on_host(gap) & on_host(w > 0)))):
             share = f"{n:,} of {number_of(len(gap), 'value')}"
             raise DataError(f"{what} lacks {share}: drop or fill those rows, or give them weight 0{remedy}")
 

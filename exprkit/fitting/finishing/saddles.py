@@ -79,7 +79,8 @@ def beside(
     n, width = params.shape
     rng = np.random.Generator(np.random.PCG64([len(points.y), width]))
     moves = SIGNS[:, np.arange(width) % 2] * (0.5 + rng.random(width))
-    starts = params + SHARE * moves[:, None] * np.abs(params)
+    with np.errstate(over="ignore"):
+        starts = params + SHARE * moves[:, None] * np.abs(params)
     sample = StartSample(*points, points.y)
     for i in range(n):
         used = slice(0, int(pop.n_params[i]))
