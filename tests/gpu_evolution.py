@@ -39,7 +39,7 @@ WARM = 12  # generations before the first that counts: trees have grown
 ABOUT = """# Generations that never leave the GPU, on an {card}
 
 `{file}`: medians by the wall clock, each from an idle device to an idle device.  A generation: tournaments
-and variation, lowering, up to 10 steps of Levenberg and Marquardt's for every child (two, if it is then worse than all
+and variation, lowering, up to 8 steps of Levenberg and Marquardt's for every child (two, if it is then worse than all
 of its size that go on), selection; `a + b * tree` has up to 30 tokens, of whose numbers a, b and two others are fitted
 at a time; 1,000 points, three variables, float32, fast.  The parts are timed with a wait behind each.
 

@@ -76,16 +76,17 @@ def beside(
 
     ``linear``: bits of the parameters that an expression is linear in.
     """
-    n, width = params.shape
+    width = params.shape[1]
     rng = np.random.Generator(np.random.PCG64([len(points.y), width]))
     moves = SIGNS[:, np.arange(width) % 2] * (0.5 + rng.random(width))
     with np.errstate(over="ignore"):
         starts = params + SHARE * moves[:, None] * np.abs(params)
     sample = StartSample(*points, points.y)
-    for i in range(n):
+    is_used = np.arange(width) < pop.n_params[:, None]
+    for i in np.flatnonzero(np.any(is_used & (np.abs(params) < NO_SIZE), axis=1)).tolist():
         used = slice(0, int(pop.n_params[i]))
         p = params[i, used]
-        if np.any(np.abs(p) < NO_SIZE) and (tree := Skeleton.of(pop, i, int(linear[i]))) is not None:
+        if (tree := Skeleton.of(pop, i, int(linear[i]))) is not None:
             drawn = np.abs(draw(tree, sample, Sides.of(options, i, len(p)), len(SIGNS), rng))
             is_zero = np.abs(p) < NO_SIZE * drawn
             starts[:, i, used] += np.where(is_zero, OF_DRAWN * moves[:, used] * drawn, 0.0)
