@@ -11,7 +11,6 @@ import time
 from types import SimpleNamespace
 
 import bench_peers
-import gpu_study
 import numpy as np
 import pandas as pd
 import pytest
@@ -580,28 +579,15 @@ def test_samples_measured_anew_stand_for_older_ones_of_their_configuration(tmp_p
     assert records.runs_in(tmp_path / "both.parquet") == {"old", "new"}
 
 
-def test_parts_of_the_study_on_a_gpu_are_measured_anew(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "roofs", lambda: {})
-    for part, least in (("losses", 40), ("half", 4), ("short", 18), ("host", 6), ("esr", 12)):
-        assert len(gpu_study.runs_of([part])) >= least
-    assert all(run["results"] == "loss" for run in gpu_study.runs_of(["losses"]))
-    assert {run["dataset"] for run in gpu_study.nikuradse_runs("a.csv")} == {"a.csv", "rough_pipe"}
-    run = {"study": "benchmarks", "n_exprs": 9, "n_points": 10, "n_steps": 2, "n_samples": 1, "backends": ["cpu"]}
-    target = tmp_path / "all" / "h200.parquet"
-    for n_samples in (1, 2):
-        gpu_study.measured("short", [run | {"n_samples": n_samples}], tmp_path / "runs", target)
-    assert len(records.read(target.parent)) == 2  # not three
-    (first,) = set(records.read_records(target.parent)["h200"]["made_by"])
-    assert first == "python tests/gpu_study.py --out OUT --parts short"
-
-
 def test_what_runs_need_is_compiled_ahead_once_for_work_alike(monkeypatch):
     seen = []
     monkeypatch.setattr(bench, "run", seen.append)
     cuda = bench.DEFAULTS | {"backends": ["cuda"], "results": "loss", "n_exprs": 250_000}
-    ptx, cpu = cuda | {"backends": ["ptx"]}, cuda | {"backends": ["cpu"]}
+    cpu = cuda | {"backends": ["cpu"]}
     many = {"n_points": 1_000_000}  # of the interpreter a kernel of its own; the code of others does not depend on it
-    runs = [one | change | {"study": name} for name in "ab" for one in (cuda, ptx, cpu) for change in ({}, many)]
+    both = {"backends": ["cuda", "ptx"]}  # in one run
+    kinds = cuda | both, cpu
+    runs = [one | change | {"study": name} for name in "ab" for one in kinds for change in ({}, many)]
     bench.compile_ahead(runs)
     sizes = sorted((one["backends"][0], one["n_exprs"], one["n_points"]) for one in seen)
     assert sizes == [("cpu", 200, 362), ("cuda", 268, 1_000_000), ("cuda", 10_000, 362), ("ptx", 200, 362)]

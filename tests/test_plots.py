@@ -239,21 +239,25 @@ def test_a_single_run_s_caption_names_what_made_it(tmp_path, monkeypatch):
     assert ".yaml" not in drawing.caption
 
 
-def test_the_published_records_name_the_studies_that_made_them(root):
-    for file in ("cpu", "h200"):
-        record = records.read_records(root / "data" / "results")[file]
-        first, *anew = record["made_by"]
-        study = root / re.search(r"data/studies/\w+\.yaml", first)[0]
-        assert all((root / re.search(r"tests/\w+\.py", command)[0]).is_file() for command in anew)
-        assert study.is_file() and (root / "notebooks" / "benchmark.ipynb").is_file()
-        found = pd.read_parquet(root / "data" / "results" / f"{file}.parquet")
-        found = found[found["bench"] != "nikuradse"]  # of a study of its own
-        lost = found["options"].str.startswith("reduction=") | (found["backend"].eq("ptx") & found["dispatch"].ne(""))
-        found = found[~lost]  # options that the backends have no longer
-        jobs = sweep.jobs_of(root / "notebooks" / "benchmark.ipynb", study, "out")
-        assert {job.parameters["study"] for job in jobs} == set(found["bench"])
-        assert {job.parameters["results"] for job in jobs} == set(found["results"])
-        assert len(jobs) == found["run"].nunique()
+def test_the_studies_measure_headlines_fifty_times_and_both_gpu_backends_in_one_run(root):
+    runs = {
+        name: [job.parameters for job in sweep.jobs_of(root / "notebooks" / "benchmark.ipynb", path, "out")]
+        for name in ("cpu", "h200") for path in [root / "data" / "studies" / f"{name}.yaml"]
+    }  # fmt: skip
+    headline = [
+        run for run in runs["h200"]
+        if run["study"] == "benchmarks" and run["expressions"] == "exhaustive" and run["code"] == "kept"
+    ]  # fmt: skip
+    sizes = {(run["n_exprs"], run["n_points"], run["results"], *run["backends"]) for run in headline}
+    assert sizes == {
+        (*size, back, *names) for size in plots.BENCHMARKS.values() for back in plots.PROTOCOLS
+        for names in (("cuda", "ptx"), ("cpu",)) if (back, names) != ("last", ("cpu",))
+    }  # fmt: skip
+    assert all((run["n_samples"], run["seconds"] >= 60) == (50, True) for run in headline)
+    thesis = [run for run in runs["h200"] if run["study"] == "thesis_steps"]
+    assert len(thesis) == 11 and all(run["n_samples"] >= 20 for run in thesis)
+    compared = [run for run in runs["h200"] if run["code"] == "kept" and "ptx" in run["backends"]]
+    assert all("cuda" in run["backends"] for run in compared if run["study"] != "blocks")
 
 
 def test_a_folder_of_results_that_is_not_there_is_named(tmp_path):

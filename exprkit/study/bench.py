@@ -223,7 +223,8 @@ def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
     A variant of the GPU interpreter takes a second or more, and a study may need dozens, by expressions and points;
     afterwards they lie in the cache on disk.  What cannot be compiled fails again, and is reported, in its own run.
     """
-    distinct = {json.dumps(least | {"study": "", "results_dir": ""}): least for least in map(_ahead_of, runs)}
+    alone = (parameters | {"backends": [name]} for parameters in runs for name in parameters["backends"])
+    distinct = {json.dumps(least | {"study": "", "results_dir": ""}): least for least in map(_ahead_of, alone)}
     with ThreadPoolExecutor(machine.cores()) as threads:
         for parameters in distinct.values():
             threads.submit(run, parameters)
