@@ -1,6 +1,6 @@
 """A new population beside EvoGP, in one process on the same trees: from tokens on the GPU to losses.
 
-    PYTHONPATH=.:EVOGP/src python tests/bench_evogp.py --evogp "0.1.0, commit 6706e47" --csv data/results/evogp.csv
+    PYTHONPATH=.:EVOGP/src python tests/bench_evogp.py --evogp "0.1.0, commit 6706e47" --csv CSV
 
 Needs a GPU, CuPy, PyTorch and EvoGP (https://github.com/EMI-Group/evogp; GPL 3, nothing of it is here), built in its
 folder by ``TORCH_CUDA_ARCH_LIST=9.0 python setup.py build_ext --inplace``.  Both give mean squared errors in float32

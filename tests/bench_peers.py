@@ -30,6 +30,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -319,9 +320,20 @@ def rows_of(
     for method, time_taken in seconds.items():
         yield {
             "workload": name, "n_exprs": len(pop), "n_points": len(X), "threads": threads, "method": method,
-            "seconds": time_taken, "ratio": seconds[reference] / time_taken,
+            "program": program_of(method), "seconds": time_taken, "ratio": seconds[reference] / time_taken,
             "gnodes": len(pop.kinds) * len(X) / time_taken / 1e9, "device": device,
         }  # fmt: skip
+
+
+def program_of(method: str) -> str:
+    """What a method runs, with its version."""
+    peer = method.split()[0]  # as in "jax compile"
+    if peer == "cupy":
+        import cupy
+
+        return f"CuPy {cupy.__version__}"  # its package is named by the CUDA version
+    names = {"pyoperon": "pyoperon", "numpy": "NumPy", "numexpr": "numexpr", "jax": "JAX"}
+    return f"{names[peer]} {metadata.version(peer)}" if peer in names else f"exprkit {ek.__version__}"
 
 
 def against_gpu_peers(

@@ -310,22 +310,23 @@ def test_tables_are_fresh(page):
     assert readme.refreshed(text, ROOT / "data" / "results") == text, "run: make readme"
 
 
-def readme_examples():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.DOTALL)
+GUIDES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / TOP).glob("*/README.md")))]
+EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)```", re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        pytest.param(*pair, marks=[pytest.mark.slow] * ("Regressor" in pair[0]), id=f"example {n}")
-        for n, pair in enumerate(readme_examples())
-    ],
-)
-def test_readme_s_python_prints_what_it_says(code, expected):
+def examples():
+    """Of each page: what it shows of Python, and what that prints; searches take long."""
+    for page in GUIDES:
+        for n, (code, expected) in enumerate(EXAMPLE.findall((ROOT / page).read_text(encoding="utf-8"))):
+            long = [pytest.mark.slow] * ("Regressor" in code)
+            yield pytest.param(page, code, expected, marks=long, id=f"{page} {n}")
+
+
+@pytest.mark.parametrize(("page", "code", "expected"), list(examples()))
+def test_pages_print_what_they_say(page, code, expected):
     printed = io.StringIO()
     with redirect_stdout(printed):
-        exec(compile(code, "README.md", "exec"), {})
+        exec(compile(code, page, "exec"), {})
     assert Numbers().check_output(expected, printed.getvalue(), 0), printed.getvalue()
 
 
@@ -335,10 +336,16 @@ def test_the_version_is_the_same_everywhere():
         assert form.format(ek.__version__) in (ROOT / page).read_text(encoding="utf-8"), page
 
 
-def test_readme_names_what_exists():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(readme_examples()) == text.count("```python")
-    text += "".join((ROOT / page).read_text(encoding="utf-8") for page in ("exprkit/README.md", "CONTRIBUTING.md"))
+def test_pages_name_what_exists():
+    texts = {
+        page: (ROOT / page).read_text(encoding="utf-8") for page in (*GUIDES, f"{TOP}/README.md", "CONTRIBUTING.md")
+    }
+    for page, text in texts.items():
+        assert len(EXAMPLE.findall(text)) == text.count("```python"), (
+            f"{page}: behind each example stands what it prints"
+        )
+    assert texts["README.md"].count("\n") <= 250, "what is longer is a page of its folder"
+    text = "".join(texts.values())
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
@@ -353,7 +360,7 @@ def heading(line):
 
 
 def test_links_lead_somewhere():
-    others = "exprkit/README.md", "CONTRIBUTING.md", "CHANGELOG.md"
+    others = *GUIDES, "exprkit/README.md", "CONTRIBUTING.md", "CHANGELOG.md"
     for page in {*(ROOT / name for name in (*PAGES, *others)), *(ROOT / "data" / "results").glob("**/*.md")}:
         for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
             target = page.parent / link if link else page

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, number_of
 from exprkit.operators import ops
 from exprkit.study import measured, records
 from exprkit.study.plots import known, written
@@ -108,26 +108,24 @@ PEERS = ("pyoperon", "numpy", "numexpr", "jax", "cupy")
 OURS = ("fast matrix", "fast sse", "ieee matrix", "ieee sse", "cuda matrix", "cuda sse", "ptx matrix", "ptx sse")
 COPIES = 64  # of an operator, where one is measured at a time
 PEERS_SCRIPT = "tests/bench_peers.py --csv data/results/peers.csv"
-# Seconds for 10,000 trees on an H200 by points, of a run that is not repeated here; its trees live on the GPU
-EVOGP = {362: 0.15e-3, 10_860: 2.1e-3}
 
 
 def beside_others(folder: Path) -> str:
-    """Beside peers: values and losses on a CPU, new populations on a GPU, fits."""
+    """Beside peers: values on a CPU, new populations on a GPU, fits."""
     lines = []
-    if len(rows := _read(folder / "peers.csv")):
-        seconds = rows.set_index(["workload", "n_points", "threads", "method"])["seconds"]
-        for points, threads, peer in ((362, 1, "pyoperon"), (10_860, 1, "pyoperon"), (10_860, 2, "jax")):
-            own, its = (seconds.get(("thesis", points, threads, method)) for method in ("ieee matrix", peer))
-            if own and its:
-                what = f"9,880 expressions x {points:,}, every result, CPU, {threads} thread{'s' * (threads > 1)}"
-                lines.append((what, f"**{written(own)}**", f"{peer}: {written(its)} ({its / own:.1f}x)"))
-    if len(rows := _read(folder / "h200_generations.csv")):
-        milliseconds = rows.set_index("what")["value"]
-        for points, its in EVOGP.items():
-            own = milliseconds[f"thesis, 10,000 x {points:,}: tokens on the device -> losses there"] * 1e-3
-            what = f"a new population of 10,000 x {points:,}, from tokens on the GPU to losses"
-            lines.append((what, f"**{written(own)}** `cuda`, NVIDIA H200", f"EvoGP, in a separate run: {written(its)}"))
+    if len(rows := _peers(folder / "peers.csv")):
+        for points, threads in ((362, 1), (10_860, 1), (10_860, 2)):
+            some = rows.query("workload == 'thesis' and n_points == @points and threads == @threads").set_index(
+                "method"
+            )
+            best = some.loc[some.index.isin(PEERS), "seconds"].idxmin()
+            what = f"9,880 expressions x {points:,}, every result, CPU, {number_of(threads, 'thread')}"
+            lines.append(_beside(what, some.loc["ieee matrix"], some.loc[best]))
+    if len(rows := _read(folder / "evogp.csv")):
+        for (name, n, points), pair in rows.groupby(["workload", "n_exprs", "n_points"], sort=False):
+            own, its = (pair.set_index("method").loc[method] for method in ("exprkit", "evogp"))
+            size = f"{n:,} x {points:,} ({name}, {own['tokens']:.0f} tokens)"
+            lines.append(_beside(f"a new population of {size}, from tokens on the GPU to losses", own, its))
     if len(rows := _read(folder / "fit_peers.csv")):
         fits = rows.query("n_points == 362").set_index("method")
         own, its = fits.loc["exprkit"], fits.loc["pyoperon"]
@@ -139,9 +137,20 @@ def beside_others(folder: Path) -> str:
     return _table(("what", "exprkit", "compared with"), lines, PEERS_SCRIPT)
 
 
+def _peers(path: Path) -> pd.DataFrame:
+    """A file of peers; where it does not tell their versions, their names alone."""
+    rows = _read(path)
+    return rows.assign(program=rows.get("program", rows.get("method")))
+
+
+def _beside(what: str, own: pd.Series, its: pd.Series) -> tuple[str, str, str]:
+    ratio = f"{its['seconds'] / own['seconds']:.1f}x"
+    return what, f"**{written(own['seconds'])}**", f"{its['program']}: {written(its['seconds'])} ({ratio})"
+
+
 def peers(folder: Path) -> str:
     """Every program's time by expressions and points; behind ours how many times faster than the fastest other one."""
-    rows = [_read(path) for path in sorted(folder.glob("peers*.csv"))]
+    rows = [_peers(path) for path in sorted(folder.glob("peers*.csv"))]
     return "\n\n".join(map(_peers_table, rows)) or _table((), (), PEERS_SCRIPT)
 
 
@@ -158,7 +167,8 @@ def _peers_table(rows: pd.DataFrame) -> str:
         lines.append((*size, *(cells.get(name, "") for name in (*theirs, *ours))))
     devices = rows.get("device", ())  # where the file tells; without the threads
     names = " and ".join(dict.fromkeys(name.rpartition(", ")[0] or name for name in devices))
-    head = ("expressions", "points", "threads", *theirs, *ours)
+    programs = rows.drop_duplicates("method").set_index("method")["program"]
+    head = ("expressions", "points", "threads", *programs[theirs], *ours)
     return f"On {names}:\n\n" * bool(names) + _table(head, lines, PEERS_SCRIPT)
 
 
@@ -202,6 +212,37 @@ def accuracy(folder: Path) -> str:
     return _table(head, lines, "tests/gpu_accuracy.py data/results")
 
 
+def expression(folder: Path) -> str:
+    """What each backend takes for one expression: to read and compile it, and for a million points."""
+    lines = []
+    for row in _read(folder / "expression.csv").itertuples():
+        device = row.gpu if row.registers > 0 else f"{row.cpu}, {number_of(int(row.threads), 'thread')}"
+        prepared = f"{row.parse_s * 1e6 + row.lower_s * 1e6:.0f} us"
+        kernel = f"{row.registers:.0f}, {row.local_bytes:.0f} bytes" if row.registers > 0 else ""
+        device_time = known(written, row.device_s)
+        lines.append(
+            (
+                f"`{row.backend}`",
+                device,
+                prepared,
+                known(written, row.compile_s),
+                written(row.step_s),
+                device_time,
+                kernel,
+            )
+        )
+    head = (
+        "",
+        "on",
+        "read and lowered",
+        "compiled",
+        "a step of 1,000,000 points",
+        "of it the device",
+        "registers, spilled",
+    )
+    return _table(head, lines, "tests/bench_expression.py --csv CSV")
+
+
 def cases(folder: Path) -> str:
     """The assembler's registers and spills of the case discussions' kernels, by task, precision and type."""
     rows, keys = _read(folder / "cases_ptxas.csv"), ["task", "precision", "dtype"]
@@ -227,6 +268,7 @@ def measurements(folder: Path, name: str, script: str, only: str | None = None) 
 
 OTHERS: dict[str, Callable[[Path], str]] = {  # name between the marks: the table of a folder of results
     "beside others": beside_others,
+    "one expression": expression,
     "operators": operators,
     "operators beside numpy": operators_beside_numpy,
     "peers": peers,
