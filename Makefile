@@ -27,7 +27,7 @@ benchmark: $(NOTEBOOKS)
 	    -p results_dir $(RESULTS) --no-progress-bar --log-output
 	@echo
 	@echo "The notebook with its table and figure: $(RESULTS)/benchmark.ipynb"
-	@echo "Results and figure:"; ls -t $(RESULTS)/benchmark-*.* | head -4 | sed 's/^/  /'
+	@echo "Results and figure:"; ls -t $(RESULTS)/benchmark-*.* | head -3 | sed 's/^/  /'
 
 # Jupyter's own options go into LAB_ARGS, as in make lab LAB_ARGS="--port=8889 --no-browser".
 lab: $(NOTEBOOKS)

@@ -16,7 +16,6 @@ import argparse
 import functools
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -92,7 +91,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=timing.to_record)
     parser.add_argument("--backend", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
     clock = timing.microseconds if options.backend == "cuda" else seconds

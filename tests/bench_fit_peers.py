@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 from bench_peers import Pyoperon, walk
-from timing import listed, seconds_of
+from timing import listed, seconds_of, to_record
 
 import exprkit as ek
 from exprkit.backends.cpu import engine as cpu_engine
@@ -167,7 +167,7 @@ def main() -> None:
     parser.add_argument("--scipy", type=int, default=9880, help="expressions that SciPy fits as well")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--points", type=int, nargs="*", default=[362, 10_860])
-    parser.add_argument("--csv", help="write the table to this file")
+    parser.add_argument("--csv", type=to_record, help="write the table to this file")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     listed(_all(arguments), arguments.csv, width=18)

@@ -51,6 +51,7 @@ from pathlib import Path
 import numpy as np
 from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicSpline
+from timing import to_record
 
 import exprkit as ek
 from exprkit.operators import ops
@@ -58,6 +59,7 @@ from exprkit.regression.estimator import regressor
 from exprkit.regression.formulas.parameters import as_parameters, is_fraction
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.runtime import budget
+from exprkit.study import records
 from exprkit.text.tokens import OPERATOR
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -333,7 +335,7 @@ def options():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--laws", default=str(ROOT / "data" / "laws.csv"))
     parser.add_argument("--nikuradse", default=None, help="a CSV file, target last")
-    parser.add_argument("--csv", default=None)
+    parser.add_argument("--csv", type=to_record)
     return parser.parse_args()
 
 
@@ -360,10 +362,7 @@ def main():
                 shown = (row[name] for name in ("by", "what", "seed", "seconds", "tried", "nodes", "equation"))
                 print(f"{value:7}", *shown, sep=" | ", flush=True)
                 if arguments.csv:  # also what there is of a run that is ended
-                    with open(arguments.csv, "w", newline="", encoding="utf-8") as file:
-                        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-                        writer.writeheader()
-                        writer.writerows(rows)
+                    records.write_rows(arguments.csv, rows)
     report(rows)
 
 

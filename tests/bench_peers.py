@@ -34,7 +34,7 @@ from importlib import metadata
 from typing import Any
 
 import numpy as np
-from timing import listed, seconds_of
+from timing import listed, seconds_of, to_record
 
 import exprkit as ek
 from exprkit.backends.cpu import engine as cpu_engine
@@ -427,7 +427,7 @@ def main() -> None:
     parser.add_argument("--n-exprs", type=int, default=9880)
     parser.add_argument("--gpu", action="store_true", help="CuPy, JAX and exprkit on the GPU")
     parser.add_argument("--skip", nargs="*", default=[], help="peers to leave out (on a GPU jax compiles long)")
-    parser.add_argument("--csv", help="write the table to this file")
+    parser.add_argument("--csv", type=to_record, help="write the table to this file")
     parser.add_argument("--only", choices=["thesis", "arithmetic", "operators"])
     arguments = parser.parse_args()
     listed(_all(arguments), arguments.csv)

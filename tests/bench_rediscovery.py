@@ -9,12 +9,12 @@ law is behind the first (0: it is the first).
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
+from timing import to_record
 
 import exprkit as ek
+from exprkit.study import records
 
 POINTS, NOISE, SAME = 100, 0.01, 1e-3  # SAME: nats within which two fits are of the same function
 LAWS = (  # form, its parameters
@@ -72,14 +72,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--max-nodes", type=int, default=9)
     parser.add_argument("--backend", default="cpu")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=to_record)
     given = parser.parse_args()
     rows = []
     for number, (form, params) in enumerate(LAWS, 1):
         rows.append(looked_for(number, form, params, given.max_nodes, {"backend": given.backend}))
         print(*rows[-1].values(), sep="  ", flush=True)
         if given.out:
-            pd.DataFrame(rows).to_csv(given.out / "rediscovery.csv", index=False)
+            records.write_rows(given.out / "rediscovery.csv", rows)
     behind = [row["nats_behind"] for row in rows]
     print(f"{behind.count(0.0)} first, {sum(at != '' and at <= 2 for at in behind)} of {len(rows)} within 2 nats")
 

@@ -13,7 +13,6 @@ The search was developed with ``developed`` in view; ``held`` was drawn up at th
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
 import time
 import types
@@ -23,10 +22,12 @@ from pathlib import Path
 import bench_laws
 import numpy as np
 from scipy.integrate import solve_ivp
+from timing import to_record
 
 import exprkit as ek
 from exprkit.regression.estimator import regressor
 from exprkit.runtime import budget
+from exprkit.study import records
 
 JUDGED = 2_000  # rows
 
@@ -215,7 +216,7 @@ def main():
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--csv", default=None)
+    parser.add_argument("--csv", type=to_record)
     arguments = parser.parse_args()
     how = types.SimpleNamespace(seconds=arguments.seconds, threads=1, pool=None, backend="cpu")
     budget.time = regressor.time = types.SimpleNamespace(perf_counter=time.process_time)
@@ -238,10 +239,7 @@ def main():
                          "seconds": round(seconds, 1), "equation": str(formula or "")})  # fmt: skip
             print(*rows[-1].values(), sep=" | ", flush=True)
             if arguments.csv:
-                with open(arguments.csv, "w", newline="", encoding="utf-8") as file:
-                    writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-                    writer.writeheader()
-                    writer.writerows(rows)
+                records.write_rows(arguments.csv, rows)
 
 
 if __name__ == "__main__":

@@ -21,21 +21,21 @@ column          what it holds
 
 from __future__ import annotations
 
-import csv
 import functools
 import multiprocessing
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
-from pathlib import Path
 
 import cupy
 import numpy as np
+import timing
 
 from exprkit.backends.gpu import device, nvrtc, opcodes
 from exprkit.backends.precision import Precision
 from exprkit.operators import ops
+from exprkit.study import records
 
 CHUNK = 1 << 27
 COMPARE = r"""
@@ -161,10 +161,7 @@ def main(folder):
     seconds = time.perf_counter() - compiled
     for name in ("ieee", "fast"):
         rows = [one[name] for one in lines]
-        with (folder / f"accuracy_{name}.csv").open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+        records.write_rows(folder / f"accuracy_{name}.csv", rows)
         for row in rows:
             error = float(row["domain_ulp" if name == "ieee" else "unit_ulp"])
             print(name, *row.values(), "" if error <= row["allowed"] else "MORE THAN ALLOWED", flush=True)
@@ -186,4 +183,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(timing.to_record(sys.argv[1]))

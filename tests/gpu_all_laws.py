@@ -22,7 +22,6 @@ file             what is in it
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
 import multiprocessing
 import os
@@ -33,8 +32,10 @@ from typing import Any, NamedTuple
 
 import bench_laws
 import numpy as np
+from timing import to_record
 
 import exprkit as ek
+from exprkit.study import records
 
 PATIENCE = 2.5  # seconds that a search may take beyond its limit
 LOADED = 6.0  # seconds that a process may take to load what the first one has compiled
@@ -136,16 +137,11 @@ class Tables:
 
     def __init__(self, folder):
         self.folder, self.rows = Path(folder), {}
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, name, row):
         rows = self.rows.setdefault(name, [])
         rows.append(row)
-        with open(self.folder / f"{name}.csv", "a" if len(rows) > 1 else "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, row.keys(), lineterminator="\n")
-            if len(rows) == 1:
-                writer.writeheader()
-            writer.writerow(row)
+        records.write_rows(self.folder / f"{name}.csv", rows)
 
     def report(self):
         for name, rows in self.rows.items():
@@ -172,7 +168,7 @@ def _r2(rows, what, by):
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", required=True, help="a folder for the CSV files")
+    parser.add_argument("--out", type=to_record, required=True, help="a folder for the CSV files")
     parser.add_argument("--processes", type=int, default=max(1, len(os.sched_getaffinity(0)) - 2))
     parser.add_argument("--seconds-in-all", type=float, default=275.0)
     parser.add_argument("--seconds", type=float, default=10.0, help="of a search")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from pathlib import Path
 
 import cupy
 import numpy as np
@@ -59,7 +58,7 @@ def compare(name, pop):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=timing.to_record)
     chosen = parser.parse_args()
     compare("thesis's expressions", thesis())
     compare("random trees", trees("thesis"))

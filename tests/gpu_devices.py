@@ -22,11 +22,11 @@ import threading
 import time
 import traceback
 from collections import defaultdict
-from pathlib import Path
 from queue import SimpleQueue
 
 import numpy as np
 import pandas as pd
+from timing import to_record
 
 import exprkit as ek
 from exprkit.backends import load
@@ -46,6 +46,7 @@ from exprkit.search import best_fits
 from exprkit.search import run as search_run
 from exprkit.search.distinct import Enumeration
 from exprkit.study import devices as several
+from exprkit.study import records
 
 FIELDS = ("params", "loss", "status", "iterations")
 ROW_STEPS = 5  # of fits over rows, all of which cost the same
@@ -335,8 +336,8 @@ def costs(table, out):
         found = several.measured_costs(client)
     print("costs of a cluster:", found, flush=True)
     out.mkdir(parents=True, exist_ok=True)
-    where = {"machine": machine.record()["cpu"], "cores": machine.cores(), "workers": n, "load": load}
-    pd.DataFrame([{**where, **found._asdict()}]).to_csv(out / several.COSTS_FILE, index=False)
+    where = {"machine": machine.cpu_model(), "cores": machine.cores(), "workers": n, "load": load}
+    records.write_rows(out / several.COSTS_FILE, [{**where, **found._asdict()}])
 
 
 def join(table, counts, args, most):
@@ -396,7 +397,7 @@ def compile_all(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=to_record, required=True)
     parser.add_argument("--devices", type=int, nargs="+", default=None)
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--repeats", type=int, default=3)
@@ -442,11 +443,10 @@ def write(table, out):
     """What has been measured so far."""
     frame = pd.DataFrame(table.rows)
     out.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(out / "devices.csv", index=False)
-    about = machine.record()
+    records.write_rows(out / "devices.csv", frame)
     head = [
         "# One device and several of a host", "",
-        f"{ek.backends()['cuda'].detail}; {about['cpu']}, {about['cores']} cores; {about['versions']}.", "",
+        f"{ek.backends()['cuda'].detail}; {machine.cpu_model()}, {machine.cores()} cores; {machine.versions()}.", "",
         "Devices without a number: the call without `devices=`. Seconds by the wall clock, medians; speed-up against",
         "the first line of the same work. `PYTHONPATH=. python tests/gpu_devices.py --out data/results`", "",
     ]  # fmt: skip

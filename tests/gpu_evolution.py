@@ -10,7 +10,6 @@ import argparse
 import statistics
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import cupy
 import numba
@@ -180,7 +179,7 @@ def generations(n):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=timing.to_record)
     parser.add_argument("--largest", type=int, default=1_000_000, help="trees of the largest generation")
     given = parser.parse_args()
     check_trees()

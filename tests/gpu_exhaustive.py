@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 
 import numpy as np
-from timing import Table
+from timing import Table, to_record
 
 import exprkit as ek
 from exprkit.search.best_fits import best_fits, start_sizes
@@ -111,7 +110,7 @@ if __name__ == "__main__":
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--max-nodes", type=int, default=10)
-    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--out", type=to_record)
     chosen = parser.parse_args()
     how = {"backend": chosen.backend, "threads": chosen.threads}
     counts(chosen.max_nodes, chosen.threads)

@@ -12,7 +12,6 @@ import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
-from pathlib import Path
 
 import numpy as np
 import timing
@@ -266,7 +265,7 @@ def version(name):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--out", type=timing.to_record, help="folder for the results")
     chosen = parser.parse_args()
     scipy = scipy_losses()
     for step in (

@@ -252,7 +252,7 @@ PARTS = {
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=timing.to_record)
     parser.add_argument("--only", nargs="*", choices=tuple(PARTS), default=tuple(PARTS))
     asked = parser.parse_args()
     for part in asked.only:

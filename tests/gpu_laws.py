@@ -20,7 +20,6 @@ have room for as many functions as an equal share of the card's memory holds.
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib.util
 import multiprocessing
 import os
@@ -33,8 +32,10 @@ from typing import NamedTuple
 
 import bench_laws
 import numpy as np
+from timing import to_record
 
 import exprkit as ek
+from exprkit.study import records
 
 BEGIN = time.perf_counter()
 THREADS = 2  # of a search
@@ -214,12 +215,7 @@ class Run:
             return
         self.rows.append(row)
         group.ended(job, row)
-        new = not self._file.exists()
-        with open(self._file, "a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, row.keys(), lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerow(row)
+        records.write_rows(self._file, self.rows)
 
     def report(self):
         """A line for each search of a kind, and which laws were missed."""
@@ -254,7 +250,7 @@ def _counted(rows):
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default=".", help="a folder; laws.csv there is written anew")
+    parser.add_argument("--out", type=to_record, default=".", help="a folder; laws.csv there is written anew")
     parser.add_argument("--minutes", type=float, default=4.6)
     parser.add_argument("--seconds", type=float, default=10.0, help="of a search")
     parser.add_argument("--again", type=float, default=60.0, help="of what was missed in the first seeds")

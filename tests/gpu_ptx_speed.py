@@ -360,7 +360,7 @@ PARTS = {
 
 def main():
     given = argparse.ArgumentParser(description=__doc__)
-    given.add_argument("--out", type=Path, help="folder for h200_ptx.csv")
+    given.add_argument("--out", type=timing.to_record, help="folder for h200_ptx.csv")
     usual = ",".join(name for name in PARTS if name != "layouts")  # that is for whoever changes them
     given.add_argument("--only", default=usual, help="parts, separated by commas: " + ", ".join(PARTS))
     chosen = given.parse_args()

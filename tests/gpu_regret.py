@@ -17,7 +17,6 @@ before there was a tree, which ``data/results/cases_regret.md`` quotes, beside t
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
 import multiprocessing
 import statistics
@@ -27,7 +26,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from timing import microseconds
+from timing import microseconds, to_record
 
 import exprkit as ek
 from exprkit.backends.cases import fits
@@ -39,10 +38,10 @@ from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.objective import Options
 from exprkit.expressions import generate
 from exprkit.runtime import machine
+from exprkit.study import records
 
 ROOT = Path(__file__).resolve().parent.parent
 N, POINTS = 9_880, (362, 10_860, 108_600)
-FIELDS = "imitates", "task", "expressions", "n_points", "variant", "us", "estimate", "is_tree", "is_previous"
 SIMPLE = ("add", "sub", "mul")  # no functions of a column
 ELEMENTARY = (*SIMPLE, "div", "exp", "log", "sin", "cos", "sqrt")
 OTHERS = {  # name, operators, tokens, variables, parameters; numbers of points
@@ -335,7 +334,7 @@ def summary(found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--out", type=to_record)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", choices=MADE_BY, default=tuple(MADE_BY))
     parser.add_argument("--work", choices=("usual", *OTHERS), default="usual", help="expressions and numbers of points")
@@ -363,11 +362,8 @@ def main():
 
 def write(folder, file_name, rows):
     """What was found so far."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / f"{file_name}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({**row, "us": f"{row['us']:.5g}"} for row in rows)
+    if folder:
+        records.write_rows(folder / f"{file_name}.csv", [{**row, "us": f"{row['us']:.5g}"} for row in rows])
 
 
 if __name__ == "__main__":

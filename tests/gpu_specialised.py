@@ -11,7 +11,6 @@ import argparse
 import os
 import tempfile
 import time
-from pathlib import Path
 
 import cupy
 import numpy as np
@@ -74,7 +73,7 @@ def compare(n_points, precision):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=timing.to_record)
     chosen = parser.parse_args()
     for precision in ("ieee", "fast"):
         for n_points in (362, 10_860):

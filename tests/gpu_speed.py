@@ -348,7 +348,7 @@ def main():
             traceback.print_exc()
         print(f"-- {time.perf_counter() - start:.1f} s", flush=True)
     if len(sys.argv) > 1:
-        TABLE.write(Path(sys.argv[1]))
+        TABLE.write(timing.to_record(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -14,21 +14,21 @@ writes ``user_losses.csv``, or ``_cpu``.
 from __future__ import annotations
 
 import argparse
-import csv
 import multiprocessing
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numba
 import numpy as np
+from timing import to_record
 
 import exprkit as ek
 from exprkit.backends import load
 from exprkit.runtime import machine
+from exprkit.study import records
 
 OPERATORS = {  # definition: an expression over operands
     "swish(a) = a / (1 + exp(-a))": "swish(x1 * p1)",
@@ -42,7 +42,6 @@ LOSSES = [  # that hold an s read a column of that name
     "log(1 + ((f - y) / s)^2)", "lessequal(abs(f - y), 0.1)",
 ]  # fmt: skip
 OPERATOR_AIM, LOSS_AIM = 1.1, 1.3
-FIELDS = ["backend", "device", "precision", "what", "us", "beside_us", "ratio", "aim", "differs"]
 GPU = ("cuda", "ptx")
 FEW = slice(0, 40)  # expressions whose losses are compared with the definition's
 
@@ -272,15 +271,7 @@ def main() -> None:
     met = sum(float(row["ratio"]) <= float(row["aim"]) for row in rows)
     print(f"\n{met} of {len(rows)} within the aims; {time.perf_counter() - begin:.0f} s")
     if chosen.out:
-        write(chosen.out / f"user_losses{'' if on_gpus else '_cpu'}.csv", rows)
-
-
-def write(path: Path, rows: list[dict[str, str]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        records.write_rows(chosen.out / f"user_losses{'' if on_gpus else '_cpu'}.csv", rows)
 
 
 def arguments() -> argparse.Namespace:
@@ -291,7 +282,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--most-tokens", type=int, default=9, help="of the expressions that losses are measured on")
     parser.add_argument("--precision", default="fast", choices=["ieee", "fast"])
-    parser.add_argument("--out", type=Path, help="folder for the results")
+    parser.add_argument("--out", type=to_record, help="folder for the results")
     return parser.parse_args()
 
 

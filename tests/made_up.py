@@ -15,10 +15,12 @@ def samples(backend, seconds, **columns):
     fixed = {"bench": "benchmarks", "backend": backend, "dispatch": "", "device": FILES["gpu" if gpu else "cpu"][0]}
     fixed |= {"results": "every", "source": "exhaustive", "dataset": "d", "precision": "fast", "dtype": "float32"}
     fixed |= {"threads": 2, "n_exprs": 10_000, "n_points": 362, "n_vars": 2, "n_params": 20_000, "n_steps": 100}
-    fixed |= {"cold": False, "sm_mhz": 1980.0, "throttled": False, "registers": 60.0, "local_bytes": 0.0}
+    fixed |= {"cold": False, "sm_mhz": 1980.0 if gpu else np.nan, "throttled": False, "registers": 60.0}
     fixed |= {"code": "kept" if backend == "ptx" else "", "device_s": np.nan, "device_cold_s": np.nan}
-    fixed |= {"shared_bytes": 1e4, "resident_blocks": 4.0, "lower_s": np.nan, "compile_s": np.nan}
+    fixed |= {"local_bytes": 0.0, "shared_bytes": 1e4, "resident_blocks": 4.0, "lower_s": np.nan, "compile_s": np.nan}
     fixed |= {"emit_s": np.nan, "cpu_s": np.nan, "host_bytes": np.nan, "device_bytes": np.nan, "options": ""}
+    fixed |= {"commit": "0123456789ab", "cpu": "C", "gpu": "NVIDIA H200" if gpu else "", "driver": "580" if gpu else ""}
+    fixed |= {"versions": "numpy 2", "made_by": "", "day": ""}
     fixed |= {"most_warps": 64.0 if gpu else np.nan} | columns
     fixed = {"n_tokens": 6 * fixed["n_exprs"], "block_used": fixed.get("block_size") or 256} | fixed
     steps = max(fixed["n_steps"] - 1, 1)

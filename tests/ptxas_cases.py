@@ -19,15 +19,16 @@ import random
 import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from pathlib import Path
 
 from nvrtc_reports import fresh_report, registers_and_spills
+from timing import to_record
 
 import exprkit as ek
 from exprkit.backends.cases import fits
 from exprkit.backends.cases.tree import CARDS
 from exprkit.backends.gpu.schedule import REGISTERS, LaunchShape, registers_needed
 from exprkit.backends.precision import Precision
+from exprkit.study import records
 
 TASKS = "values", "square", "fit"
 FIELDS = (
@@ -97,7 +98,7 @@ def needed(case):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("data/results/cases_ptxas.csv"))
+    parser.add_argument("--out", type=to_record, default="data/results/cases_ptxas.csv")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="after which no kernel is begun")
     parser.add_argument("--anew", action="store_true", help="compile the rows of these tasks again that the file has")
@@ -124,32 +125,24 @@ def main():
     begin = time.perf_counter()
     # processes, for NVRTC reads texts one after the other in all threads of one
     context = multiprocessing.get_context("spawn")
-    with asked.out.open("w", newline="") as file, ProcessPoolExecutor(asked.workers, context) as pool:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    with ProcessPoolExecutor(asked.workers, context) as pool:
         waiting, n = set(), 0
         while waiting or (left and time.perf_counter() - begin < asked.seconds):
             while left and len(waiting) < 2 * asked.workers and time.perf_counter() - begin < asked.seconds:
                 waiting.add(pool.submit(row_of, left.pop()))
             ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for one in ended:
-                writer.writerow(one.result())
-                file.flush()
+                rows.append(one.result())
                 if n % SHOWN == 0:
+                    records.write_rows(asked.out, rows)
                     print(f"{n + 1} after {time.perf_counter() - begin:.0f} s: {one.result()}", flush=True)
                 n += 1
     if n:
         each = (time.perf_counter() - begin) * asked.workers / n
         print(f"{n} compiled, {each:.1f} s of a worker each; {len(left)} left", flush=True)
-    with asked.out.open() as file:
-        rows = list(csv.DictReader(file))
     order = {name: place for place, name in enumerate((*TASKS, *CARDS))}
     rows.sort(key=lambda row: (order[row["task"]], row["precision"], row["dtype"], order[row["architecture"]]))
-    with asked.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    records.write_rows(asked.out, rows)
     broken = [row for row in rows if int(row["registers"]) > int(row["limit"]) or int(row["spilled"])]
     print(f"{len(rows)} kernels, {len(broken)} above their limit or with spills", *broken[:20], sep="\n")
     return bool(broken)

@@ -79,23 +79,15 @@ def study():
     launches, four = {"dispatch": "per-expression", "n_steps": 11}, {"points_per_thread": 4, "block_size": 256}
     for columns in ({"n_steps": 1}, launches, four, {}, {"precision": "ieee"}):
         parts.append(samples("cuda", [0.5], bench="steps", n_points=10_860, **columns).assign(file="gpu"))
-    return pd.concat(parts, ignore_index=True)
+    made = pd.concat(parts, ignore_index=True).assign(made_by=SWEEP)
+    on_gpu = made["file"].eq("gpu")
+    about = {"commit": ("", "0123456789ab+"), "cpu": ("G", "C"), "gpu": ("NVIDIA H200", ""), "day": ("2026-11-22", "2026-11-21")}
+    about |= {"host_bytes_per_s": (1e11, 4e10), "gpu_bytes_per_s": (4e12, np.nan), "link_bytes_per_s": (np.nan, np.nan)}
+    about["gpu_nodes_per_s"] = 132 * 128 * 1980e6, np.nan
+    return made.assign(**{name: np.where(on_gpu, *pair) for name, pair in about.items()})
 
 
 SWEEP = "python -m exprkit sweep n.ipynb s.yaml"
-RECORDS = {
-    "cpu": {
-        "made_by": [SWEEP],
-        "machines": [{"cpu": "C", "commit": "0123456789+"}],
-        "roofs": {"host_bytes_per_s": 4e10},
-        "time": ["2026-11-21T23:25:27+00:00", "2026-11-22T01:00:00+00:00"],
-    },
-    "gpu": {
-        "made_by": [SWEEP],
-        "machines": [{"cpu": "G", "gpu": {"name": "NVIDIA H200", "multiprocessors": 132, "most_sm_mhz": 1980}}],
-        "roofs": {"host_bytes_per_s": 1e11, "gpu_bytes_per_s": 4e12},
-    },
-}
 
 
 SCRIPTS = pd.DataFrame([
@@ -113,7 +105,7 @@ KINDS = list(zip(STUDY["bench"], STUDY["backend"], STUDY["n_points"], strict=Tru
 
 @pytest.fixture(scope="module")
 def results():
-    return figures.results_of(study(), RECORDS, [SCRIPTS])
+    return figures.results_of(study(), [SCRIPTS])
 
 
 @pytest.fixture(scope="module")
@@ -228,8 +220,7 @@ def test_the_files_and_commands_that_captions_send_to_are_there(root, nothing):
 
 def test_a_single_run_s_caption_names_what_made_it(tmp_path, monkeypatch):
     monkeypatch.setattr(bench, "roofs", lambda: {})
-    monkeypatch.setattr(bench.machine, "commit", lambda: "abcdef0123456789")
-    rows = samples("cpu", [1.0, 1.1], bench="benchmark").drop(columns=["block_used"])
+    rows = samples("cpu", [1.0, 1.1], bench="benchmark", commit="abcdef012345").drop(columns=["block_used"])
     given = bench.DEFAULTS | {"seconds": 3.0, "results_dir": "elsewhere"}
     bench.save(rows, tmp_path, given, made_by="notebooks/benchmark.ipynb")
     drawing = figures.phases(figures.read_results(tmp_path))
@@ -264,7 +255,7 @@ def test_a_folder_of_results_that_is_not_there_is_named(tmp_path):
     with pytest.raises(DataError, match=r"there is no folder of results .*gone"):
         figures.read_results(tmp_path / "gone")
     (tmp_path / "other.json").write_text("{}")  # of something else
-    assert figures.read_results(tmp_path).records == {}
+    assert figures.read_results(tmp_path).samples.empty
 
 
 # ── only a part is measured ──
@@ -319,7 +310,7 @@ def about(name, texts):
 
 
 def part_of(rows):
-    return figures.results_of(rows.reset_index(drop=True), {name: RECORDS[name] for name in set(rows["file"])})
+    return figures.results_of(rows.reset_index(drop=True))
 
 
 @pytest.mark.slow
@@ -454,16 +445,13 @@ def test_the_kernels_are_a_table(results, nothing):
 
 
 def test_the_roofs(results):
-    ((_, bytes_per_s, nodes_per_s),) = measured.roofs_of(RECORDS["gpu"], ["cuda"])
-    assert (bytes_per_s, nodes_per_s) == (4e12, 132 * 128 * 1980e6)
-    card = RECORDS["gpu"]["machines"][0]["gpu"] | {"compute_capability": "8.0"}
-    older = {**RECORDS["gpu"], "machines": [{"gpu": card}]}
-    assert measured.roofs_of(older, ["cuda"])[0][2] == 132 * 64 * 1980e6
-    assert measured.roofs_of(RECORDS["gpu"], ["cpu"]) == [("host memory", 1e11, np.inf)]
-    assert len(measured.roofs_of(RECORDS["gpu"], ["cpu", "ptx"])) == 2 and measured.roofs_of({}, ["cpu", "ptx"]) == []
-    single = RECORDS["gpu"] | RECORDS["gpu"]["machines"][0]  # as the record of one run
-    del single["machines"]
-    assert measured.roofs_of(single, ["cuda"]) == measured.roofs_of(RECORDS["gpu"], ["cuda"])
+    rows = measured.of(results, "benchmarks")
+    on_gpu = rows[rows["backend"].eq("cuda")]
+    assert measured.roofs_of(on_gpu) == [("NVIDIA H200", 4e12, 132 * 128 * 1980e6)]
+    assert measured.roofs_of(on_gpu.assign(gpu_nodes_per_s=np.nan)) == [("NVIDIA H200", 4e12, np.inf)]
+    assert measured.roofs_of(on_gpu.assign(backend="cpu")) == [("host memory", 1e11, np.inf)]
+    assert len(measured.roofs_of(rows[rows["backend"].isin(["cpu", "ptx"])])) == 2
+    assert measured.roofs_of(rows.assign(host_bytes_per_s=np.nan, gpu_bytes_per_s=np.nan)) == []
     table = measured.kernels(measured.of(results, "benchmarks", backend="cuda", n_points=10_860))
     row = table.iloc[0]
     assert row["nodes_per_s"] == pytest.approx(60_000 * 10_860 / row["seconds"])
@@ -474,9 +462,7 @@ def test_the_roofs(results):
 def test_own_samples_have_the_roofs_of_their_machine_or_no_roofline(monkeypatch):
     monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 4e10})
     rows = samples("cpu", [1.0], n_exprs=10, n_points=10_000, **MAP)
-    record = {**bench.record_of(rows, {}, "notebooks/scaling.ipynb"), "cpu": "My CPU"}
-    record.pop("gpu", None)
-    drawing = figures.roofline(figures.results_of(rows, {"own": record}))
+    drawing = figures.roofline(figures.results_of(bench.recorded(rows, "notebooks/scaling.ipynb").assign(cpu="My CPU")))
     (axis,) = drawing.figure.axes
     assert axis.get_title() == "My CPU" and "roof, host memory" in axis.get_legend_handles_labels()[1]
     (roof,) = [line for line in axis.lines if line.get_label() == "roof, host memory"]
@@ -484,7 +470,7 @@ def test_own_samples_have_the_roofs_of_their_machine_or_no_roofline(monkeypatch)
     assert "Roofs: the measured rate of copying" in drawing.caption
     assert "by this notebook" in drawing.caption
     without = figures.roofline(figures.results_of(rows))
-    assert without.caption.startswith("A roofline is not drawn: no record tells how fast the machine copies")
+    assert without.caption.startswith("A roofline is not drawn: no sample tells how fast the machine copies")
     assert without.figure is None
 
 
@@ -627,17 +613,17 @@ def test_the_table_of_samples():
 
 
 @pytest.mark.parametrize(
-    ("files", "known", "told"),
+    ("columns", "told"),
     [
-        (["own"], {"own": {"made_by": "notebooks/scaling.ipynb"}}, "by this notebook"),
-        (["x"], {}, "by a command that is not recorded"),
-        (["x", "y"],
-         {"x": {"made_by": "a", "time": "2026-11-21T0"}, "y": {"made_by": ["b", ""], "commit": "0123456789"}},
-         "by `a` and `b` (commit 0123456, 2026-11-21)"),
+        ({"file": ["own"], "commit": "", "made_by": "notebooks/scaling.ipynb"}, "by this notebook"),
+        ({"commit": ["", ""]}, "by a command that is not recorded"),
+        ({"file": ["x", "y", "y"], "made_by": ["a", "b", ""], "day": ["2026-11-21", "", ""],
+          "commit": ["", "0123456789ab", "unknown"]},
+         "by `a` and `b` (commit 0123456, commit unknown, 2026-11-21)"),
     ],
 )  # fmt: skip
-def test_provenance_is_what_the_records_tell(files, known, told):
-    assert measured.provenance(files, known) == told
+def test_provenance_is_what_rows_tell(columns, told):
+    assert measured.provenance(pd.DataFrame(columns)) == told
 
 
 @pytest.mark.slow
@@ -697,11 +683,10 @@ def test_axes_are_compared_where_all_were_measured():
 
 
 def test_the_machines_are_a_table():
-    clocks = {"sm_mhz": {"least": 1200.0, "median": 1980.0, "most": 1980.0}}
-    clocks |= {"samples_on_gpu": 7, "throttled_samples": 2}
-    gpu = {"cpu": "G", "gpu": {"name": "NVIDIA H200", "driver": "580"}}
-    known = {"cpu": {"machines": [{"cpu": "C"}], "warnings": ["slow"]}, "gpu": {"machines": [gpu]} | clocks}
-    table = figures.machines(figures.results_of(pd.DataFrame(), known))
-    card = "NVIDIA H200, driver 580"
-    assert table.loc["gpu"].tolist() == ["G", card, "", "1200 to 1980 MHz", "2 of 7 samples", "none"]
-    assert table.loc["cpu"].tolist() == ["C", "", "", "", "", "slow"]
+    gpu = samples("cuda", [1.0] * 7, cpu="G").assign(file="gpu", sm_mhz=[1200.0, *[1980.0] * 6])
+    parts = gpu.assign(throttled=gpu["sample"] < 2), samples("cpu", [1.0, 1.0], commit="unknown").assign(file="cpu")
+    table = figures.machines(figures.results_of(pd.concat(parts)))
+    name, card = "0123456", "NVIDIA H200, driver 580"
+    assert table.loc["gpu"].tolist()[:-1] == [name, "G", card, "numpy 2", "1200 to 1980 MHz", "2 of 7 samples"]
+    assert table.loc["cpu"].tolist()[:-1] == ["unknown", "C", "", "numpy 2", "", ""]
+    assert "only 2 samples; take 5 or more" in table.loc["cpu", "warnings"]

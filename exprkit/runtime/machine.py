@@ -1,10 +1,9 @@
-"""Description of the machine and its resources: the record stored with every measurement.
+"""Description of the machine and its resources, as it is stored with every measurement.
 
-Read by ``generate`` (how much memory is left) and ``bench`` (the record); knows nothing of
-expressions.
+Read by ``generate`` (how much memory is left) and ``records``; knows nothing of expressions.
 
     >>> from exprkit.runtime import machine
-    >>> machine.record()["cores"] >= 1
+    >>> machine.cores() >= 1
     True
 """
 
@@ -16,10 +15,8 @@ import os
 import platform
 import subprocess
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 PACKAGES = ("exprkit", "numpy", "numba", "llvmlite", "sympy", "pandas", "cupy-cuda12x", "cupy-cuda13x", "cuda-core")
 
@@ -62,29 +59,17 @@ def installed(packages: Iterable[str]) -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """The git commit of the checkout that this package is imported from, ``+`` behind it if changed; else None."""
+    """The git commit of the checkout that this package is imported from, ``+`` behind it if changed; else None.
+
+    What is made of measurements, results and figures and the tables of pages, is no change of what is measured.
+    """
     here = Path(__file__).resolve().parents[2]
     if not (here / ".git").exists():
         return None
     head = _output("git", "-C", str(here), "rev-parse", "HEAD")
-    changed = _output("git", "-C", str(here), "status", "--porcelain", "--untracked-files=no")
+    made = ":!data/results", ":!figures", ":!*.md"
+    changed = _output("git", "-C", str(here), "status", "--porcelain", "--untracked-files=no", "--", ".", *made)
     return head and head + ("+" if changed else "")
-
-
-def record() -> dict[str, Any]:
-    """Everything about the machine and the software that a measured time depends on."""
-    return {
-        "host": platform.node(),
-        "system": platform.platform(),
-        "cpu": cpu_model(),
-        "cores": cores(),
-        "cpus": os.cpu_count(),
-        "memory_available": available_memory(),
-        "load": list(os.getloadavg()) if hasattr(os, "getloadavg") else None,
-        "versions": versions(),
-        "commit": commit(),
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def _field(path: str, name: str) -> str | None:

@@ -28,12 +28,12 @@ clock, from event to event; where steps are short, both wait for the host, which
 ``lower_s`` (lowering), ``emit_s`` (structures and PTX) and ``compile_s`` (machine code) are what the
 engine says of itself; where it is silent, lowering is timed once more by itself.  ``device`` and
 ``threads`` are what a sample's backend used, ``cpu_s`` the CPU seconds of all threads in a sample.
-``host_bytes`` (the whole process) and ``device_bytes`` are the most memory that the cold sample had, results included.
+``host_bytes`` and ``device_bytes`` are the most memory that the cold sample took, results included.
 
 After each sample, outside its total, two more steps are timed on the GPU's clock alone, queued
 behind other work, their parameters on the device: ``device_s`` with the second-level cache (L2) as
 a step leaves it, ``device_cold_s`` after all of it has been written over (as nvbench's cold
-samples).  Steps of a sample, and every median that does not say otherwise, are of the first kind.
+samples); a matrix stays there.  Steps of a sample, and every median that does not say otherwise, are of the first kind.
 
 Three protocols are told apart by what comes back: the matrix of ``every`` step (the thesis's, which calls
 its evaluator so in its loop of repetitions), the matrix of the ``last`` step, or the ``loss`` of each
@@ -59,6 +59,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
@@ -77,16 +78,17 @@ from exprkit.runtime import files, machine
 from exprkit.runtime.progress import Progress, shown
 from exprkit.study import records
 from exprkit.study.agreement import disagreement
+from exprkit.study.records import CONFIGURATION
 from exprkit.study.thesis import baseline
-from exprkit.study.timed_device import Gpu, Host, device_of, empty_cache, gpu_record, kernel_facts, roofs
-from exprkit.study.workload import dataset, expressions
+from exprkit.study.timed_device import Gpu, Host, device_of, empty_cache, kernel_facts, roofs
+from exprkit.study.workload import backends_of, dataset, expressions
 
 with brought_by("notebooks"):
     import pandas as pd
 
 __all__ = [
-    "DEFAULTS", "PHASES", "Settings", "dataset", "expressions", "measure", "medians", "record_of", "run",
-    "run_and_save", "run_grid", "save", "unsteady",
+    "CONFIGURATION", "DEFAULTS", "PHASES", "Settings", "backends_of", "dataset", "expressions", "measure", "medians",
+    "recorded", "run", "run_and_save", "run_grid", "save", "unsteady",
 ]  # fmt: skip
 
 PHASES = ("parse", "upload", "prepare", "first", "evaluate", "download")
@@ -111,10 +113,6 @@ ALLOWED_OF_FEW = 1e-2  # ... of fewer than ENOUGH expressions, where one ill-con
 ALLOWED_FAST = 5e-2  # ... and of a GPU's approximate functions, whose errors hold on their domains only
 ENOUGH = 100
 ALLOWED_LOSSES = 0.02  # share of the checked losses that may lie apart by more than one in 1,000
-CONFIGURATION = (
-    "bench", "backend", "dispatch", "code", "device", "results", "source", "dataset", "precision", "dtype", "options",
-    "threads", "block_size", "points_per_thread", "n_exprs", "n_tokens", "n_points", "n_vars", "n_params", "n_steps",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ class Settings:
     n_samples: int = 50
     seconds: float = 60.0
     results: str = "every"
-    backends: Sequence[str] = field(default_factory=lambda: ["cpu"])
+    backends: Sequence[str] = field(default_factory=list)  # none: all that can run here
     dispatch: str = ""
     code: str = "anew"
     block_size: int = 0
@@ -149,7 +147,7 @@ class Settings:
     def check(self, n_exprs: int) -> None:
         """Raise ArgumentError for what cannot be measured."""
         counts = {name: getattr(self, name) for name in ("n_steps", "n_samples", "n_checked")}
-        for name, count in ({"expressions": n_exprs, "backends": len(self.backends)} | counts).items():
+        for name, count in ({"expressions": n_exprs} | counts).items():
             if count < 1:
                 raise ArgumentError(f"a benchmark needs 1 or more of {name}, not {count!r}")
         for name, value, allowed in (("results", self.results, (*RESULTS, *BESIDE)), ("code", self.code, CODE)):
@@ -169,17 +167,17 @@ class Settings:
         own = {name: getattr(self, name) for name in ENGINE_OPTIONS if name in offered and getattr(self, name)}
         own |= {name: value for name, value in self.options.items() if name in offered}
         cache = {"cache": self.code == "kept"} if "cache" in offered else {}
-        return {"precision": self.precision, "dtype": self.dtype, "threads": self.threads or None} | own | cache
+        threads = {} if self.dispatch else {"threads": self.threads or None}
+        return {"precision": self.precision, "dtype": self.dtype} | threads | own | cache
 
     def _offered(self, backend: str) -> tuple[str, ...]:
         """The options of a backend, or of the baseline that runs in its place."""
         options = load(backend).options
         if not self.dispatch:
             return options
-        if self.dispatch != SEPARATE or backend not in baseline.OPTIONS:
-            having = " and ".join(baseline.OPTIONS)
-            raise ArgumentError(f"backend {backend!r} has no dispatch={self.dispatch!r}: {having} have {SEPARATE!r}")
-        return baseline.OPTIONS[backend]
+        if self.dispatch != SEPARATE or backend != "cuda":
+            raise ArgumentError(f"backend {backend!r} has no dispatch={self.dispatch!r}: only cuda has {SEPARATE!r}")
+        return baseline.OPTIONS
 
 
 DEFAULTS = asdict(Settings())
@@ -223,8 +221,8 @@ def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
     A variant of the GPU interpreter takes a second or more, and a study may need dozens, by expressions and points;
     afterwards they lie in the cache on disk.  What cannot be compiled fails again, and is reported, in its own run.
     """
-    alone = (parameters | {"backends": [name]} for parameters in runs for name in parameters["backends"])
-    distinct = {json.dumps(least | {"study": "", "results_dir": ""}): least for least in map(_ahead_of, alone)}
+    each = (run | {"backends": [name]} for run in runs for name in backends_of(run["backends"]))
+    distinct = {json.dumps(least | {"study": "", "results_dir": ""}): least for least in map(_ahead_of, each)}
     with ThreadPoolExecutor(machine.cores()) as threads:
         for parameters in distinct.values():
             threads.submit(run, parameters)
@@ -298,11 +296,12 @@ class _Measurement(NamedTuple):
     def evaluator(self, pop: Population, X: Any) -> Any:
         """An ``Evaluator``, or the baseline in its place."""
         if self.settings.dispatch:
-            return baseline.Baseline(pop, X, self.backend, **self.options)
+            return baseline.Baseline(pop, X, **self.options)
         return Evaluator(pop, X, self.backend, **self.options)
 
 
 def _measured(settings: Settings, texts: Sequence[str], points: data.Dataset, progress: Progress) -> pd.DataFrame:
+    settings = replace(settings, backends=backends_of(settings.backends))
     settings.check(len(texts))
     devices = {name: device_of(name) for name in settings.backends}
     pop, dtype = parse(texts), settings.dtype
@@ -311,11 +310,11 @@ def _measured(settings: Settings, texts: Sequence[str], points: data.Dataset, pr
         random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)).astype(dtype)
         for _ in range(min(settings.n_steps, PARAMETER_SETS))
     ]
-    n_tokens, n_params = len(pop.kinds), int(pop.n_params.sum())
-    threads = settings.threads or (1 if settings.dispatch else machine.cores())
+    n_tokens, n_params, threads = len(pop.kinds), int(pop.n_params.sum()), settings.threads or machine.cores()
     facts = {"bench": settings.study, "source": settings.expressions, "dataset": points.name, "threads": threads}
     facts |= {"n_exprs": len(pop), "n_tokens": n_tokens, "n_points": len(points), "n_vars": points.X.shape[1]}
     facts |= {"n_params": n_params, **{name: getattr(settings, name) for name in OF_SETTINGS}}
+    about = records.provenance() | {"versions": ", ".join(f"{name} {at}" for name, at in machine.versions().items())}
     points = replace(points, X=points.X.astype(dtype), y=points.y.astype(dtype))
     rows = []
     with shown(progress, len(settings.backends) * (settings.n_samples + 1), settings.study, " samples") as done:
@@ -326,7 +325,7 @@ def _measured(settings: Settings, texts: Sequence[str], points: data.Dataset, pr
             facts |= {"device": "", "code": settings.code if "cache" in options else "", "options": chosen}
             work = _Measurement(settings, name, texts, points, parameters, options, devices[name])
             for sample, timed in enumerate(_samples(work, pop), start=-1):
-                rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed)
+                rows.append({"backend": name, "sample": sample, "cold": sample < 0} | facts | timed | about)
                 done(1, name)
     return pd.DataFrame(rows).astype({"block_size": "Int64", "points_per_thread": "Int64"})
 
@@ -341,9 +340,9 @@ def _samples(work: _Measurement, pop: Population) -> Iterator[dict[str, Any]]:
             dtype = np.dtype("float16" if comes_back == "half" else work.settings.dtype)
             matrix, place = work.device.room(shape, dtype, on_host=comes_back in TO_HOST)
         cold, result = _sample(work, matrix, place)
-        memory = work.device.memory()
+        memory = {name: cold[name] for name in MEMORY}
         _check(work, pop, result)
-        yield cold | memory
+        yield cold
         begin = perf_counter()
         for _ in range(work.settings.n_samples):
             yield _sample(work, matrix, place)[0] | memory
@@ -393,7 +392,7 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
     result = result if comes_back == "fit" else device.get(result, place)
     lap("download")
     row = {f"{phase}_s": spent for phase, spent in seconds.items()} | {"total_s": perf_counter() - begin}
-    row["cpu_s"] = process_time() - begin_cpu
+    row |= {"cpu_s": process_time() - begin_cpu} | device.memory()
     spent, others = evaluator.engine.seconds, events[1:] or events
     row |= {
         "steps_s": steps,
@@ -402,11 +401,13 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         "lower_s": spent["lower"] if "lower" in spent else _lowering(work, pop),
         **{name: sum(spent.get(stage, 0.0) for stage in phases) if spent else np.nan for name, phases in SAID.items()},
     }
-    on_device: Any = device.put(work.parameters[0]) if pop.max_params else None
-    if work.settings.dispatch or comes_back in (*TO_HOST, "fit"):  # launches or copies that no queue holds
-        row |= {"device_s": np.nan, "device_cold_s": np.nan}
+    target = device.blank(matrix) if comes_back in TO_HOST else matrix  # what is timed alone has no copy to the host
+    if work.settings.dispatch or comes_back == "fit" or (target is None and comes_back not in SUMS):
+        row |= {"device_s": np.nan, "device_cold_s": np.nan}  # launches that no queue holds, or no room
     else:
-        row |= device.alone(lambda: run(on_device))
+        on_device: Any = device.put(work.parameters[0]) if pop.max_params else None
+        alone = _step(comes_back, evaluator, y, target)
+        row |= device.alone(lambda: alone(on_device))
     return row | device.facts(evaluator) | kernel_facts(evaluator), result
 
 
@@ -530,10 +531,9 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def record_of(samples: pd.DataFrame, parameters: dict[str, Any], made_by: str) -> dict[str, Any]:
-    """The record of a run: what made it, on which machine under which roofs, and what speaks against trusting it."""
-    record = {"made_by": made_by} | machine.record() | gpu_record()
-    return record | {"roofs": roofs(), "parameters": parameters, "warnings": unsteady(samples)}
+def recorded(samples: pd.DataFrame, made_by: str) -> pd.DataFrame:
+    """Samples with what made them, the day, and the roofs of this machine."""
+    return samples.assign(made_by=made_by, day=f"{datetime.now(UTC):%Y-%m-%d}", **roofs())
 
 
 def save(
@@ -544,7 +544,7 @@ def save(
     figure: Any = None,
     made_by: str = "exprkit.bench",
 ) -> list[Path]:
-    """Write the samples (parquet), the record of the run (JSON) and the figure (SVG and PNG).
+    """Write the samples, as ``recorded``, to a parquet file, and the figure (SVG and PNG).
 
     The files are named by the benchmark and a hash of the parameters and the code's
     commit, so that the same run again replaces its own files and no other's.  Each is
@@ -554,12 +554,11 @@ def save(
     Raises ArgumentError if no file can be named by the benchmark's name; FileError if one cannot be written.
     """
     name, folder = records.checked_name(samples["bench"].iloc[0]), files.folder(folder)
-    record = record_of(samples, parameters, made_by)
-    stem = folder / f"{name}-{records.key_of(parameters, record['commit'])}"
-    written = [records.write_json(stem.with_suffix(".json"), record)]
+    stem = folder / f"{name}-{records.key_of(parameters, records.provenance()['commit'])}"
+    written = []
     for suffix in () if figure is None else (".svg", ".png"):
         from exprkit.study.plots import write_figure
 
         written.append(files.write(stem.with_suffix(suffix), lambda path: write_figure(figure, path)))
     # last, for a run is done when its samples are there
-    return [records.write_samples(stem.with_suffix(".parquet"), samples), *written]
+    return [records.write_samples(stem.with_suffix(".parquet"), recorded(samples, made_by)), *written]

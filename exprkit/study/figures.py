@@ -8,7 +8,7 @@ writes them all:
     'benchmark'
 
 A figure whose measurements are missing is None, and its caption says what measures them; one that lacks a part says
-so in its caption.  Titles and captions tell what is in the samples, and what made them is in their records.
+so in its caption.  Titles and captions tell what is in the samples, and they name what made them.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def write_all(results: str | Path, out: str | Path) -> list[Path]:
 
 
 def _drawing(name: str, figure: Figure, results: Results, what: str, rows: pd.DataFrame, *more: str) -> Drawing:
-    """A figure with its caption: what is drawn, the machines, and the commands of its records."""
+    """A figure with its caption: what is drawn, the machines, and what made its samples."""
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
     sentences = [what, *more]
     if len(rows):
@@ -98,7 +98,7 @@ def _drawing(name: str, figure: Figure, results: Results, what: str, rows: pd.Da
         devices = "; ".join(dict.fromkeys(rows["device"]))
         kinds = ", ".join([*dict.fromkeys(rows["dtype"]), *dict.fromkeys(rows["precision"])])
         number = "1 sample" if counts.max() == 1 else f"{_between(counts)} samples"
-        origin = measured.provenance(dict.fromkeys(rows["file"]), results.records)
+        origin = measured.provenance(rows)
         sentences.append(f"Measured on {devices}; {number} each; {kinds}; {origin}.")
     return Drawing(name, figure, " ".join(sentences))
 
@@ -446,22 +446,15 @@ def roofline(results: Results) -> Drawing:
     if rows.empty:
         what = "A roofline is not drawn: no step of 10,000 points or more is measured"
         return Drawing("roofline", None, f"{what}, as `notebooks/scaling.ipynb` and `make study` measure them.")
-    roofs = {
-        file: measured.roofs_of(results.records.get(file, {}), rows_of_file["backend"])
-        for file, rows_of_file in rows.groupby("file", sort=False)
-    }
-    rows = rows[rows["file"].isin([file for file in roofs if roofs[file]])]
+    rows = rows[rows.groupby("file")["host_bytes_per_s"].transform("count").gt(0)]
     if rows.empty:
-        what = "A roofline is not drawn: no record tells how fast the machine copies"
-        return Drawing("roofline", None, f"{what}; results that are measured anew have it in theirs.")
-    table = measured.kernels(rows)
-    on_gpu = table["where"].str.partition(",")[0].isin(measured.ON_GPU)
-    panels = [part for _, part in table.groupby(["file", on_gpu], sort=False)]
+        what = "A roofline is not drawn: no sample tells how fast the machine copies"
+        return Drawing("roofline", None, f"{what}; those that are measured anew do.")
+    panels = [part for _, part in rows.groupby(["file", rows["backend"].isin(measured.ON_GPU)], sort=False)]
     figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.6), layout="constrained", squeeze=False)
     for axis, part in zip(axes[0], panels, strict=True):
-        file, backends = part["file"].iloc[0], set(part["where"].str.partition(",")[0])
-        _roofline(axis, part, measured.roofs_of(results.records[file], backends))
-        axis.set_title(measured.machine_of(file, results.records[file]), fontsize=10)
+        _roofline(axis, measured.kernels(part), measured.roofs_of(part))
+        axis.set_title(measured.machine_of(part), fontsize=10)
     return _drawing("roofline", figure, results, ROOFLINE, rows)
 
 

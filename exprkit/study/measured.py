@@ -30,27 +30,29 @@ OF_THE_THESIS = "benchmarks", "benchmark", "results"  # studies that repeat the 
 BACK = {"last": "last matrix only", "loss": "losses only"}  # beside the matrix of every step
 ITEMSIZE = {"float32": 4, "float64": 8}
 SCRIPTS = "contraction.csv", "contraction_cpu.csv", "contraction_cuda.csv", "specialised.csv"
-WARNINGS = 3  # so many are shown of a record's
+WARNINGS = 3  # so many are shown of a file's
 ON_GPU = {"cuda", "ptx"}
 TEXTS, SIZES = bench.CONFIGURATION[:11], bench.CONFIGURATION[11:]
+ABOUT = "commit", "cpu", "gpu", "driver", "versions", "made_by", "day"  # what a sample says of its origin
 NUMBERS = [
     *(f"{part}_s" for part in (*bench.PHASES, *bench.PARTS, "steps", "total", "cpu")),
     *bench.MEMORY,
     *timed_device.KERNEL_FACTS,
     "most_warps",
+    "sm_mhz",
+    *timed_device.ROOFS,
 ]
 NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
-    dict.fromkeys(TEXTS, "") | dict.fromkeys([*SIZES, *NUMBERS], 0.0) | {"cold": False}, index=[0]
+    dict.fromkeys([*TEXTS, *ABOUT], "") | dict.fromkeys([*SIZES, *NUMBERS], 0.0) | {"cold": False}, index=[0]
 ).iloc[:0]
 
 
 class Results(NamedTuple):
-    """Samples and records, for figures and tables."""
+    """Samples, for figures and tables."""
 
     samples: pd.DataFrame  # warm ones
     thesis: pd.DataFrame  # its samples
     steps: pd.DataFrame  # its optimisation steps
-    records: dict[str, dict[str, Any]]  # by file
     scripts: pd.DataFrame  # values and notes of other measurements (the files of ``SCRIPTS``), by what was measured
 
 
@@ -63,14 +65,14 @@ def read_results(folder: str | Path | None = None) -> Results:
     if not folder.is_dir():
         raise DataError(f"there is no folder of results {folder}")
     tables = [pd.read_csv(folder / name) for name in SCRIPTS if (folder / name).exists()]
-    return results_of(records.read(folder, cold=True), records.read_records(folder), tables)
+    return results_of(records.read(folder, cold=True), tables)
 
 
-def results_of(
-    samples: pd.DataFrame, by_file: dict[str, dict[str, Any]] | None = None, tables: Sequence[pd.DataFrame] = ()
-) -> Results:
+def results_of(samples: pd.DataFrame, tables: Sequence[pd.DataFrame] = ()) -> Results:
     """Samples with what each figure wants to know of every one; and tables of scripts."""
     samples = samples if len(samples) else NO_SAMPLES
+    absent = {name: "" if name in ABOUT else np.nan for name in (*ABOUT, *timed_device.ROOFS) if name not in samples}
+    samples = samples.assign(**absent).fillna(dict.fromkeys(ABOUT, ""))
     samples = _on_host(_warm(samples.assign(file=samples.get("file", OWN))))
     samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
     where = samples["backend"] + ", " + samples["device"].map(short)
@@ -84,7 +86,7 @@ def results_of(
         params_each=each["params"].round().astype(int),
     )
     scripts = pd.concat([pd.DataFrame(columns=["what", "value", "note"]), *tables]).drop_duplicates("what", keep="last")
-    return Results(samples, data.thesis_samples(), data.thesis_steps(), by_file or {}, scripts.set_index("what"))
+    return Results(samples, data.thesis_samples(), data.thesis_steps(), scripts.set_index("what"))
 
 
 def _on_host(samples: pd.DataFrame) -> pd.DataFrame:
@@ -112,55 +114,47 @@ def _warm(samples: pd.DataFrame) -> pd.DataFrame:
 def machines(results: Results) -> pd.DataFrame:
     """The machine, the GPU's clock and the warnings of each file of results."""
     lines = {}
-    for name, record in results.records.items():
-        runs = _runs(record)
-        gpus = [f"{run['gpu']['name']}, driver {run['gpu'].get('driver')}" for run in runs if "gpu" in run]
-        clock, sentences = record.get("sm_mhz"), record.get("warnings", [])
+    for name, rows in results.samples.groupby("file"):
+        sentences, clock = bench.unsteady(rows), rows["sm_mhz"].dropna()
+        held = int(rows.loc[clock.index, "throttled"].astype(bool).sum())
         more = [f"and {len(sentences) - WARNINGS} more"] if len(sentences) > WARNINGS else []
+        cards = rows["gpu"].str.cat(rows["driver"], ", driver ").where(rows["gpu"].ne(""), "")
         lines[name] = {
-            "CPU": "; ".join(dict.fromkeys(run["cpu"] for run in runs)),
-            "GPU": "; ".join(dict.fromkeys(gpus)),
-            "versions": "; ".join(dict.fromkeys(_versions(run) for run in runs)),
-            "GPU clock": f"{clock['least']:.0f} to {clock['most']:.0f} MHz" if clock else "",
-            "held back": f"{record['throttled_samples']} of {record['samples_on_gpu']} samples" if clock else "",
+            "commit": _each(_short(rows["commit"])),
+            "CPU": _each(rows["cpu"]),
+            "GPU": _each(cards),
+            "versions": _each(rows["versions"]),
+            "GPU clock": f"{clock.min():.0f} to {clock.max():.0f} MHz" if len(clock) else "",
+            "held back": f"{held} of {len(clock)} samples" if len(clock) else "",
             "warnings": "; ".join([*sentences[:WARNINGS], *more]) or "none",
         }
     return pd.DataFrame.from_dict(lines, orient="index")
 
 
-def _runs(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The records of runs that a record of many holds; or that record."""
-    return record.get("machines", [record])
+def _each(texts: Iterable[str], between: str = "; ") -> str:
+    """Each text once, but the empty one."""
+    return between.join(filter(None, dict.fromkeys(texts)))
 
 
-def _versions(run: dict[str, Any]) -> str:
-    versions = run.get("versions", {})
-    return ", ".join(f"{name} {versions[name]}" for name in ("python", "numpy", "numba") if name in versions)
+def _short(commits: pd.Series) -> pd.Series:
+    """Seven digits of each commit, with the ``+`` of a changed one."""
+    return commits.str.replace(r"^(\w{7})\w*", r"\1", regex=True)
 
 
-def machine_of(file: str, record: dict[str, Any]) -> str:
-    """The machine that a file's samples are from, as their record names it: its GPU, if it has one, and its CPU."""
-    runs = _runs(record)
-    names = [run["gpu"]["name"] for run in runs if "gpu" in run] + [run["cpu"] for run in runs if "cpu" in run]
-    return ", ".join(dict.fromkeys(names)) or file
+def machine_of(rows: pd.DataFrame) -> str:
+    """The machine that rows are from: its GPU, if it has one, and its CPU."""
+    return _each([*rows["gpu"], *rows["cpu"]], ", ")
 
 
-def provenance(files: Iterable[str], by_file: dict[str, dict[str, Any]]) -> str:
-    """By which commands files of samples were measured, at which commits and on which days, as their records say."""
-    files = list(files)
-    records = [by_file[file] for file in files if file in by_file and file != OWN]
-    runs = [run for record in records for run in _runs(record)]
-    commands = [command for record in records for command in _list(record.get("made_by")) if command]
-    commits = [f"commit {run['commit'][:7]}{'+' * run['commit'].endswith('+')}" for run in runs if run.get("commit")]
-    days = sorted(time[:10] for record in records for time in _list(record.get("time")))
+def provenance(rows: pd.DataFrame) -> str:
+    """By which commands rows were measured, at which commits and on which days, as they say."""
+    days = sorted(filter(None, rows.get("day", ())))
+    commits = "commit " + _short(rows["commit"])[rows["commit"].ne("")]
     facts = [*dict.fromkeys(commits), *([" to ".join(dict.fromkeys((days[0], days[-1])))] if days else [])]
-    unknown = "this notebook" if OWN in files else "a command that is not recorded"
-    by = " and ".join(f"`{command}`" for command in dict.fromkeys(commands)) or unknown
+    own = "file" in rows and rows["file"].eq(OWN).any()
+    commands = _each((f"`{command}`" * bool(command) for command in rows.get("made_by", ())), " and ")
+    by = "this notebook" if own else commands or "a command that is not recorded"
     return f"by {by} ({', '.join(facts)})" if facts else f"by {by}"
-
-
-def _list(value: Any) -> list[Any]:
-    return [] if value is None else list(value) if isinstance(value, list) else [value]
 
 
 def of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
@@ -203,6 +197,7 @@ def per_expression(results: Results) -> pd.DataFrame:
         evaluate_s=rows["evaluate_s"] * more,
         download_s=rows["download_s"] * each,
         steps_s=rows["steps_s"] * more,
+        cpu_s=rows["cpu_s"] * seconds_for(rows, plots.THESIS_STEPS) / rows["total_s"],
     )
 
 
@@ -323,13 +318,10 @@ def kernels(rows: pd.DataFrame) -> pd.DataFrame:
     return table.assign(nodes_per_s=nodes / table["seconds"], nodes_per_byte=nodes / moved)
 
 
-def roofs_of(record: dict[str, Any], backends: Iterable[str]) -> list[tuple[str, float, float]]:
-    """Name, bytes per second and node evaluations a second of the roofs in a record that some backends work under."""
-    lines, roofs, used = [], record.get("roofs", {}), set(backends)
-    if "host_bytes_per_s" in roofs and used - ON_GPU:
-        lines.append(("host memory", roofs["host_bytes_per_s"], np.inf))
-    gpus = [run["gpu"] for run in _runs(record) if "gpu" in run]
-    if "gpu_bytes_per_s" in roofs and gpus and used & ON_GPU:
-        units = gpus[0]["multiprocessors"] * timed_device.lanes_of(gpus[0])
-        lines.append((gpus[0]["name"], roofs["gpu_bytes_per_s"], units * 1e6 * (gpus[0]["most_sm_mhz"] or np.inf)))
-    return lines
+def roofs_of(rows: pd.DataFrame) -> list[tuple[str, float, float]]:
+    """Name, bytes per second and node evaluations a second of the roofs that the backends of samples work under."""
+    roofs, on_gpu = rows[list(timed_device.ROOFS)].max(), rows["backend"].isin(ON_GPU)
+    lines = [] if on_gpu.all() else [("host memory", roofs["host_bytes_per_s"], np.inf)]
+    if on_gpu.any():
+        lines.append((rows["gpu"].max(), roofs["gpu_bytes_per_s"], np.nan_to_num(roofs["gpu_nodes_per_s"], nan=np.inf)))
+    return [line for line in lines if not np.isnan(line[1])]

@@ -1,6 +1,6 @@
-"""Result files: samples as Parquet, with the record of the run as JSON; complete or absent.
+"""Result files: samples as Parquet, rows of scripts as CSV; each row names its commit and machine.
 
-In: samples and records of ``bench`` and ``sweep``.  Out: their files, and what figures and tables read of them.
+In: samples of ``bench`` and ``sweep``, rows of scripts in ``tests/``.  Out: files, and what figures and tables read.
 
     >>> from exprkit.study import records
     >>> records.key_of({"n_exprs": 3}, "text")
@@ -8,10 +8,12 @@ In: samples and records of ``bench`` and ``sweep``.  Out: their files, and what 
 
 ==================  ====================================================================
 NAME-KEY.parquet    samples of one configuration: a row per sample
-NAME-KEY.json       what made them, machine, versions, commit, parameters, warnings
 STUDY.parquet       samples of all configurations of a study on one machine (``collect``)
-STUDY.json          their records
+NAME.csv            rows of a script (``write_rows``)
 ==================  ====================================================================
+
+What lies in ``data/results`` is published: it names a commit without changes, or is not written.  A file is complete
+or absent.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from exprkit.errors import ArgumentError, DataError, brought_by
-from exprkit.runtime import files
+from exprkit.runtime import files, machine
+from exprkit.study.timed_device import card
 
 with brought_by("notebooks"):
     import pandas as pd
@@ -34,9 +37,39 @@ with brought_by("notebooks"):
 SAMPLES = ".parquet"
 PLAIN = re.compile(r"\w[\w .+-]*")  # of a name: nothing that leads to another folder, or that a file's name can't hold
 LONGEST = 200  # bytes of a name, of the 255 that a file's may have
-UNKNOWN = ""  # what made samples whose record does not tell
-# what a record tells of its run; the rest is of the machine
-OF_A_RUN = ("made_by", "parameters", "warnings", "time", "load", "memory_available", "roofs")
+CONFIGURATION = (  # columns of samples; those that have all of them in common are compared
+    "bench", "backend", "dispatch", "code", "device", "results", "source", "dataset", "precision", "dtype", "options",
+    "threads", "block_size", "points_per_thread", "n_exprs", "n_tokens", "n_points", "n_vars", "n_params", "n_steps",
+)  # fmt: skip
+HASH = 12  # hexadecimal digits of a commit
+RESULTS = Path(__file__).resolve().parents[2] / "data" / "results"
+
+
+@functools.cache
+def provenance() -> dict[str, str]:
+    """Commit ("" without a checkout, ``+`` behind it if changed), processor, GPU and driver of this process."""
+    commit = machine.commit() or ""
+    return {"commit": commit[:HASH] + "+" * commit.endswith("+"), "cpu": machine.cpu_model(), **card()}
+
+
+def refuse_changes() -> None:
+    """Raise ArgumentError where no commit says which code is measured: without a checkout, or with changes in it."""
+    commit = provenance()["commit"]
+    if not commit:
+        raise ArgumentError("published numbers name their commit, and this is no checkout: git clone exprkit")
+    if commit.endswith("+"):
+        raise ArgumentError("published numbers name their commit, and there are uncommitted changes: git commit -a")
+
+
+def write_rows(path: str | Path, rows: pd.DataFrame | Iterable[dict[str, Any]]) -> Path:
+    """Rows as CSV, with the columns of ``provenance`` where a row has none; ArgumentError as of ``refuse_changes``."""
+    refuse_changes()
+    path = Path(path)
+    frame = rows.copy() if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows, dtype=object)  # numbers as they are
+    for name, value in provenance().items():
+        frame[name] = frame[name].fillna(value) if name in frame else value
+    files.folder(path.parent)
+    return files.write_text(path, frame.to_csv(index=False, lineterminator="\n"))
 
 
 def key_of(*parts: Any) -> str:
@@ -69,10 +102,9 @@ def write_samples(path: Path, samples: pd.DataFrame) -> Path:
 
 def recorded() -> Path:
     """The folder of the published results, in a checkout."""
-    folder = Path(__file__).resolve().parent.parent.parent / "data" / "results"
-    if not folder.is_dir():
-        raise DataError(f"there are no recorded results at {folder}: use a checkout of exprkit, or name a folder")
-    return folder
+    if not RESULTS.is_dir():
+        raise DataError(f"there are no recorded results at {RESULTS}: use a checkout of exprkit, or name a folder")
+    return RESULTS
 
 
 def read(folder: str | Path, *, cold: bool = False) -> pd.DataFrame:
@@ -87,91 +119,53 @@ def read(folder: str | Path, *, cold: bool = False) -> pd.DataFrame:
     return table if cold else table[~table["cold"]].reset_index(drop=True)
 
 
-def read_records(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """The records of a folder that stand beside samples, by the name of their file."""
-    beside = (path.with_suffix(".json") for path in sorted(Path(folder).glob(f"*{SAMPLES}")))
-    return {path.stem: _record(path) for path in beside if path.exists()}
-
-
 def _samples(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
     with files.damage_errors(path, "file of samples"):
         return pd.read_parquet(path, columns=columns)
 
 
-def _record(path: Path) -> dict[str, Any]:
-    with files.damage_errors(path, f"record of {path.stem}{SAMPLES}"):
-        return json.loads(path.read_text(encoding="utf-8"))
+def published(target: str | Path) -> bool:
+    """Whether a file is, or would be, one of the published results."""
+    return RESULTS in Path(target).resolve().parents
 
 
-def collect(
-    folders: Iterable[str | Path], target: str | Path, made_by: str = UNKNOWN, replace: Sequence[str] = ("run",)
-) -> list[Path]:
-    """Put the results of many configurations, a folder each, together: into ``target`` samples, beside it records.
+def collect(folders: Iterable[str | Path], target: str | Path, made_by: str = "") -> Path:
+    """Put the samples of many configurations, a folder each, together into the file ``target``; the file.
 
-    What the target holds of other configurations stays there, so that a study may be run in parts; samples that have
-    the same in the columns ``replace`` as new ones go.  ``made_by`` is the command that made the new ones.  Gives the
-    two files.
+    What it holds of other configurations stays there, so that a study may be run in parts.  ``made_by`` is the command
+    that made the new ones.
 
-    Raises ArgumentError if there are no samples; FileError if a file cannot be read or written.
+    Raises ArgumentError if there are no samples, or some that may not be published; FileError if a file cannot be read
+    or written.
     """
     target = Path(target)
     paths = sorted(path for folder in folders for path in Path(folder).glob(f"*{SAMPLES}"))
     if not paths:
         raise ArgumentError(f"there are no samples (*{SAMPLES}) to put together into {target}")
     samples = pd.concat([_samples(path).assign(run=path.parent.name) for path in paths], ignore_index=True)
-    runs = [_of_many(_record(path.with_suffix(".json")), made_by) for path in paths]
+    if made_by:
+        samples["made_by"] = made_by
+    if published(target):
+        refuse_changes()
+        if (bad := ~samples["commit"].str.fullmatch(r"[0-9a-f]+")).any():
+            runs = ", ".join(samples.loc[bad, "run"].unique())
+            raise ArgumentError(f"measured with uncommitted changes, and not to be published: rm -r the folders {runs}")
     if target.exists():
         old = _samples(target)
-        again = _key(old, replace).isin(_key(samples, replace))
+        again = old["run"].isin(samples["run"]) | _key(old).isin(_key(samples))
         samples = pd.concat([old[~again], samples], ignore_index=True)
-        runs.insert(0, _record(target.with_suffix(".json")))
-    record = functools.reduce(_joined, runs) | _clock(samples)
     files.folder(target.parent)
-    return [write_json(target.with_suffix(".json"), record), write_samples(target, samples)][::-1]
+    return write_samples(target, samples)
 
 
-def _key(samples: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
-    """The values of columns of each sample, as one text."""
-    return samples[list(columns)].astype(object).fillna("").astype(str).agg("|".join, axis=1)
+def _key(samples: pd.DataFrame) -> pd.Series:
+    """The configuration of each sample, as one text."""
+    return samples[list(CONFIGURATION)].astype(object).fillna("").astype(str).agg("|".join, axis=1)
 
 
 def runs_in(target: str | Path) -> set[str]:
-    """The names of the configurations that are put together in a file; none if there is no such file."""
-    return set(_samples(Path(target), ["run"])["run"]) if Path(target).exists() else set()
-
-
-def _of_many(run: dict[str, Any], made_by: str) -> dict[str, Any]:
-    """The record of a run as one of many runs, of which there is one."""
-    size = run["parameters"]
-    named = f"{size.get('study', '')} {size.get('n_exprs', '')} x {size.get('n_points', '')}".strip()
-    return {
-        "made_by": [made_by],
-        "machines": [{name: value for name, value in run.items() if name not in OF_A_RUN}],
-        "time": [run["time"]] * 2,
-        "roofs": run["roofs"],
-        "warnings": [f"{named}: {warning}" for warning in run["warnings"]],
-    }
-
-
-def _joined(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """One record of many runs out of two: each item once, and the highest of the roofs that were seen."""
-    lists = {name: old.get(name, [UNKNOWN]) + new[name] for name in ("made_by", "machines", "warnings")}
-    roofs = {name: max(record["roofs"].get(name, 0) for record in (old, new)) for name in old["roofs"] | new["roofs"]}
-    return {
-        **{name: [item for i, item in enumerate(items) if item not in items[:i]] for name, items in lists.items()},
-        "time": [min(old["time"][0], new["time"][0]), max(old["time"][1], new["time"][1])],
-        "roofs": roofs,
-    }
-
-
-def _clock(samples: pd.DataFrame) -> dict[str, Any]:
-    """The clocks that a GPU's multiprocessors had after the samples, and how often they were held back."""
-    clocks = samples["sm_mhz"].dropna()
-    if clocks.empty:
-        return {}
-    held = int(samples.loc[clocks.index, "throttled"].astype(bool).sum())
-    return {
-        "sm_mhz": {"least": float(clocks.min()), "median": float(clocks.median()), "most": float(clocks.max())},
-        "samples_on_gpu": len(clocks),
-        "throttled_samples": held,
-    }
+    """The names of the configurations in a file that were measured at the present commit; none without such a file."""
+    if not Path(target).exists():
+        return set()
+    samples = _samples(Path(target), ["run", "commit"])
+    return set(samples["run"][samples["commit"].eq(provenance()["commit"])])

@@ -47,6 +47,7 @@ from exprkit.runtime import files
 from exprkit.runtime.progress import Progress, shown
 from exprkit.study import notebook as notebooks
 from exprkit.study import records
+from exprkit.study.workload import backends_of
 
 with brought_by("notebooks"):
     import pandas as pd
@@ -119,7 +120,7 @@ def sweep(
         for machines without Jupyter.
     into
         A parquet file: the samples of all finished runs are put together in it.  Runs that it
-        holds already are finished, too.
+        holds already, measured at the present commit, are finished, too.
     only
         Only the runs whose parameter ``study`` is that.
     minutes
@@ -140,7 +141,8 @@ def sweep(
     ArgumentError
         Before anything runs: for a study that cannot be read, a parameter that the notebook
         does not have, a value of the wrong type, two configurations that are the same, more than
-        10,000 of them, and a name of the study that would lead out of ``out``.
+        10,000 of them, a name of the study that would lead out of ``out``, and for ``into`` one of the published
+        results while the checkout has uncommitted changes.
     BackendError
         Before anything runs: for a backend that does not exist.
     FileError
@@ -161,6 +163,8 @@ def sweep(
         raise ArgumentError("runs in this process go one after the other: workers must be 1")
     if client is not None and (plain is not None or workers != 1):
         raise ArgumentError("client= says who works: leave out workers= and plain=")
+    if into is not None and records.published(into):
+        records.refuse_changes()
     cluster = workers_of(None, client)
     waiting, before = waiting_of(jobs, into)
     outcomes = {outcome.folder: outcome for outcome in before}
@@ -229,7 +233,7 @@ def listing(jobs: list[PlannedRun], into: str | Path | None = None) -> str:
 
 def _limit(jobs: list[PlannedRun]) -> str:
     """Words for the longest time that the runs measure, if they have a limit."""
-    seconds = sum(job.parameters.get("seconds", math.inf) * len(job.parameters.get("backends", ())) for job in jobs)
+    seconds = sum(job.parameters.get("seconds", math.inf) * len(_backends(job)) for job in jobs)
     if not seconds or not math.isfinite(seconds):
         return ""
     return f"; measuring takes up to {math.ceil(seconds / 60)} min (their parameter seconds), preparing aside"
@@ -322,7 +326,12 @@ def unavailable(parameters: dict[str, Any]) -> str:
 
 
 def _on_gpu(job: PlannedRun) -> bool:
-    return any(load(name).empty is not None for name in job.parameters.get("backends", ()))
+    return any(load(name).empty is not None for name in _backends(job))
+
+
+def _backends(job: PlannedRun) -> list[str]:
+    """What a run measures on, if its notebook has that parameter."""
+    return backends_of(job.parameters["backends"]) if "backends" in job.parameters else []
 
 
 def finished(folder: Path) -> bool:

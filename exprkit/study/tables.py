@@ -221,9 +221,8 @@ def link(results: Results) -> pd.DataFrame:
     rows = with_code(rows[rows["source"].eq(plots.DIFFERENT)], both=False)
     if rows.empty:
         return NOTHING
-    roofs = {file: record.get("roofs", {}).get("link_bytes_per_s", np.nan) for file, record in results.records.items()}
     size = rows["dtype"].map(measured.ITEMSIZE).mask(rows["results"].eq("half"), 2)
-    rows = rows.assign(size=rows["n_exprs"] * rows["n_points"] * size, roof=rows["file"].map(roofs).astype(float))
+    rows = rows.assign(size=rows["n_exprs"] * rows["n_points"] * size, roof=rows["link_bytes_per_s"])
     keys = ["n_exprs", "n_points", "where", "results", "size", "roof"]
     each = rows.groupby(keys, dropna=False)["step_s"].median().reset_index()
     rate = each["size"] / each["step_s"]

@@ -13,7 +13,9 @@ between two samples, by NVIDIA's nvidia-ml-py where that is installed (else thos
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
+import gc
 import itertools
 import os
 import tempfile
@@ -38,6 +40,7 @@ READY = 2  # calls until an engine has everything ready for the next one
 NO_CLOCK = {"sm_mhz": np.nan, "throttled": False}
 CLEAR = Path("/proc/self/clear_refs")  # "5" written there makes the peak of resident memory the present one
 FOLDER = "EXPRKIT_CACHE_DIR"
+ROOFS = "host_bytes_per_s", "gpu_bytes_per_s", "link_bytes_per_s", "gpu_nodes_per_s"
 KERNEL_FACTS = {  # column: what the engine calls it
     "registers": "registers",
     "local_bytes": "local_bytes",
@@ -50,12 +53,7 @@ KERNEL_FACTS = {  # column: what the engine calls it
 
 # Results of 32-bit arithmetic a clock and multiprocessor, where they are not 128, by compute capability (CUDA C++
 # Programming Guide, "Arithmetic Instructions"); no attribute of a device tells them
-LANES = {"6.0": 64, "7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64}
-
-
-def lanes_of(gpu: dict[str, Any]) -> int:
-    """Arithmetic units of a multiprocessor of a GPU in a record."""
-    return LANES.get(gpu.get("compute_capability", ""), 128)
+LANES = {"60": 64, "70": 64, "72": 64, "75": 64, "80": 64}
 
 
 def device_of(backend: str) -> Host:
@@ -100,13 +98,23 @@ class Host:
         return np.nan
 
     def forget_memory(self) -> None:
-        """From now on the most memory is looked for, where the system (Linux) lets a process ask so."""
+        """From now on memory is counted; what earlier work left to be collected is given back before."""
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):  # only glibc keeps freed memory, and has that
+            ctypes.CDLL(None).malloc_trim(0)
+        self.before = None
         with contextlib.suppress(OSError):
             CLEAR.write_text("5")
+            self.before = machine.process_memory()
 
     def memory(self) -> dict[str, float]:
-        """The most bytes of the process since then, and those that came to be used on the device; nan if not told."""
-        return {"host_bytes": machine.process_memory("VmHWM") or np.nan, "device_bytes": np.nan}
+        """The most bytes that came to be used since then, of the host and of the device; nan if not told."""
+        most = machine.process_memory("VmHWM") or np.nan
+        return {"host_bytes": np.nan if self.before is None else most - self.before, "device_bytes": np.nan}
+
+    def blank(self, matrix: Any) -> Any:
+        """As much of the device's memory as a matrix takes; None where there is no room."""
+        return matrix
 
     def alone(self, step: Callable[[], Any]) -> dict[str, float]:
         """A step by the device's own clock, queued while the device is busy; nan where there is no such clock."""
@@ -120,14 +128,14 @@ class Gpu(Host):
         with brought_by("cuda13"):
             import cupy
         self.cupy, self.runtime = cupy, cupy.cuda.runtime
-        self.index = self.runtime.getDevice()
+        self.index, self.pool = self.runtime.getDevice(), cupy.get_default_memory_pool()
         properties = self.runtime.getDeviceProperties(self.index)
-        self.name = properties["name"].decode()
+        self.name, self.nvml = properties["name"].decode(), _nvml(self.runtime.deviceGetPCIBusId(self.index))
         self.most_warps = properties["maxThreadsPerMultiProcessor"] / 32
 
     def facts(self, evaluator: Any) -> dict[str, Any]:
         """The device, the clock of its multiprocessors in MHz and whether power or heat holds it back."""
-        nvml, handle = _nvml(self.runtime.deviceGetPCIBusId(self.index))
+        nvml, handle = self.nvml
         facts = NO_CLOCK | {"device": self.name, "most_warps": self.most_warps}
         with contextlib.suppress(*(nvml.NVMLError, AttributeError) if nvml else ()):  # an old driver may not tell
             if nvml:
@@ -135,6 +143,15 @@ class Gpu(Host):
                 clock = float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
                 facts |= {"sm_mhz": clock, "throttled": bool(reasons & ~NOT_HELD_BACK)}
         return facts
+
+    def most_nodes(self) -> float:
+        """Results of 32-bit arithmetic a second at the highest clock; nan if not told."""
+        properties, (nvml, handle) = self.runtime.getDeviceProperties(self.index), self.nvml
+        lanes = LANES.get(f"{properties['major']}{properties['minor']}", 128)
+        with contextlib.suppress(Exception):  # no NVML, or a virtual machine's driver that does not tell
+            clock = nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)
+            return float(lanes * properties["multiProcessorCount"] * clock * 1e6)
+        return np.nan
 
     def put(self, array: np.ndarray) -> Any:
         copy = self.cupy.asarray(array)
@@ -170,17 +187,23 @@ class Gpu(Host):
         return sum(self.cupy.cuda.get_elapsed_time(*pair) for pair in events) / 1e3
 
     def forget_memory(self) -> None:
-        super().forget_memory()
-        self.cupy.get_default_memory_pool().free_all_blocks()
+        gc.collect()
+        self.pool.free_all_blocks()
         self.cupy.get_default_pinned_memory_pool().free_all_blocks()
+        super().forget_memory()
         self.not_counted = 0
-        self.free, self.used = self.runtime.memGetInfo()[0], self.cupy.get_default_memory_pool().used_bytes()
+        self.free, self.held = self.runtime.memGetInfo()[0], self.pool.total_bytes()
 
     def memory(self) -> dict[str, float]:
-        """Bytes taken from the device, code included, or held by CuPy's pool beyond those in use before."""
-        held = self.cupy.get_default_memory_pool().total_bytes() - self.used
-        taken = float(max(self.free - self.runtime.memGetInfo()[0], held, 0))
+        """Of the device: taken from it, code included, or held by CuPy's pool, which gives nothing back."""
+        taken = float(max(self.free - self.runtime.memGetInfo()[0], self.pool.total_bytes() - self.held))
         return {"host_bytes": super().memory()["host_bytes"] + self.not_counted, "device_bytes": taken}
+
+    def blank(self, matrix: Any) -> Any:
+        try:
+            return self.cupy.empty(matrix.shape, matrix.dtype)
+        except self.cupy.cuda.memory.OutOfMemoryError:
+            return None
 
     def alone(self, step: Callable[[], Any]) -> dict[str, float]:
         """``device_cold_s`` after what writes over the second-level cache, ``device_s`` after another step.
@@ -249,11 +272,12 @@ def empty_cache() -> Iterator[None]:
 
 @functools.cache
 def roofs() -> dict[str, float]:
-    """Bytes per second that copying moves: what nothing can beat.
+    """Bytes per second that copying moves, and node evaluations a second of a GPU's arithmetic: what nothing can beat.
 
-    Read plus written on the host and on the device; once from the device to page-locked memory of the host.
+    Read plus written on the host and on the device; once from the device to page-locked memory of the host.  Nan where
+    there is no GPU, or it does not tell its highest clock.
     """
-    rates = {"host_bytes_per_s": 2 * COPIED / _host_copy()}
+    rates = dict.fromkeys(ROOFS, np.nan) | {"host_bytes_per_s": 2 * COPIED / _host_copy()}
     if not device.missing():
         import cupy
 
@@ -263,6 +287,7 @@ def roofs() -> dict[str, float]:
         place = Gpu().room((COPIED // 4,), np.dtype("float32"), on_host=True)[0]
         times = [_seconds(lambda: source.get(out=place)) for _ in range(COPIES)]
         rates["link_bytes_per_s"] = COPIED / min(times)
+        rates["gpu_nodes_per_s"] = Gpu().most_nodes()
     return rates
 
 
@@ -282,28 +307,11 @@ def _seconds(call: Callable[[], Any]) -> float:
     return perf_counter() - begin
 
 
-def gpu_record() -> dict[str, Any]:
-    """The GPU, its driver and its software, for the record of a run."""
+def card() -> dict[str, str]:
+    """Name and driver of the GPU; "" where there is none, or the driver does not tell."""
     if device.missing():
-        return {}
-    gpu = Gpu()
-    runtime, properties = gpu.runtime, gpu.runtime.getDeviceProperties(gpu.index)
-    nvml, handle = _nvml(runtime.deviceGetPCIBusId(gpu.index))
-
-    def answer(name: str, *arguments: Any) -> Any:
-        with contextlib.suppress(Exception):  # no NVML, or a virtual machine's driver that does not tell
-            return getattr(nvml, name)(*arguments)
-
-    return {
-        "gpu": {
-            "name": gpu.name,
-            "compute_capability": f"{properties['major']}.{properties['minor']}",
-            "multiprocessors": int(properties["multiProcessorCount"]),
-            "memory": int(properties["totalGlobalMem"]),
-            "driver": answer("nvmlSystemGetDriverVersion"),
-            "cuda_driver": runtime.driverGetVersion(),
-            "cuda_runtime": runtime.runtimeGetVersion(),
-            "most_sm_mhz": answer("nvmlDeviceGetMaxClockInfo", handle, 1),  # NVML_CLOCK_SM
-            "devices": runtime.getDeviceCount(),
-        }
-    }
+        return {"gpu": "", "driver": ""}
+    gpu, driver = Gpu(), ""
+    with contextlib.suppress(Exception):  # no NVML, or a virtual machine's driver that does not tell
+        driver = gpu.nvml[0].nvmlSystemGetDriverVersion()
+    return {"gpu": gpu.name, "driver": driver}

@@ -1,6 +1,6 @@
-"""Workloads of the benchmarks: expressions and data by name, in any number.
+"""Workloads of the benchmarks: expressions and data by name, in any number, and the backends to measure on.
 
-In: the notebooks' parameters ``expressions``, ``dataset``, ``n_exprs``, ...  Out: what ``bench`` measures.
+In: the notebooks' parameters ``expressions``, ``dataset``, ``backends``, ...  Out: what ``bench`` measures.
 
     >>> from exprkit.study import workload
     >>> len(workload.expressions("random", 5, n_tokens=9)), len(workload.dataset("rough_pipe", 10_860))
@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 import reprlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from exprkit import data
+from exprkit.backends import NAMES, status
 from exprkit.errors import ArgumentError
 from exprkit.expressions import generate
 from exprkit.expressions.parser import parse
@@ -27,6 +29,15 @@ SOURCES = {  # name: what it is called in figures and tables
     "large": "large random trees",
 }
 TOKENS = {"random": (10, 50), "large": (50, 500)}  # of random expressions, where no number is given
+
+
+def backends_of(names: Sequence[str] = ()) -> list[str]:
+    """The backends that are named; without a name all that can run on this machine, but the slow definition.
+
+    >>> backends_of(["numpy"]), "cpu" in backends_of()
+    (['numpy'], True)
+    """
+    return list(names) or [name for name in NAMES if name != "numpy" and status(name).available]
 
 
 def expressions(
