@@ -81,7 +81,12 @@ def study():
         parts.append(samples("cuda", [0.5], bench="steps", n_points=10_860, **columns).assign(file="gpu"))
     made = pd.concat(parts, ignore_index=True).assign(made_by=SWEEP)
     on_gpu = made["file"].eq("gpu")
-    about = {"commit": ("", "0123456789ab+"), "cpu": ("G", "C"), "gpu": ("NVIDIA H200", ""), "day": ("2026-11-22", "2026-11-21")}
+    about = {
+        "commit": ("", "0123456789ab+"),
+        "cpu": ("G", "C"),
+        "gpu": ("NVIDIA H200", ""),
+        "day": ("2026-11-22", "2026-11-21"),
+    }
     about |= {"host_bytes_per_s": (1e11, 4e10), "gpu_bytes_per_s": (4e12, np.nan), "link_bytes_per_s": (np.nan, np.nan)}
     about["gpu_nodes_per_s"] = 132 * 128 * 1980e6, np.nan
     return made.assign(**{name: np.where(on_gpu, *pair) for name, pair in about.items()})

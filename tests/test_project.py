@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import ast
 import doctest
+import fnmatch
 import functools
 import graphlib
 import importlib
 import inspect
 import io
+import itertools
 import re
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import exprkit as ek
@@ -375,6 +379,78 @@ def test_results_that_are_quoted_exist():
     for path in [*SOURCES, *(ROOT / "tests").glob("*.py"), *ROOT.glob("*.md")]:
         for name in quoted.findall(path.read_text(encoding="utf-8")):
             assert (ROOT / "data" / "results" / name).exists(), f"{path}: {name}"
+
+
+# ── recorded numbers ──
+
+OLD = 50  # commits that touch what a row measures
+
+
+def git(*arguments):
+    return subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True).stdout
+
+
+def paths_measured(file, backend):
+    """What the page of sources says that rows of a file, or those of a backend in it, measure."""
+    page = (ROOT / "data" / "results" / "sources.md").read_text(encoding="utf-8")
+    for files, paths in re.findall(r"^\| (.*) \| ((?:`exprkit/[\w/.]+` ?)+) \|$", page, re.MULTILINE):
+        files, _, of = files.partition(" of ")
+        if any(fnmatch.fnmatch(file, name) for name in re.findall("`(.*?)`", files)) and of in ("", f"`{backend}`"):
+            return re.findall("`(.*?)`", paths)
+    raise AssertionError(f"data/results/sources.md does not say what {file} of backend {backend} measures")
+
+
+def recorded_rows(folder):
+    """File, backend ("" of a script's rows) and commit of all rows in a folder, each once."""
+    for path in sorted([*folder.glob("*.parquet"), *folder.glob("*.csv")]):
+        rows = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, keep_default_na=False)
+        missing = {"commit", "cpu", "gpu", "driver"} - set(rows)
+        assert not missing, f"{path.name} has no columns {missing}: write it by exprkit.study.records"
+        assert rows["cpu"].ne("").all() and rows["commit"].ne("").all(), (
+            f"{path.name}: rows without commit or processor"
+        )
+        backends = rows["backend"] if path.suffix == ".parquet" else itertools.repeat("")
+        yield from dict.fromkeys(zip(itertools.repeat(path.name), backends, rows["commit"]))
+
+
+def ages(rows, history):
+    """A sentence for each of the rows that tell no sure commit, or whose subject has changed much since."""
+    for file, backend, commit in rows:
+        paths, known = paths_measured(file, backend), commit.removesuffix("+")
+        assert known in history or commit == "unknown", f"{file}: the history has no commit {commit}"
+        since = 0 if commit == "unknown" else int(git("rev-list", "--count", f"{known}..HEAD", "--", *paths))
+        if commit != known or commit == "unknown" or since > OLD:
+            of = f" of {backend}" if backend else ""
+            yield f"{file}{of}, commit {commit}: since then {since or 'nobody knows how many'} touch {' '.join(paths)}"
+
+
+@pytest.mark.filterwarnings("default")  # they are what this test is for
+def test_old_rows_of_results_are_named():
+    try:
+        if git("rev-parse", "--is-shallow-repository").strip() != "false" or not (ROOT / ".git").exists():
+            pytest.skip("this checkout has no history")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this is no checkout of git")
+    history = {commit[:12] for commit in git("rev-list", "HEAD").split()}
+    for sentence in ages(recorded_rows(ROOT / "data" / "results"), history):
+        warnings.warn(sentence, stacklevel=1)
+
+
+def test_rows_without_a_commit_or_of_another_history_are_refused(tmp_path):
+    head = "what,commit,cpu,gpu,driver\n"
+    for text, message in (("what\n1\n", "has no columns"), (f"{head}1,,C,,\n", "rows without commit")):
+        (tmp_path / "peers.csv").write_text(text)
+        with pytest.raises(AssertionError, match=message):
+            list(recorded_rows(tmp_path))
+    (tmp_path / "peers.csv").write_text(f"{head}1,0123456789ab,C,,\n2,unknown,C,,\n2,unknown,C,,\n")
+    rows = list(recorded_rows(tmp_path))
+    assert rows == [("peers.csv", "", "0123456789ab"), ("peers.csv", "", "unknown")]
+    with pytest.raises(AssertionError, match="the history has no commit 0123456789ab"):
+        list(ages(rows, set()))
+    (sentence,) = ages(rows[1:], set())
+    assert sentence.startswith("peers.csv, commit unknown: since then nobody knows how many touch exprkit/operators ")
+    with pytest.raises(AssertionError, match=r"does not say what new\.csv of backend cpu measures"):
+        paths_measured("new.csv", "cpu")
 
 
 FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for path in SOURCES})
