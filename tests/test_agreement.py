@@ -141,6 +141,28 @@ def test_binary_operators_with_every_kind_of_operand(backend, form, precision):
     np.testing.assert_allclose(result, wanted, rtol=2e-5, atol=2e-6, err_msg=form)
 
 
+@beside_the_definition
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("precision", ["ieee", "fast"])
+def test_nothing_is_simplified_that_an_inf_or_nan_tells(backend, precision, dtype):
+    texts = [
+        "x1 - x1",
+        "x1 / x1",
+        "0 * x1",
+        "p1 - p1 + x1",
+        "p1 / p1 + x1",
+        "(x1 + p1) - (x1 + p1)",
+        "(x1 * p1) / (x1 * p1)",
+    ]
+    X, sets = np.array([[2.0], [0.0], [np.inf], [-np.inf], [np.nan]], dtype), np.array([3.0, 0.0, np.inf, np.nan])
+    pop = ek.parse(texts)
+    params = np.broadcast_to(sets[:, None, None], (len(sets), len(pop), pop.max_params))
+    wanted = ek.Evaluator(pop, X, backend="numpy", precision=precision, dtype=dtype).evaluate(params)
+    result = ek.Evaluator(pop, X, backend=backend, precision=precision, dtype=dtype).evaluate(params)
+    np.testing.assert_array_equal(result, wanted)
+    assert np.isnan(result[0, :3, 2:]).all() and np.isnan(result[2:, 3:5]).all()
+
+
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["float32", "float64"]), st.sampled_from(["ieee", "fast"]))

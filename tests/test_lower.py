@@ -195,6 +195,30 @@ def test_one_instruction_for_each_operator_that_depends_on_the_point():
     assert program.n_prologue[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "n_prologue"),
+    [
+        ("log(p1) * x1 + log(p1)", 1),
+        ("log(2 * p1) / (x1 - sqr(log(2 * p1)))", 3),
+        ("2.5 ^ x2 - 2.5 ^ x1", 1),  # a number of two parts
+        ("log(p1) * x1 + log(p2)", 2),
+        ("(p1 + p2) * x1 + (p2 + p1)", 2),
+        ("p1 / 0 * x1 + p1 / -0.0", 2),
+        ("log(p1) * log(x1) + log(p1 + 1) * log(p1)", 4),
+    ],
+)
+def test_equal_numbers_are_computed_once(text, n_prologue):
+    pop = ek.parse([text])
+    program = lower(pop)
+    verify(program)
+    assert program.n_prologue[0] == n_prologue
+    wanted = ek.Evaluator(pop, data(), "numpy", dtype="float64").evaluate([[1.75, 0.5][: pop.max_params]])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        np.testing.assert_allclose(
+            execute(program, 0, list(columns_of(program, data())), [1.75, 0.5]), wanted[0], rtol=1e-14
+        )
+
+
 def listing(text, **options):
     return lower(ek.parse([text]), positive=POSITIVE[: ek.parse([text]).n_vars], **options).listing(0)
 

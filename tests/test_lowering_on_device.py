@@ -66,6 +66,12 @@ def test_every_operator_with_every_kind_of_operand(device, name, dtype):
         one = [f"{row.name}({a})" for a in leaves] + [f"x2 - {row.name}(x1 * x2)"]
         texts += one if row.arity == 1 else [f"{row.name}({a}, {b})" for a in leaves for b in leaves]
     texts += ["3", "oops(", "x3", "1e300 * x1", "p3", "neg(neg(x1))", "x3 ^ 2.5 ^ p1"]
+    texts += [
+        "log(p1) * x1 + log(p1)",
+        "log(2 * p1) / (x1 - sqr(log(2 * p1)))",
+        "2.5 ^ x2 - 2.5 ^ x3",
+        "p1 / 0 - p1 / -0.0",
+    ]
     assert_same(ek.parse(texts, errors="mask"), device, name, dtype, np.array([True, False, True]))
 
 

@@ -31,6 +31,7 @@ from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
 LOW = -2  # as operand b: the low part of the pair that is operand a
 SLOTS, UNIFORMS, COLUMNS, DONE = range(4)  # of ``Output.totals``
+COMPARED = 16  # instructions of a prologue, which may have thousands, with the next one: is it among them?
 
 
 class NodeScratch(NamedTuple):
@@ -78,7 +79,7 @@ def place(graph, rules, scratch, output, room, numbers):
     ``numbers``: of the next instruction, constant, constant among the uniforms, and other uniform.
     """
     instr, const, constant, uniform = numbers
-    start = instr
+    start, n_params, first_const = instr, constant, const
     for n in range(graph.counts[NODES]):
         group = graph.group[n]
         scratch.place[n] = -1
@@ -93,7 +94,10 @@ def place(graph, rules, scratch, output, room, numbers):
         elif group == UNIFORM_NODE:
             scratch.place[n] = operand_of(UNIFORM, uniform)
             _write(graph, scratch, room, instr, n)
-            instr, uniform = instr + 1, uniform + rules.width[graph.code[n]]
+            before = _computed_before(room, start, instr, (n_params, first_const, const))
+            scratch.place[n] = room.dst[before]
+            if before == instr:
+                instr, uniform = instr + 1, uniform + rules.width[graph.code[n]]
         elif group == VARIABLE:
             scratch.place[n] = operand_of(COLUMN, _column(ops.COPY, graph.a[n], rules, output))
         else:
@@ -101,6 +105,29 @@ def place(graph, rules, scratch, output, room, numbers):
             scratch.place[n] = operand_of(COLUMN, _column(graph.code[n], var, rules, output))
     output.totals[UNIFORMS] = max(output.totals[UNIFORMS], uniform)
     return instr - start
+
+
+@inline
+def _computed_before(room, start, instr, constants):
+    """The instruction of the prologue, from ``start`` on, that computes what ``instr`` does: one before it, or itself.
+
+    ``constants``: the number of the first one among the uniforms, its place, and that behind the last one.
+    """
+    for k in range(max(start, instr - COMPARED), instr):
+        same = room.code[k] == room.code[instr] and _are_equal(room.a[k], room.a[instr], room, constants)
+        if same and _are_equal(room.b[k], room.b[instr], room, constants):
+            return k
+    return instr
+
+
+@inline
+def _are_equal(a, b, room, constants):
+    """Whether two operands of a prologue are one, or two constants of the same bits."""
+    among, first, end = constants
+    i, j = first + index_of(a) - among, first + index_of(b) - among
+    if a == b or min(i, j) < first or max(i, j) >= end:
+        return a == b
+    return np.float64(room.constants[i]).view(np.uint64) == np.float64(room.constants[j]).view(np.uint64)
 
 
 @inline

@@ -27,10 +27,15 @@ What is done with each expression, plainly::
 
 One pass makes both.  It is compiled once without derivatives and once with them (Numba drops what stands
 behind ``if derivatives is not None`` where the argument is None).  A value alone is a tree, in which
-equal parts stay apart, and the operand that needs more slots is computed first; with derivatives
-equal parts are one node, the first operand comes first, and the value before the derivatives, so
+equal parts stay apart unless they are uniforms, and the operand that needs more slots is computed first; with
+derivatives equal parts are one node, the first operand comes first, and the value before the derivatives, so
 that a fit can stop at a value that is no good.  Equal parts are one node of a value alone, too, where the
 population ``shares`` them: a formula of the user's that names an operand twice has it computed once.
+(Of the thesis's expressions no instruction would be saved by that, of random trees of 10 to 50 tokens 0.1 %, of laws
+of physics 2 %, and each would take a slot; the transpiler computes a bundle's equal instructions once.)
+
+Nothing is simplified that an inf or nan would tell: ``x1 - x1``, ``x1 / x1`` and ``p1 - p1`` are computed, in "fast" as
+in "ieee", since inf - inf and 0 / 0 are nan.
 
 Used by the transpiler, by all derivatives, and, translated, for a GPU's bytecode; the CPU backend's values are lowered
 by ``in_order``, in half the time.
