@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit_result import FitResult
+from exprkit.runtime import files
 from exprkit.search.search_result import SearchResult
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult 
     >>> ek.load(path).texts()
     ['x1 + 1']
     """
-    with population_file.opened(path, "file of exprkit's") as arrays:
+    with files.opened(path, "file of exprkit's") as arrays:
         if "model.settings" in arrays:
             from exprkit.regression.estimator.regressor import SymbolicRegressor
 

@@ -331,7 +331,7 @@ def costs(table, out):
     n, load = min(4, machine.cores()), os.getloadavg()[0]
     seconds, cluster = timed(lambda: LocalCluster(n_workers=n, threads_per_worker=1, dashboard_address=None))
     with cluster, Client(cluster) as client:
-        more, _ = timed(lambda: workers.workers_of(None, client))
+        more, _ = timed(lambda: workers.Workers.of(None, client))
         table.add(f"start of {n} worker processes of dask", n, seconds + more, True)
         found = several.measured_costs(client)
     print("costs of a cluster:", found, flush=True)
@@ -349,14 +349,14 @@ def join(table, counts, args, most):
     print(f"{len(pool):,} functions made in {seconds:.3f} s", flush=True)
     every, first = links.all_links([row for row in operators if row.arity == 1]), None
     for devices in counts:
-        with shared_by(workers.workers_of(devices, None)):
+        with shared_by(workers.Workers.of(devices, None)):
             for _ in range(2):  # the first one takes memory
                 seconds, pairs = timed(lambda: [found for _, found in DevicePartners(pool).each(y, every)])
         found = bits(array for some in pairs for array in some)
         first = first or found
         table.add(f"join of {len(pool):,} functions, {len(every)} links", devices, seconds, found == first)
         if args.profile:
-            with shared_by(workers.workers_of(devices, None)), Steps(JOIN_STEPS):
+            with shared_by(workers.Workers.of(devices, None)), Steps(JOIN_STEPS):
                 list(DevicePartners(pool).each(y, every))
 
 
@@ -458,7 +458,7 @@ def write(table, out):
 
 def started(devices, are_gpus):
     """All threads have answered."""
-    told, places = SimpleQueue(), places_of(workers.workers_of(devices, None).devices, are_gpus)
+    told, places = SimpleQueue(), places_of(workers.Workers.of(devices, None).devices, are_gpus)
     for place in places:
         thread_of(*place).do(lambda: told.put(1))
     return [told.get() for _ in places]

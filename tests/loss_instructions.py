@@ -19,7 +19,7 @@ import numpy as np
 from exprkit.backends.gpu import loss_code, nvrtc, opcodes
 from exprkit.backends.precision import precision
 from exprkit.backends.transpiler.assembler import disassemble
-from exprkit.evaluate import loss_text
+from exprkit.evaluate import inputs, loss_text
 
 SHAPE = {
     "REAL": "float", "LANES": 32, "BLOCK": 128, "COLUMNS_SHARED": 1, "WIDE": 0, "COUNTED": 0,
@@ -37,7 +37,7 @@ def instructions(architecture: str, operators: str, text: str, **chosen) -> coll
 
 def fused(text: str, fast: bool) -> loss_text.Fused | None:
     some = np.linspace(0.5, 2, 64)
-    points = loss_text.LossPoints(some, some if "w" in text else None, {"s": some} if "/ s" in text else {})
+    points = inputs.LossPoints(some, some if "w" in text else None, {"s": some} if "/ s" in text else {})
     loss = loss_text.parse_loss(text, tuple(points.columns))
     made = loss_text.compose(loss, points, 2)
     if made.formula is None:

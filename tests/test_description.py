@@ -10,7 +10,7 @@ from description_reference import Expression, told
 
 import exprkit as ek
 from exprkit.errors import ArgumentError
-from exprkit.fitting.description_length import front, function_length
+from exprkit.fitting.description_length import DescriptionLength, front
 
 X = np.linspace(1.0, 2.0, 50)[:, None]
 Y = 3 * X[:, 0] + 0.1 * np.random.default_rng(0).standard_normal(50)
@@ -24,7 +24,7 @@ def lengths(texts, X=X, y=Y, loss="gaussian", dtype="float64", **options):
 def test_function_is_nodes_times_log_of_kinds_and_constants():
     pop = ek.parse(["x1", "x1 + x1", "p1 * x1 + p2", "2 * x1 + 0.5", "x1 + x2 * x1", "bad"], errors="mask")
     expected = [0.0, 3 * math.log(2), 5 * math.log(4), 5 * math.log(5) + 2 * math.log(2), 5 * math.log(4), math.nan]
-    assert function_length(pop) == pytest.approx(expected, nan_ok=True)
+    assert DescriptionLength.of_functions(pop) == pytest.approx(expected, nan_ok=True)
 
 
 def test_one_parameter_by_hand():

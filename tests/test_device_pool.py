@@ -16,7 +16,7 @@ from exprkit.backends.device_programs.operator_kernels import OperatorKernels
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu.device import fetched
 from exprkit.distributed import sharing, threads
-from exprkit.distributed.workers import workers_of
+from exprkit.distributed.workers import Workers
 from exprkit.errors import BackendError
 from exprkit.expressions.arguments import operators_of
 from exprkit.regression.on_device import join as device_join
@@ -123,7 +123,7 @@ def test_several_devices_look_up_a_part_each(monkeypatch):
     monkeypatch.setattr(device_join.DeviceLookup, "partners", watched)
     copies = []
     monkeypatch.setattr(cards[1], "copied", lambda array: copies.append(array.ndim) or array.copy())
-    with sharing.shared_by(workers_of(2, None)):
+    with sharing.shared_by(Workers.of(2, None)):
         partners = device_join.DevicePartners(there)
         threads.thread_of(1).do(second.set)
         assert second.wait(20) and copies == [2]  # the values, before anything is looked up

@@ -501,7 +501,7 @@ def test_a_thread_that_is_still_busy_keeps_nobody_waiting_for_long(monkeypatch):
     threads.thread_of(1).do(lambda: (begins.set(), ends.wait(20)))
     begins.wait(20)
     cuts = [(0, 1), (1, 2), (2, 3)]
-    found = collect.collect(workers.workers_of(2, None), "work", cuts, lambda cut, place: (lambda: place,))
+    found = collect.collect(workers.Workers.of(2, None), "work", cuts, lambda cut, place: (lambda: place,))
     assert [place for _, place in found] == ["device 0"] * 3
     ends.set()
 
@@ -517,7 +517,7 @@ def test_a_thread_without_work_takes_what_another_one_has_left():
             slow.set()
         return cut[0]
 
-    both = workers.workers_of(2, None)
+    both = workers.Workers.of(2, None)
     cuts = [(k, k + 1) for k in range(8)]
     assert collect.collect(both, "work", cuts, lambda cut, place: (work, cut)) == [(cut, cut[0]) for cut in cuts]
     assert dict(found) == {k: int(k > 0) for k in range(8)}
@@ -661,7 +661,7 @@ def interrupted(call, begun=None):
 
 
 def test_an_interrupt_does_not_wait_for_other_processes(cluster):
-    known = workers.workers_of(None, cluster)
+    known = workers.Workers.of(None, cluster)
     cuts = [(k, k + 1) for k in range(4)]
     found, seconds = interrupted(lambda: collect.collect(known, "sleep", cuts, lambda cut, place: (time.sleep, 3)))
     assert isinstance(found, KeyboardInterrupt) and seconds < 1
@@ -805,7 +805,7 @@ def test_islands_depend_on_seed_and_number_alone(monkeypatch):
 @pytest.mark.slow
 def test_cutting_and_sharing_change_no_result(cluster, many, monkeypatch):
     """Of slices of any number: steps are the same wherever they are worked on."""
-    both = workers.workers_of(None, cluster)
+    both = workers.Workers.of(None, cluster)
     work = np.arange(1000.0)
     expected = [float(np.prod(work[i : i + 30], dtype=np.longdouble) % 97) for i in range(0, 1000, 30)]
     for parts in (1, 2, 7):
@@ -813,7 +813,7 @@ def test_cutting_and_sharing_change_no_result(cluster, many, monkeypatch):
         with sharing.shared_by(both):
             assert sharing.each(rest_of_product, work, 1000, 30, 97, seconds=1) == expected
     assert sharing.each(rest_of_product, work, 1000, 30, 97) == expected and sharing.helpers() is None
-    with sharing.shared_by(workers.workers_of(2, None)):
+    with sharing.shared_by(workers.Workers.of(2, None)):
         assert sharing.each(rest_of_product, work, 1000, 30, 97, seconds=1) == expected
     assert sharing.each(rest_of_product, work, 0, 30, 97) == []
 

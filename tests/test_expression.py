@@ -15,8 +15,10 @@ from postfix_text import AWKWARD, random_population, words
 
 import exprkit as ek
 from exprkit.errors import ParseError, PopulationError
-from exprkit.expressions.expression import Expression, applied, constant
+from exprkit.expressions.expression import Expression, constant
 from exprkit.operators import ops
+
+applied = Expression.applied
 
 x1, x2 = ek.variables(2)
 (p1,) = ek.parameters(1)
@@ -153,7 +155,11 @@ def test_latex_is_read_by_another_reader():
 
 def test_latex_is_balanced(op):
     operands = [x1 + x2, x1 - 2.5][: op.arity]
-    for expression in (applied(op, *operands), applied(op, *operands) ** 2, -applied(op, *operands) * x1):
+    for expression in (
+        applied(op, *operands),
+        applied(op, *operands) ** 2,
+        -applied(op, *operands) * x1,
+    ):
         text = expression.latex()
         assert text.count("{") == text.count("}") and text.count(r"\left") == text.count(r"\right")
         depth = 0

@@ -84,9 +84,9 @@ def test_it_works_in_a_pipeline_a_grid_and_a_cross_validation_and_can_be_kept():
         ({"select": "bci"}, "select must be one of"), ({"restarts": -1}, "restarts"),
         ({"expressions": "log(0 - x1) * p1"}, "no expression has a loss"),
         ({"expressions": []}, "expressions is empty"), ({"expressions": "p1 * x1 + inf"}, "no expression has a loss"),
-        ({"expressions": 3}, "expressions must be a list of expressions, not 3"),
+        ({"expressions": 3}, "3 is neither a text nor a SymPy object"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_fitted_is_named(wrong, message):
-    with pytest.raises(ArgumentError, match=message):
+    with pytest.raises((ArgumentError, ParseError), match=message):
         ek.ExpressionRegressor(**wrong).fit(X, Y)

@@ -13,7 +13,7 @@ from postfix_text import random_population
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, OperandError, ParseError, PopulationError, SelectionError
-from exprkit.fitting.fitted_expression import numbered, rounded, without
+from exprkit.fitting.fitted_expression import rounded, without
 from exprkit.fitting.plot import beside_data
 from exprkit.operators import ops
 from exprkit.text.python_writer import JAX, NUMPY, TORCH, function
@@ -83,7 +83,7 @@ def test_the_text_is_read_back_to_the_same_numbers(found):
     for one in found[:4]:
         again = ek.parse(str(one))[0]
         assert again.n_params == 0
-        assert again(X).tobytes() == numbered(one.expression, one.params)(X).tobytes()
+        assert again(X).tobytes() == one.expression.with_numbers(one.params)(X).tobytes()
 
 
 @pytest.mark.slow
@@ -94,7 +94,7 @@ def test_signs_are_moved_without_changing_a_bit(seed):
     params = np.random.default_rng(seed).standard_normal((len(pop), pop.max_params))
     with np.errstate(all="ignore"):
         expected = ek.Evaluator(pop, points, "numpy", dtype="float64").evaluate(params)
-        with_numbers = ek.parse([numbered(pop[i], params[i, : pop.n_params[i]]) for i in range(len(pop))])
+        with_numbers = ek.parse([pop[i].with_numbers(params[i, : pop.n_params[i]]) for i in range(len(pop))])
         values = ek.Evaluator(with_numbers, points, "numpy", dtype="float64").evaluate()
     assert np.array_equal(values, expected, equal_nan=True)
 
@@ -337,7 +337,7 @@ def test_plots_are_labelled_with_the_name_of_y_s_column(tmp_path):
 @pytest.mark.parametrize("errors", [False, True])
 def test_a_negative_number_of_a_summand_becomes_a_difference(text, errors):
     formula = ek.parse(text)[0]
-    assert formula(X, [3.0, -2.0]).tolist() == numbered(formula, [3.0, -2.0])(X).tolist()
+    assert formula(X, [3.0, -2.0]).tolist() == formula.with_numbers([3.0, -2.0])(X).tolist()
     found = ek.fit(text, X, formula(X, [3.0, -2.0]) + NOISE, init=[[3.0, -2.0]], dtype="float64")[0]
     line = found.latex(errors=errors)
     assert line.count(" - ") == 1 and "(-" not in line, line
@@ -346,8 +346,8 @@ def test_a_negative_number_of_a_summand_becomes_a_difference(text, errors):
 
 def test_a_sign_before_a_number_is_the_number_s():
     formula = ek.parse("exp(-p1 * x1)")[0]
-    assert str(numbered(formula, [2.0])) == "exp(-2 * x1)"
-    assert numbered(formula, [2.0])(X).tolist() == formula(X, [2.0]).tolist()
+    assert str(formula.with_numbers([2.0])) == "exp(-2 * x1)"
+    assert formula.with_numbers([2.0])(X).tolist() == formula(X, [2.0]).tolist()
 
 
 def test_a_plot_s_legend_lies_outside_and_every_curve_is_seen():
@@ -432,7 +432,7 @@ def test_what_is_left_out_is_0(seed):
             shorter = without(expression, np.array([0]))
             params = [0.0, *[1.3] * (expression.n_params - 1)]
             with np.errstate(all="ignore"):
-                before, after = (numbered(one, params)(wide) for one in (expression, shorter))
+                before, after = (one.with_numbers(params)(wide) for one in (expression, shorter))
             fine = np.isfinite(before)
             np.testing.assert_allclose(after[fine], before[fine], rtol=1e-12)
             assert not np.any((shorter.kinds == PARAMETER) & (shorter.values == 0))

@@ -13,7 +13,7 @@ import exprkit as ek
 from exprkit.backends.gpu import loss_code, opcodes
 from exprkit.backends.interpreter.engine import Engine
 from exprkit.backends.precision import precision
-from exprkit.evaluate import loss_text
+from exprkit.evaluate import inputs, loss_text
 from exprkit.operators import defined
 
 RANDOM = np.random.default_rng(0)
@@ -37,7 +37,7 @@ def own_operator(functions):
 
 def tokens_of(text, w=W, s=S):
     """The loss as a backend is asked for it: tokens, columns, whether the last is a weight."""
-    points = loss_text.LossPoints(Y, w, {"s": s})
+    points = inputs.LossPoints(Y, w, {"s": s})
     return loss_text.fused(loss_text.parse_loss(text, ("s",)), points)
 
 
@@ -119,7 +119,7 @@ def test_points_do_not_change_their_neighbours_sums(device, text):
     loss = loss_text.parse_loss(text)
 
     def total(which):
-        fused = loss_text.fused(loss, loss_text.LossPoints(y, which.astype(float), {}))
+        fused = loss_text.fused(loss, inputs.LossPoints(y, which.astype(float), {}))
         return on_host(engine.sums(np.empty((1, 1, 0), dtype), engine.prepare_text(*fused)))[0, 0]
 
     alone = total(np.arange(n) % 4 > 0)

@@ -23,7 +23,7 @@ from exprkit.backends.transpiler import assembler
 from exprkit.backends.transpiler import engine as transpiler
 from exprkit.backends.transpiler.templates import CHUNK
 from exprkit.errors import BackendError
-from exprkit.evaluate import loss_text
+from exprkit.evaluate import inputs, loss_text
 from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.study.agreement import disagreement
@@ -287,7 +287,7 @@ def test_functions_of_three_operands(precision, dtype, mixed):
         assert (np.abs(values(made, pop, X, params)[0] - exact) <= few * size).all()
         wanted = ((exact - y) ** 2).sum(axis=-1)
         np.testing.assert_allclose(made.loss_sums(params, y, None, "square")[0], wanted, rtol=1e-4)
-    points = loss_text.LossPoints(y.astype(F8), None, {})
+    points = inputs.LossPoints(y.astype(F8), None, {})
     asked = loss_text.fused(loss_text.parse_loss("mixed(f, y, 0.5)^2"), points)
     found = made.sums(params, made.prepare_text(*asked))[0]
     np.testing.assert_allclose(found, ((exact / 2 + y / 4) ** 2).sum(axis=-1), rtol=1e-4)
@@ -318,7 +318,7 @@ def test_losses_that_are_texts_are_the_definition_s(dtype, points, n_points, spa
         for weights in (None, w):
             definition = ek.Evaluator(pop, X, "numpy", dtype="float64")
             wanted = definition.loss(params, y, text, weights, columns={"s": s})
-            asked = loss_text.fused(loss, loss_text.LossPoints(y, weights, {"s": s}))
+            asked = loss_text.fused(loss, inputs.LossPoints(y, weights, {"s": s}))
             found = made.sums(params, made.prepare_text(*asked))
             rtol = (3e-2 if "1e5" in text else 1e-4) if dtype == F4 else 1e-9
             np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol, err_msg=f"{text}, {weights is not None}")
@@ -329,7 +329,7 @@ def test_a_loss_without_ptx_goes_the_other_way():
     ek.operator("no_ptx", numpy=np.sinc)
     X = data(5, 1, F4)
     tokens = loss_text.parse_loss("no_ptx(f) + y")
-    points = loss_text.LossPoints(X[:, 0].astype(F8), None, {})
+    points = inputs.LossPoints(X[:, 0].astype(F8), None, {})
     asked = loss_text.fused(tokens, points)
     assert engine(ek.parse(["x1"]), X).prepare_text(*asked) is None
 
@@ -464,7 +464,7 @@ def test_modules_assemble_everywhere(precision):
             made = engine(pop, X, precision, points_per_thread=16 // dtype.itemsize, **options)
             values(made, pop, X, params)
             made.loss_sums(params, X[:, 0].copy(), None, "square")
-            points = loss_text.LossPoints(X[:, 0].astype(F8), None, {})
+            points = inputs.LossPoints(X[:, 0].astype(F8), None, {})
             own = made.prepare_text(*loss_text.fused(loss_text.parse_loss("logcosh(f - y)"), points))
             made.sums(params, own)
             texts += made.device.texts

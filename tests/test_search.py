@@ -16,8 +16,8 @@ from description_reference import Expression, told
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, DataError, FileError, ParseError, PopulationError
-from exprkit.evaluate.loss_text import under_link
-from exprkit.fitting.description_length import function_length
+from exprkit.evaluate.loss_text import Composition
+from exprkit.fitting.description_length import DescriptionLength
 from exprkit.search.distinct import Enumeration
 from exprkit.search.fingerprints import fingerprints
 from exprkit.search.run import SearchBar, SearchRun
@@ -121,7 +121,7 @@ def test_terms_agree_with_mpmath(loss, sigma):
         assert result.columns["parameters"][i] == pytest.approx(float(nats), rel=1e-4, abs=1e-4)
         compared += 1
     assert compared == 10
-    assert np.allclose(result.columns["function"], function_length(result.pop))
+    assert np.allclose(result.columns["function"], DescriptionLength.of_functions(result.pop))
     parts = result.loss + result.columns["parameters"] + result.columns["function"]
     assert np.allclose(parts[np.isfinite(parts)], result.total[np.isfinite(parts)])
 
@@ -259,8 +259,8 @@ def test_a_link_may_name_the_expression_twice(found):
 
 def test_links_are_put_around_every_expression():
     pop = ek.parse(["x1 + p1", "x2", "x1 / x2 * p2"])
-    assert under_link(pop, "2 * sqrt(f) - 1").texts() == [f"2 * sqrt({text}) - 1" for text in pop.texts()]
-    assert under_link(pop, "f") is pop
+    assert Composition.under_link(pop, "2 * sqrt(f) - 1").texts() == [f"2 * sqrt({text}) - 1" for text in pop.texts()]
+    assert Composition.under_link(pop, "f") is pop
 
 
 def test_sigma_is_the_weights_root():

@@ -11,7 +11,6 @@ import exprkit as ek
 from exprkit.backends import load, objective
 from exprkit.errors import DataError
 from exprkit.fitting.starts.alike import ones_apart
-from exprkit.fitting.starts.given import parameter_names
 
 YEARS = np.arange(1790, 1950, 10.0)
 MODELS = {  # text, x, the parameters that make y
@@ -181,7 +180,7 @@ def test_a_pair_for_each_parameter_is_given_by_name(bounds):
     with pytest.raises(DataError, match=r"has its name: \{'p1': \(0, 1\)"):
         ek.fit("p1 + p2 * x1", x, x[:, 0], bounds=bounds)
     found = ek.fit("p1 + p2 * x1", x, 1 + 2 * x[:, 0], bounds=([0, 0.5], [1, 1.5]), dtype="float64")
-    assert found.at_bound[0].tolist() == [True, True] and parameter_names(found.pop) == ["p1", "p2"]
+    assert found.at_bound[0].tolist() == [True, True] and found.pop.parameter_names == ["p1", "p2"]
 
 
 # ── counts of 0 ──────────────────────────────────────────────────────────────────────

@@ -14,9 +14,11 @@ from sympy.core import relational
 
 import exprkit as ek
 from exprkit.errors import ExprkitError, ParseError
-from exprkit.expressions.expression import applied, constant
+from exprkit.expressions.expression import Expression, constant
 from exprkit.operators import ops
 from exprkit.text.tokens import CONSTANT
+
+applied = Expression.applied
 
 x1, x2, p1 = symbols("x1 x2 p1")
 

@@ -21,7 +21,7 @@ from exprkit.backends.objective import Options
 from exprkit.backends.precision import precision
 from exprkit.backends.reference import engine as definition
 from exprkit.errors import BackendError, PopulationError
-from exprkit.evaluate import loss_text, options
+from exprkit.evaluate import inputs, loss_text, options
 from exprkit.expressions.arguments import operators_of
 from exprkit.operators import defined, ops
 from exprkit.programs.lower import lower
@@ -131,7 +131,7 @@ def test_losses_hold_them(device, text):
     pop = ek.parse(["p1 * x1 + p2", "blend(x1, p1, x2 * p2)", "3"])
     X, params, y = data(50, 2, F4), parameters(pop, 2, F4), data(50, 1, F8, 3)[:, 0].copy()
     s, w = data(50, 2, F8, 4).T.copy()
-    points = loss_text.LossPoints(y, w if "w" in text else None, {"s": s} if "s" in text else {})
+    points = inputs.LossPoints(y, w if "w" in text else None, {"s": s} if "s" in text else {})
     asked = loss_text.fused(loss_text.parse_loss(text, tuple(points.columns)), points)
     made = engine_on(device, pop, X)
     found = fetched(made.sums(params, made.prepare_text(*asked)))

@@ -14,7 +14,8 @@ from exprkit.backends.cpu import kernels
 from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.interpreter.engine import Engine
 from exprkit.errors import ArgumentError, BackendError, DataError, ParseError
-from exprkit.evaluate.loss_text import LossPoints, compose, parse_loss
+from exprkit.evaluate.inputs import LossPoints
+from exprkit.evaluate.loss_text import compose, parse_loss
 from exprkit.programs.lower import lower
 
 RANDOM = np.random.default_rng(0)

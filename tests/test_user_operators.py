@@ -18,7 +18,7 @@ import exprkit as ek
 from exprkit.backends.interpreter.engine import Engine
 from exprkit.errors import ArgumentError, ParseError, PopulationError
 from exprkit.evaluate import evaluator as evaluator_module
-from exprkit.expressions.expression import applied, constant
+from exprkit.expressions.expression import Expression, constant
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
 
@@ -415,6 +415,9 @@ ek.parse("swish(x1)").save("pop.npz")
     elsewhere(script, tmp_path, root)
     with pytest.raises(ArgumentError, match=r"'swish' is '.*' here and 'swish\(a\) = a \+ 1' where this was saved"):
         ek.Population.load(tmp_path / "pop.npz")
+
+
+applied = Expression.applied
 
 
 def test_a_damaged_file_is_refused(tmp_path):

@@ -51,6 +51,7 @@ KINDS = {
     "poisson": POISSON,
     "sum": SUM,
 }  # by what a fit's loss is called
+LIKELIHOODS = ("gaussian", "poisson")
 
 FLOOR = 1e-6  # of abs r in the weights of "mae", as a share of the spread of y: far below what noise does to a median
 

@@ -4,8 +4,8 @@ In: ``Workers``, arrays, a function that makes the object of them.  Out: results
 
     >>> import numpy as np
     >>> from exprkit.distributed.shared import SharedObject
-    >>> from exprkit.distributed.workers import workers_of
-    >>> numbers = SharedObject(workers_of(2, None), np.cumsum, (np.arange(10),), backend="cpu")
+    >>> from exprkit.distributed.workers import Workers
+    >>> numbers = SharedObject(Workers.of(2, None), np.cumsum, (np.arange(10),), backend="cpu")
     >>> numbers.each(lambda sums, k: int(sums[k]), [(0, 3), (3, 9)], lambda begin, end: (end,))
     [((0, 3), 6), ((3, 9), 45)]
 

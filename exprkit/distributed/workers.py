@@ -2,8 +2,8 @@
 
 In: a number, a list or "all"; or a ``dask.distributed.Client`` or the address of a scheduler.  Out: ``Workers``.
 
-    >>> from exprkit.distributed.workers import workers_of
-    >>> workers_of([0, 3], None).places(on_device=False)
+    >>> from exprkit.distributed.workers import Workers
+    >>> Workers.of([0, 3], None).places(on_device=False)
     ['device 0', 'device 3']
 
 ==============  ======================================================================================
@@ -65,6 +65,35 @@ class Workers:
     facts : dict of WorkerFacts
         By the workers' addresses, as they were when this was made.
     """
+
+    @classmethod
+    def of(cls, devices: Any, client: Any) -> Workers | None:
+        """The workers that a user's ``devices=`` and ``client=`` name; None for neither: one device does the work then.
+
+        Raises ArgumentError for something else and for both, MissingError without dask.distributed, BackendError if no
+        scheduler answers, it has no workers, or their versions are not this process's.
+        """
+        if devices is None and client is None:
+            return None
+        if devices is not None and client is not None:
+            raise ArgumentError("devices= are devices of this host, client= a cluster: give only one of them")
+        if isinstance(client, cls):
+            return client
+        if devices is not None:
+            return cls(_numbers(devices))
+        with brought_by("distributed"):
+            import distributed
+        if isinstance(client, str):
+            if not _connected(client).connected:
+                _connected.cache_clear()
+            return _connected(client)
+        if not isinstance(client, distributed.Client) or client.asynchronous:
+            raise ArgumentError(
+                f"client must be a dask.distributed.Client or a scheduler's address, not {brief(client)}"
+            )
+        if client.status != "running":
+            raise ArgumentError(f"client is {client.status}: give one that is running")
+        return cls((), client)
 
     def __init__(self, devices: tuple[int, ...], client: Any = None) -> None:
         self.devices, self.client = devices, client
@@ -175,33 +204,6 @@ class Workers:
         where = "of this process" if self.devices else f"of {self.address}"
         each = "; ".join(f"{n} x {what}" for what, n in kinds.items())
         return f"{number_of(len(self.facts), 'worker')} {where}: {each}"
-
-
-def workers_of(devices: Any, client: Any) -> Workers | None:
-    """The workers that a user's ``devices=`` and ``client=`` name; None for neither, and then one device does the work.
-
-    Raises ArgumentError for something else and for both, MissingError without dask.distributed, BackendError if no
-    scheduler answers, it has no workers, or their versions are not this process's.
-    """
-    if devices is None and client is None:
-        return None
-    if devices is not None and client is not None:
-        raise ArgumentError("devices= are devices of this host, client= a cluster: give only one of them")
-    if isinstance(client, Workers):
-        return client
-    if devices is not None:
-        return Workers(_numbers(devices))
-    with brought_by("distributed"):
-        import distributed
-    if isinstance(client, str):
-        if not _connected(client).connected:
-            _connected.cache_clear()
-        return _connected(client)
-    if not isinstance(client, distributed.Client) or client.asynchronous:
-        raise ArgumentError(f"client must be a dask.distributed.Client or a scheduler's address, not {brief(client)}")
-    if client.status != "running":
-        raise ArgumentError(f"client is {client.status}: give one that is running")
-    return Workers((), client)
 
 
 def _numbers(devices: Any) -> tuple[int, ...]:

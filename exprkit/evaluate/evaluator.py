@@ -33,7 +33,7 @@ from exprkit.backends.device_programs.population import on_host as on_host_popul
 from exprkit.backends.precision import Precision
 from exprkit.backends.precision import precision as precision_of
 from exprkit.distributed.engine import backend_of
-from exprkit.distributed.workers import workers_of
+from exprkit.distributed.workers import Workers
 from exprkit.errors import (
     ArgumentError,
     BackendError,
@@ -55,9 +55,9 @@ from exprkit.evaluate.prepared_loss import PreparedLoss
 from exprkit.evaluate.trace import Trace, parts_of
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
+from exprkit.runtime import slices
 from exprkit.runtime.machine import available_memory
 
-MOST_THREADS = 4096
 TUNED = ("square", "absolute", "values")  # kinds of work whose variants are timed
 COUNTED_BYTES = 64 << 20  # of a matrix in which nan and inf are counted
 
@@ -141,10 +141,10 @@ class Evaluator:
         settings = precision_of(precision)
         self.precision = settings.operators
         self.dtype = inputs.dtype_of(dtype)
-        self.threads = None if threads is None else whole("threads", threads, 1, MOST_THREADS, DataError)
+        self.threads = None if threads is None else whole("threads", threads, 1, slices.MOST_ASKED, DataError)
         self.n_steps = whole("n_steps", n_steps, 1, error=DataError)
         check_options(options, Evaluator)
-        self._workers = workers = workers_of(devices, client)
+        self._workers = workers = Workers.of(devices, client)
         if isinstance(pop, DevicePopulation) and backend == "auto":
             backend = "cuda"
         auto = isinstance(backend, str) and backend == "auto"

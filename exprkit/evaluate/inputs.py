@@ -24,7 +24,6 @@ from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
 from exprkit.errors import ArgumentError, DataError, ParseError, brief, number_of, one_of
 from exprkit.evaluate import rounding, tables
-from exprkit.evaluate.loss_text import LossPoints
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import is_object, parse
 from exprkit.expressions.population import Population
@@ -97,21 +96,34 @@ def weights_vector(
     return _cast(array, dtype, own)
 
 
-def loss_points(y: Any, weights: Any, columns: Any, n_points: int, adopt: Adopt = no_device) -> LossPoints:
-    """The data of a loss of the user's own, copied to the host, in float64.
+class LossPoints(NamedTuple):
+    """The target, weights and further columns of a loss, float64 (n_points,) each, in the host's memory."""
 
-    Raises DataError if anything does not fit, or a number is missing at a point that counts.
-    """
-    double = np.dtype(np.float64)
-    w = weights_vector(weights, n_points, double, adopt)
-    w = None if w is None else on_host(w).copy()
-    named = {} if columns is None else columns
-    if not hasattr(named, "keys"):
-        raise DataError(f"columns must be a dict of arrays by their names, not {brief(columns)}")
-    vectors = {"y": y, **{f"columns[{name!r}]": named[name] for name in named}}
-    own = {what: on_host(point_vector(what, v, n_points, double, adopt)).copy() for what, v in vectors.items()}
-    refuse_gaps({what: np.isnan(vector) for what, vector in own.items()}, w)
-    return LossPoints(own.pop("y"), w, dict(zip(named, own.values(), strict=True)))
+    y: np.ndarray
+    w: np.ndarray | None
+    columns: Mapping[str, np.ndarray]
+
+    @classmethod
+    def of(cls, y: Any, weights: Any, columns: Any, n_points: int, adopt: Adopt = no_device) -> LossPoints:
+        """The data of a loss of the user's own, copied.
+
+        Raises DataError if anything does not fit, or a number is missing at a point that counts.
+        """
+        double = np.dtype(np.float64)
+        w = weights_vector(weights, n_points, double, adopt)
+        w = None if w is None else on_host(w).copy()
+        named = {} if columns is None else columns
+        if not hasattr(named, "keys"):
+            raise DataError(f"columns must be a dict of arrays by their names, not {brief(columns)}")
+        vectors = {"y": y, **{f"columns[{name!r}]": named[name] for name in named}}
+        own = {what: on_host(point_vector(what, v, n_points, double, adopt)).copy() for what, v in vectors.items()}
+        refuse_gaps({what: np.isnan(vector) for what, vector in own.items()}, w)
+        return cls(own.pop("y"), w, dict(zip(named, own.values(), strict=True)))
+
+    @property
+    def weights(self) -> np.ndarray:
+        """``w``, of points without weights 1."""
+        return np.ones(len(self.y)) if self.w is None else self.w
 
 
 def beside_data(vector: np.ndarray, X: Any) -> Any:

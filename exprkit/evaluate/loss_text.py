@@ -4,7 +4,8 @@ population.
 In: its text, and y, weights and columns at every point.  Out: a ``Composition``: what is to be made of each
 expression, the data it needs, and which of the sums that every backend has is the loss then.
 
-    >>> from exprkit.evaluate.loss_text import LossPoints, compose, parse_loss
+    >>> from exprkit.evaluate.inputs import LossPoints
+    >>> from exprkit.evaluate.loss_text import compose, parse_loss
     >>> import numpy as np
     >>> points = LossPoints(y=np.array([1.0, 4.0]), w=None, columns={"s": np.array([1.0, 2.0])})
     >>> made = compose(parse_loss("((sqrt(f) - y) / s)^2 / 2", ("s",)), points, n_columns=1)
@@ -25,7 +26,7 @@ not, backends that can (``prepare_text``) add up the loss as it stands, in machi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,6 +34,7 @@ import numpy as np
 
 from exprkit.backends import objective
 from exprkit.errors import ArgumentError, ParseError, brief
+from exprkit.evaluate.inputs import LossPoints
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
 from exprkit.operators.defined import OPERAND, table_of_rows
@@ -50,19 +52,6 @@ SUMMED = {objective.SQUARES: "square", objective.ABSOLUTE: "absolute", objective
 
 
 Tokens = tuple[np.ndarray, np.ndarray]
-
-
-class LossPoints(NamedTuple):
-    """The target, weights and further columns of a loss, float64 (n_points,) each, in the host's memory."""
-
-    y: np.ndarray
-    w: np.ndarray | None
-    columns: Mapping[str, np.ndarray]
-
-    @property
-    def weights(self) -> np.ndarray:
-        """``w``, of points without weights 1."""
-        return np.ones(len(self.y)) if self.w is None else self.w
 
 
 class Composition(NamedTuple):
@@ -89,6 +78,15 @@ class Composition(NamedTuple):
     def of(self, pop: Population) -> Population:
         """The expressions that are compared with the target."""
         return pop if self.formula is None else pop.put_into(*self.formula)
+
+    @staticmethod
+    def under_link(pop: Population, link: str) -> Population:
+        """Every expression under a link, which is given by its text."""
+        if link == USUAL[F]:
+            return pop
+        composed = unchanged(LossPoints(np.zeros(0), None, {}), parse_link(link), pop.n_vars).of(pop)
+        arrays = composed.kinds, composed.values, composed.offsets
+        return Population(*arrays, variables=pop.variables, parameters=pop.parameters)
 
 
 class Fused(NamedTuple):
@@ -120,11 +118,6 @@ class LossText:
     def population(self) -> Population:
         """The loss over x1 (f), x2 (y), x3 (w) and the columns."""
         return Population(self.kinds, self.values, [0, len(self.kinds)]).expanded()
-
-
-def is_loss_text(kind: Any, known: Iterable[str]) -> bool:
-    """Whether a loss is given as an expression, and not by a name or what may be one misspelt."""
-    return isinstance(kind, str) and kind not in known and not kind.strip().isidentifier()
 
 
 def parse_loss(text: str, columns: Iterable[str] = (), what: str = "loss") -> LossText:
@@ -254,15 +247,6 @@ def unchanged(points: LossPoints, link: LossText | None, n_columns: int) -> Comp
     return Composition(formula, [], objective.SQUARES, 1.0, points.y, points.weights, n_columns)
 
 
-def under_link(pop: Population, link: str) -> Population:
-    """Every expression under a link, which is given by its text."""
-    if link == USUAL[F]:
-        return pop
-    composed = unchanged(LossPoints(np.zeros(0), None, {}), parse_link(link), pop.n_vars).of(pop)
-    arrays = composed.kinds, composed.values, composed.offsets
-    return Population(*arrays, variables=pop.variables, parameters=pop.parameters)
-
-
 def compose(
     loss: LossText, points: LossPoints, n_columns: int, fitting: bool = False, recognise: bool = True
 ) -> Composition:
@@ -378,13 +362,18 @@ class OwnGoal:
         cls, loss: Any, link: Any, columns: Any, known: Iterable[str], prior: bool = False, what: str = "loss"
     ) -> OwnGoal | None:
         """None for a loss that has a name, and no link and no ``prior``; ``what``: the user's word for the loss."""
-        own = is_loss_text(loss, known)
+        own = cls.is_text(loss, known)
         if columns is not None and not own:
             raise ArgumentError(f"loss={loss!r} takes no columns; a loss of your own does, an expression over f and y")
         if not own and link is None and not prior:
             return None
         names = () if columns is None else columns
         return cls(loss, parse_loss(loss, names, what) if own else None, parse_link(link), columns, prior)
+
+    @staticmethod
+    def is_text(loss: Any, known: Iterable[str]) -> bool:
+        """Whether a loss is given as an expression, and not by a name or what may be one misspelt."""
+        return isinstance(loss, str) and loss not in known and not loss.strip().isidentifier()
 
     @property
     def text(self) -> LossText:

@@ -209,7 +209,7 @@ def count(ev: Any, sets: Any, w: Any, counts: np.ndarray) -> None:
 
 def is_own(kind: Any, columns: Any, link: Any) -> bool:
     """Whether a loss is one of the user's own: a text, or through a link, or of columns."""
-    return link is not None or columns is not None or loss_text.is_loss_text(kind, LOSSES)
+    return link is not None or columns is not None or loss_text.OwnGoal.is_text(kind, LOSSES)
 
 
 def total_of(ev: Any, kind: str, y: Any, w: Any) -> Any:

@@ -184,9 +184,9 @@ class _OwnLoss:
     def __init__(self, ev: Any, kind: Any, link: Any, y: Any, weights: Any, columns: Any) -> None:
         named = columns.items() if isinstance(columns, Mapping) else ()
         tables.check_order(ev.labels, y=y, weights=weights, **{f"column {name}": column for name, column in named})
-        points = inputs.loss_points(y, weights, columns, ev.n_points, ev.adopt)
+        points = inputs.LossPoints.of(y, weights, columns, ev.n_points, ev.adopt)
         through, fused, fast = loss_text.parse_link(link), None, ev.precision == "fast"
-        if loss_text.is_loss_text(kind, losses.LOSSES):
+        if loss_text.OwnGoal.is_text(kind, losses.LOSSES):
             loss = loss_text.linked(loss_text.parse_loss(kind, points.columns), through)
             composition = loss_text.compose(loss, points, ev.X.shape[1])
             kind = losses.OWN_KINDS[composition.summed]

@@ -313,7 +313,7 @@ def _place(names: list[str], name: str) -> int:
     return names.index(name)
 
 
-def free_name(name: str) -> str:
+def _free_name(name: str) -> str:
     """A name that a formula may have, for a variable among others."""
     shown = "".join(character if character.isprintable() and character != QUOTE else "_" for character in name)
     try:
@@ -355,6 +355,16 @@ class DataTable:
         for name in dict.fromkeys(one for one in (y, weights) if isinstance(one, str)) if self._has_names else ():
             self.X, columns[name] = target_of(self.X, name)
         self.y, self.weights = (columns.get(one, one) if isinstance(one, str) else one for one in (y, weights))
+
+    @staticmethod
+    def free_names(columns: Iterable[Any]) -> tuple[str, ...]:
+        """The columns' names as formulas may have them; one that is taken, or there before, gets a _ behind it."""
+        names: dict[str, None] = {}
+        for name in map(_free_name, map(str, columns)):
+            while name in names:
+                name += "_"
+            names[name] = None
+        return tuple(names)
 
     @property
     def _has_names(self) -> bool:

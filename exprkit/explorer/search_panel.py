@@ -30,7 +30,6 @@ from exprkit.explorer import drawings
 from exprkit.explorer.jobs import Progress, ProgressBar
 from exprkit.explorer.pages import CodeView, RowList, button, line, under_heads
 from exprkit.explorer.sources import Points, arguments
-from exprkit.fitting.fitted_expression import numbered
 from exprkit.text.tokens import CONSTANT, PARAMETER
 
 with brought_by("notebooks"):
@@ -155,7 +154,7 @@ def _shortened(text: str, points: Points) -> str:
     """A formula, its numbers with four digits."""
     free, numbers = _with_parameters(text, points)
     formula = ek.parse(free, variables=points.variables)[0]
-    return str(numbered(formula, [float(f"{number:.4g}") for number in numbers]))
+    return str(formula.with_numbers([float(f"{number:.4g}") for number in numbers]))
 
 
 def _table(points: Points, without: list[str]) -> pd.DataFrame:

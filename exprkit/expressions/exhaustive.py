@@ -187,21 +187,11 @@ def operand_sizes(size: int, operator: defined.Written) -> list[tuple[tuple[int,
     if operator.arity == 1:
         return [((size - 1, 0, 0), False)]
     if operator.arity == 2:
-        return [((left, right, 0), half) for left, right, half in splits(size, operator)]
-    return [(operands, False) for operands in triples(size)]
-
-
-def splits(size: int, operator: defined.Written) -> list[tuple[int, int, bool]]:
-    """Sizes of a binary operator's operands, larger first ones first; whether only half the pairs count."""
-    lefts = range(size - 2, 0, -1)
-    if not operator.commutative:
-        return [(left, size - 1 - left, False) for left in lefts]
-    return [(left, size - 1 - left, 2 * left == size - 1) for left in lefts if 2 * left >= size - 1]
-
-
-def triples(size: int) -> list[tuple[int, int, int]]:
-    """Sizes of the operands of an operator that takes three, larger first ones first."""
-    return [(a, b, size - 1 - a - b) for a in range(size - 3, 0, -1) for b in range(size - 2 - a, 0, -1)]
+        is_half = operator.commutative
+        lefts = (left for left in range(size - 2, 0, -1) if not is_half or 2 * left >= size - 1)
+        return [((left, size - 1 - left, 0), is_half and 2 * left == size - 1) for left in lefts]
+    pairs = ((a, b) for a in range(size - 3, 0, -1) for b in range(size - 2 - a, 0, -1))
+    return [((a, b, size - 1 - a - b), False) for a, b in pairs]
 
 
 def _products(left: list[int], right: list[int], half: bool) -> list[int]:

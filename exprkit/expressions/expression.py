@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import sympy
 
 SHOWN = 200  # characters of a repr
+SIGN = np.uint64(1 << 63)  # of a float64
 TYPESET = 500  # tokens; notebooks show longer expressions as text
 
 BY_UFUNC = {row.numpy: row for row in reversed(ops.OPERATORS) if isinstance(row.numpy, np.ufunc)}
@@ -34,13 +35,13 @@ def _operator(method: str) -> Callable[..., Expression]:
     """Python's special method ``method`` as the table has it."""
     row = ops.BY_METHOD[method]
     if row.arity == 1:
-        return lambda self: applied(row, self)
-    return lambda self, other: applied(row, self, other) if _is_operand(other) else NotImplemented
+        return lambda self: Expression.applied(row, self)
+    return lambda self, other: Expression.applied(row, self, other) if _is_operand(other) else NotImplemented
 
 
 def _reflected(method: str) -> Callable[[Expression, Any], Expression]:
     row = ops.BY_METHOD[method]
-    return lambda self, other: applied(row, other, self) if _is_operand(other) else NotImplemented
+    return lambda self, other: Expression.applied(row, other, self) if _is_operand(other) else NotImplemented
 
 
 @checks_methods
@@ -93,7 +94,47 @@ class Expression:
         row = BY_UFUNC.get(ufunc)
         if row is None or method != "__call__" or options or not all(map(_is_operand, operands)):
             return NotImplemented
-        return applied(row, *operands)
+        return Expression.applied(row, *operands)
+
+    @staticmethod
+    def applied(row: defined.Written, *operands: Expression | float) -> Expression:
+        """The operator ``row`` on its ``operands``.
+
+        Raises PopulationError where the operands' variables or parameters have different names, or for too many tokens.
+        """
+        parts = [operand if isinstance(operand, Expression) else constant(operand) for operand in operands]
+        n_tokens = sum(part.n_tokens for part in parts) + 1
+        if not all(part.valid for part in parts):
+            raise PopulationError(f"an operand of {row.name} is an expression that could not be read")
+        if n_tokens > MAX_TOKENS:
+            raise PopulationError(f"an expression of {n_tokens:,} tokens; the limit is {MAX_TOKENS:,}")
+        named = [
+            common_names(((getattr(part, PLURAL[kind]), kind in part.kinds) for part in parts), kind)
+            for kind in (VARIABLE, PARAMETER)
+        ]
+        checked_names(*named)
+        return Expression(
+            _frozen(np.concatenate([*(part.kinds for part in parts), [OPERATOR]]), np.uint8),
+            _frozen(np.concatenate([*(part.values for part in parts), np.array([row.code], np.uint64)]), np.uint64),
+            *named,
+        )
+
+    def with_numbers(self, params: Sequence[float] | np.ndarray) -> Expression:
+        """The expression with ``params`` as constants, signs as one writes them: ``a - 2 * b``, not ``a + -2 * b``.
+
+        Its values are the same to the last bit.
+        """
+        bits = np.asarray(params, np.float64).view(np.uint64)
+        kinds, values = self.kinds.copy(), self.values.copy()
+        places = np.flatnonzero(kinds == PARAMETER)
+        if len(bits):
+            values[places] = bits[values[places].astype(np.int64)]
+        kinds[places] = CONSTANT
+        negated = np.flatnonzero((kinds[1:] == OPERATOR) & (values[1:] == ops.NEG) & (kinds[:-1] == CONSTANT))
+        values[negated] ^= SIGN
+        kinds, values = np.delete(kinds, negated + 1), np.delete(values, negated + 1)
+        _move_signs(kinds, values)
+        return Expression(_frozen(kinds, np.uint8), _frozen(values, np.uint64), self.variables)
 
     # ── looking at it ──
 
@@ -406,37 +447,14 @@ def function(name: str) -> Callable[..., Expression]:
         for operand in operands:
             if not _is_operand(operand):
                 raise OperandError(f"{name}() takes Expressions and numbers, not {type(operand).__name__}")
-        result = applied(row, *operands[: row.arity])
+        result = Expression.applied(row, *operands[: row.arity])
         for operand in operands[row.arity :]:
-            result = applied(row, result, operand)
+            result = Expression.applied(row, result, operand)
         return result
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = row.meaning
     return apply
-
-
-def applied(row: defined.Written, *operands: Expression | float) -> Expression:
-    """An operator on its operands.
-
-    Raises PopulationError where the operands' variables or parameters have different names, or for too many tokens.
-    """
-    parts = [operand if isinstance(operand, Expression) else constant(operand) for operand in operands]
-    n_tokens = sum(part.n_tokens for part in parts) + 1
-    if not all(part.valid for part in parts):
-        raise PopulationError(f"an operand of {row.name} is an expression that could not be read")
-    if n_tokens > MAX_TOKENS:
-        raise PopulationError(f"an expression of {n_tokens:,} tokens; the limit is {MAX_TOKENS:,}")
-    named = [
-        common_names(((getattr(part, PLURAL[kind]), kind in part.kinds) for part in parts), kind)
-        for kind in (VARIABLE, PARAMETER)
-    ]
-    checked_names(*named)
-    return Expression(
-        _frozen(np.concatenate([*(part.kinds for part in parts), [OPERATOR]]), np.uint8),
-        _frozen(np.concatenate([*(part.values for part in parts), np.array([row.code], np.uint64)]), np.uint64),
-        *named,
-    )
 
 
 def common_names(named: Iterable[tuple[Words, bool]], kind: int) -> Words:
@@ -474,3 +492,25 @@ def _frozen(data: Any, dtype: type) -> np.ndarray:
     array: np.ndarray = np.array(data, dtype)
     array.flags.writeable = False
     return array
+
+
+def _move_signs(kinds: np.ndarray, values: np.ndarray) -> None:
+    """Subtract what is added with a negative factor, and the other way round."""
+    opposite = {ops.ADD: ops.SUB, ops.SUB: ops.ADD}
+    factors_of: list[int] = []  # of each operand that waits its first factor that is a negative number, -1 if none is
+    for token, (kind, value) in enumerate(zip(kinds.tolist(), values.tolist(), strict=True)):
+        if kind != OPERATOR:
+            factors_of.append(token if kind == CONSTANT and _is_negative(values[token]) else -1)
+            continue
+        row = defined.row(value)
+        arity = 1 if row is None else row.arity
+        factors_of, operands = factors_of[:-arity], factors_of[-arity:]
+        if value in opposite and operands[1] >= 0:
+            values[operands[1]] ^= SIGN
+            values[token] = opposite[value]
+        factors = operands if value in (ops.MUL, ops.DIV) else []
+        factors_of.append(next((factor for factor in factors if factor >= 0), -1))
+
+
+def _is_negative(bits: np.uint64) -> bool:
+    return bool(bits & SIGN) and not np.isnan(bits.view(np.float64))

@@ -36,6 +36,7 @@ from exprkit.errors import (
 )
 from exprkit.operators import defined, ops
 from exprkit.runtime import files
+from exprkit.text.names import NUMBERED
 from exprkit.text.tokens import CONSTANT, MAX_INDEX, MAX_TOKENS, OPERATOR, PARAMETER, VARIABLE, Words
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class Population:
         """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
         from exprkit.expressions import population_file
 
-        with population_file.opened(path, "saved population", whole=False) as arrays:
+        with files.opened(path, "saved population", population_file.OF_POPULATION) as arrays:
             return cls.from_arrays(arrays)
 
     @classmethod
@@ -223,9 +224,13 @@ class Population:
 
         The texts of expressions that could not be read are not kept.
         """
+        files.write_arrays(path, self.to_arrays())
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """The arrays of the population in a file."""
         from exprkit.expressions import population_file
 
-        files.write_arrays(path, population_file.arrays_of(self))
+        return population_file.arrays_of(self)
 
     def verify(self) -> None:
         """Check every token; called for every population that is made.
@@ -288,6 +293,11 @@ class Population:
         index %= len(self)
         span = slice(self.offsets[index], self.offsets[index + 1])
         return Expression(self.kinds[span], self.values[span], self.variables, self.parameters)
+
+    @property
+    def parameter_names(self) -> list[str]:
+        """The names of the parameters; where they have none, p1, p2, … of those that there are."""
+        return list(self.parameters or (f"{NUMBERED[PARAMETER]}{i + 1}" for i in range(self.max_params)))
 
     def order_of(self, index: Any) -> np.ndarray:
         """The numbers of the expressions that ``index`` (a slice, an array or a mask) selects: int64 (n,)."""

@@ -23,9 +23,6 @@ array            dtype    what it holds
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,25 +64,6 @@ def fields_of(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         definitions = [_from_texts(*row) for row in arrays[OPERATORS].tolist()]
         fields["values"] = restored(fields["kinds"], fields["values"], definitions)
     return fields
-
-
-@contextlib.contextmanager
-def opened(path: str | os.PathLike[str], what: str, whole: bool = True) -> Iterator[dict[str, np.ndarray]]:
-    """The arrays of a file, or those of its population alone; what fails inside says that the file is no ``what``."""
-    names = None if whole else OF_POPULATION
-    arrays = files.read_arrays(path, what, names, unchecked=True)
-    with files.damage_errors(path, what):
-        yield arrays
-        files.check(arrays, names)
-
-
-def of_part(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    return {key.removeprefix(f"{name}."): array for key, array in arrays.items() if key.startswith(f"{name}.")}
-
-
-def in_part(name: str, arrays: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Arrays under the names that they have in a file; None is left out."""
-    return {f"{name}.{key}": np.asarray(array) for key, array in arrays.items() if array is not None}
 
 
 def _as_texts(code: int, text: str, latex: str, domain: tuple[ops.Interval, ...]) -> tuple[str, str, str, str]:

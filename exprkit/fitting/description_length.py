@@ -34,10 +34,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.objective import LIKELIHOODS
 from exprkit.errors import ArgumentError, brought_by, checks_keywords
 from exprkit.expressions import checks
 from exprkit.expressions.population import Population
-from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, Likelihood, points_of
+from exprkit.fitting.likelihood import FitGoal, Likelihood, points_of
 from exprkit.runtime.progress import Progress, parts
 from exprkit.text.tokens import PARAMETER
 
@@ -58,6 +59,28 @@ class DescriptionLength:
     parameters: np.ndarray
     function: np.ndarray
     params: np.ndarray
+
+    @classmethod
+    def of(cls, result: Any) -> DescriptionLength:
+        """Those of a fit's ``result``; also of a "sum" of negative log-likelihoods of a point."""
+        likelihood = Likelihood(result.goal, points_of(result.pop, result.goal), result.evaluator.threads)
+        code = _as_fitted(result, likelihood)
+        _set_to_0(code, likelihood)
+        with np.errstate(all="ignore"):
+            free = np.where(code.free, np.where(code.steps >= 1, np.log(2 * code.steps), np.inf), 0.0)
+            bound = np.where(result.at_bound & (code.params != 0), np.abs(np.log(np.abs(code.params))), 0.0)
+        parameters = np.where(np.isnan(code.residuals), np.nan, (free + bound).sum(axis=1))
+        function = cls.of_functions(result.pop)
+        total = code.residuals + parameters + function
+        total[np.isnan(total)] = np.inf
+        return cls(total, code.residuals, parameters, function, code.params)
+
+    @staticmethod
+    def of_functions(pop: Population) -> np.ndarray:
+        """k log n and the constants' length of each of ``pop``, float64 (n_exprs,); nan for an unreadable one."""
+        length = np.full(len(pop), np.nan)
+        checks.function_lengths(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, length)
+        return length
 
     def to_pandas(self) -> Any:
         """A DataFrame of the lengths, a row for each expression in the fit's order."""
@@ -100,8 +123,10 @@ def description_length(result: Any, progress: Progress = False) -> DescriptionLe
     if result.kind not in LIKELIHOODS:
         raise ArgumentError(f"a fit of loss={result.kind!r} has no likelihood: use loss='gaussian' or 'poisson'")
     if progress is not False:
-        return _joined([length_of(result[part]) for part in parts(len(result), progress, "describing")], result.pop)
-    return length_of(result)
+        return _joined(
+            [DescriptionLength.of(result[part]) for part in parts(len(result), progress, "describing")], result.pop
+        )
+    return DescriptionLength.of(result)
 
 
 def _joined(pieces: list[DescriptionLength], pop: Population) -> DescriptionLength:
@@ -112,28 +137,6 @@ def _joined(pieces: list[DescriptionLength], pop: Population) -> DescriptionLeng
     ]
     nats = {name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in NATS}
     return DescriptionLength(**nats, params=np.concatenate(params))
-
-
-def length_of(result: Any) -> DescriptionLength:
-    """The same; also of a "sum" of expressions that are negative log-likelihoods of a point."""
-    likelihood = Likelihood(result.goal, points_of(result.pop, result.goal), result.evaluator.threads)
-    code = _as_fitted(result, likelihood)
-    _set_to_0(code, likelihood)
-    with np.errstate(all="ignore"):
-        free = np.where(code.free, np.where(code.steps >= 1, np.log(2 * code.steps), np.inf), 0.0)
-        bound = np.where(result.at_bound & (code.params != 0), np.abs(np.log(np.abs(code.params))), 0.0)
-    parameters = np.where(np.isnan(code.residuals), np.nan, (free + bound).sum(axis=1))
-    function = function_length(result.pop)
-    total = code.residuals + parameters + function
-    total[np.isnan(total)] = np.inf
-    return DescriptionLength(total, code.residuals, parameters, function, code.params)
-
-
-def function_length(pop: Population) -> np.ndarray:
-    """k log n and what the constants take of every expression, float64 (n_exprs,); nan where it could not be read."""
-    length = np.full(len(pop), np.nan)
-    checks.function_lengths(pop.kinds, pop.values, pop.values.view(np.float64), pop.offsets, length)
-    return length
 
 
 def front(cost: np.ndarray, loss: np.ndarray, tolerance: np.ndarray) -> np.ndarray:

@@ -18,10 +18,10 @@ import numpy as np
 
 from exprkit.backends import NAMES, known, load, objective, status
 from exprkit.backends.device_programs.population import DevicePopulation, on_host
-from exprkit.backends.objective import KINDS, Fitted, Options
+from exprkit.backends.objective import KINDS, LIKELIHOODS, Fitted, Options
 from exprkit.distributed.engine import SlicedEngine
 from exprkit.distributed.files import is_source
-from exprkit.distributed.workers import Workers, workers_of
+from exprkit.distributed.workers import Workers
 from exprkit.errors import (
     ArgumentError,
     BackendError,
@@ -46,7 +46,7 @@ from exprkit.fitting.finishing.factors import SMALL
 from exprkit.fitting.finishing.finish import SMALL_ON_GPU, finished
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
-from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal, at_bound, negative_log_likelihood, sums_of_squares
+from exprkit.fitting.likelihood import FitGoal, at_bound, negative_log_likelihood, sums_of_squares
 from exprkit.fitting.prior import Penalty, penalty
 from exprkit.fitting.row_fit import fit_rows, refuse
 from exprkit.fitting.starts.given import Bounds, sides_of, starts_of
@@ -210,7 +210,7 @@ def fit(
             missing=missing != "raise",
             accuracy=one_of("accuracy", accuracy, ACCURACIES) == "final",
         )
-        workers = workers_of(devices, client) or workers_of(1, None)
+        workers = Workers.of(devices, client) or Workers.of(1, None)
         compute = Compute(backend_of_fits(backend, workers), precision, dtype, threads, workers, options)
         ends = Options(
             max_iter=MAX_ITER[method] if max_iter is None else int(max_iter), tol=float(tol), gtol=float(tol)
@@ -317,7 +317,7 @@ class FitProblem:
         self._weights, self._bounds = tables.vector_of(self._X, weights), bounds
         self.method, self._loss, self._delta, self._tol = method, loss, float(delta), float(tol)
         self._steps = MAX_ITER[method] if max_iter is None else int(max_iter)
-        workers = workers_of(devices, client)
+        workers = Workers.of(devices, client)
         backend = backend_of_fits(backend, workers) if method == "lm" else backend
         self._compute = Compute(backend, precision, dtype, threads, workers, options)
         self.threads = threads
@@ -528,7 +528,7 @@ class FitProblem:
 
     def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Penalty, FitProblem]:
         """The penalty that expressions are put into, and the problem of a named loss that fits them then."""
-        points = inputs.loss_points(self._y, self._weights, own.columns, ev.n_points, ev.adopt)
+        points = inputs.LossPoints.of(self._y, self._weights, own.columns, ev.n_points, ev.adopt)
         lm = self.method == "lm"
         combined = penalty(self._prior, ev.pop, own, points, ev.X.shape[1], lm)
         X, target, weights = combined.points(inputs.with_columns(ev.X, combined.base.columns, ev.dtype))

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
 from exprkit.fitting.finishing.stationarity import REASONS
 from exprkit.fitting.likelihood import FitGoal
@@ -29,7 +28,7 @@ def save(result: Any, path: str | os.PathLike[str]) -> None:
     """Write a ``FitResult``, with the status that it was found to have."""
     settled = replace(result, ended=result.status, is_screened=False)
     fit = codec.to_arrays("fit", settled) | codec.to_arrays("goal", result.goal)
-    files.write_arrays(path, population_file.arrays_of(result.pop) | fit)
+    files.write_arrays(path, result.pop.to_arrays() | fit)
 
 
 def fields(arrays: dict[str, np.ndarray], Result: type) -> dict[str, Any]:

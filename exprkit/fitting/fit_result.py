@@ -26,7 +26,6 @@ from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance, points_of
 from exprkit.fitting.observed import curvature_covariance, robust_covariance
 from exprkit.fitting.plot import beside_data
-from exprkit.fitting.starts.given import parameter_names
 from exprkit.text.printer import booktabs
 
 if TYPE_CHECKING:
@@ -181,7 +180,7 @@ class FitResult:
 
     @property
     def _names(self) -> list[str]:
-        return parameter_names(self.pop)[: self.params.shape[1]]
+        return self.pop.parameter_names[: self.params.shape[1]]
 
     @property
     def evaluator(self) -> Evaluator:

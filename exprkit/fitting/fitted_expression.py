@@ -98,7 +98,7 @@ class FittedExpression:
         shorter = without(self.expression, small) if len(small) else self.expression
         if shorter.n_tokens == self.expression.n_tokens or not len(X):  # rows that were read in pieces are not kept
             return self.expression
-        whole, rest = (numbered(one, self.params)(X) for one in (self.expression, shorter))
+        whole, rest = (one.with_numbers(self.params)(X) for one in (self.expression, shorter))
         return shorter if np.array_equal(whole, rest, equal_nan=True) else self.expression
 
     def with_numbers(self, rounded: bool = False, digits: int | None = None) -> Expression:
@@ -112,7 +112,7 @@ class FittedExpression:
             So many at most.
         """
         exact = digits is None and not rounded
-        return numbered(self._written, self.params if exact else [float(text) for text in self._rounded(digits)])
+        return self._written.with_numbers(self.params if exact else [float(text) for text in self._rounded(digits)])
 
     @checks_keywords
     def latex(self, digits: int | None = None, errors: bool = False) -> str:
@@ -215,11 +215,11 @@ def latex_of(expression: Expression, texts: Sequence[str], errors: Sequence[floa
 
     if errors is None:
         sizes = {abs(float(text)): text.removeprefix("-") for text in texts}
-        return latex(numbered(expression, list(map(float, texts))), _written_as(sizes))[0]
+        return latex(expression.with_numbers(list(map(float, texts))), _written_as(sizes))[0]
     # each parameter a number that nothing else is, so that signs move as they do without errors
     marks = [math.copysign((i + 1) * MARK, float(text)) for i, text in enumerate(texts)]
     places = {abs(mark): f"\ue000{i}\ue000" for i, mark in enumerate(marks)}
-    shown = latex(numbered(expression, marks), _written_as(places))[0]
+    shown = latex(expression.with_numbers(marks), _written_as(places))[0]
     for i, pair in enumerate(zip(texts, errors, strict=True)):
         shown = shown.replace(f"\ue000{i}\ue000", _with_error(pair[0].removeprefix("-"), pair[1]))
     return shown
@@ -249,29 +249,6 @@ def _written_as(sizes: dict[float, str]) -> Callable[[float], str]:
     return written
 
 
-# ── numbers in the place of parameters ───────────────────────────────────────────────
-
-
-def numbered(expression: Expression, params: Sequence[float] | np.ndarray) -> Expression:
-    """The expression with these numbers as constants, and signs as one writes them: ``a - 2 * b``, not ``a + -2 * b``.
-
-    Its values are the same to the last bit.
-    """
-    bits = np.asarray(params, np.float64).view(np.uint64)
-    kinds, values = expression.kinds.copy(), expression.values.copy()
-    places = np.flatnonzero(kinds == PARAMETER)
-    if len(bits):
-        values[places] = bits[values[places].astype(np.int64)]
-    kinds[places] = CONSTANT
-    negated = np.flatnonzero((kinds[1:] == OPERATOR) & (values[1:] == ops.NEG) & (kinds[:-1] == CONSTANT))
-    values[negated] ^= SIGN
-    kinds, values = np.delete(kinds, negated + 1), np.delete(values, negated + 1)
-    _move_signs(kinds, values)
-    for array in (kinds, values):
-        array.flags.writeable = False
-    return Expression(kinds, values, expression.variables)
-
-
 def without(expression: Expression, parameters: np.ndarray) -> Expression:
     """The expression with 0 for some parameters, and without the terms that are 0 then."""
     zero = [(CONSTANT, 0)]
@@ -293,28 +270,3 @@ def without(expression: Expression, parameters: np.ndarray) -> Expression:
     kinds, values = (np.array(array, dtype) for array, dtype in zip(zip(*tokens, strict=True), "BQ", strict=True))
     kinds.flags.writeable = values.flags.writeable = False
     return Expression(kinds, values, expression.variables, expression.parameters)
-
-
-def _move_signs(kinds: np.ndarray, values: np.ndarray) -> None:
-    """Subtract what is added with a negative factor, and the other way round."""
-    opposite = {ops.ADD: ops.SUB, ops.SUB: ops.ADD}
-    factors_of: list[int] = []  # of each operand that waits its first factor that is a negative number, -1 if none is
-    for token, (kind, value) in enumerate(zip(kinds.tolist(), values.tolist(), strict=True)):
-        if kind != OPERATOR:
-            factors_of.append(token if kind == CONSTANT and _is_negative(values[token]) else -1)
-            continue
-        row = defined.row(value)
-        arity = 1 if row is None else row.arity
-        factors_of, operands = factors_of[:-arity], factors_of[-arity:]
-        if value in opposite and operands[1] >= 0:
-            values[operands[1]] ^= SIGN
-            values[token] = opposite[value]
-        factors = operands if value in (ops.MUL, ops.DIV) else []
-        factors_of.append(next((factor for factor in factors if factor >= 0), -1))
-
-
-SIGN = np.uint64(1 << 63)
-
-
-def _is_negative(bits: np.uint64) -> bool:
-    return bool(bits & SIGN) and not np.isnan(bits.view(np.float64))

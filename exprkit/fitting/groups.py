@@ -27,7 +27,6 @@ from exprkit.errors import ArgumentError, DataError, brief, did_you_mean
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.fitting.starts.given import parameter_names
 from exprkit.operators import ops
 from exprkit.text import printer
 from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
@@ -67,7 +66,7 @@ def spread(pop: Population, X: Any, groups: Groups) -> Population:
     """
     if not tables.is_table(X):
         raise ArgumentError("groups= takes a table X, whose columns name the categories")
-    parameters = parameter_names(pop)
+    parameters = pop.parameter_names
     for name in groups:
         if name not in parameters:
             hint = did_you_mean(name, parameters)

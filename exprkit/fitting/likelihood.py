@@ -43,7 +43,6 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.finishing.factors import SMALL, CountedPoints, triangles
 from exprkit.programs.linearity import dependence
 
-LIKELIHOODS = ("gaussian", "poisson")
 CHUNK = 1 << 24  # numbers of the matrices in use at a time
 MATRICES = 4  # (n_exprs, n_points), beside a jacobian
 SINGULAR = {"float32": 1e-11, "float64": 1e-13}  # share of the largest eigenvalue that is 0 but for rounding

@@ -21,9 +21,9 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.errors import ArgumentError, ParseError, brief, did_you_mean, listed
 from exprkit.evaluate import inputs
-from exprkit.evaluate.loss_text import Composition, LossPoints, LossText, LossTree, OwnGoal
+from exprkit.evaluate.inputs import LossPoints
+from exprkit.evaluate.loss_text import Composition, LossText, LossTree, OwnGoal
 from exprkit.expressions.population import Population
-from exprkit.fitting.starts.given import parameter_names
 from exprkit.operators import ops
 from exprkit.operators.defined import OPERAND
 from exprkit.text import formulas
@@ -113,7 +113,7 @@ def penalty(prior: Any, pop: Population, own: OwnGoal, points: LossPoints, n_col
         raise ArgumentError(f"prior takes loss={able}, or a loss of your own, not {own.named!r}")
     if own.named == "gaussian" and points.w is None:
         raise ArgumentError("prior with loss='gaussian' needs weights, 1 / variance, to be weighed against")
-    names = parameter_names(pop)
+    names = pop.parameter_names
     doubled = 2.0 if own.named == "gaussian" else 1.0  # a likelihood is half of the squares
     if isinstance(prior, Mapping):
         per_parameter = 0.5 if own.loss is not None else 1.0  # of one's own loss, a logarithm of a density

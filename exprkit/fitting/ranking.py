@@ -24,10 +24,11 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.backends.objective import LIKELIHOODS
 from exprkit.errors import ArgumentError, brief, one_of
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.fitting.description_length import description_length, parameters_of
-from exprkit.fitting.likelihood import LIKELIHOODS, variance
+from exprkit.fitting.likelihood import variance
 
 BY = ("loss", "r2", "aic", "bic", "description_length", "nodes")
 NATS = 0.01  # a likelihood ratio of one per cent says nothing; what differs by less is as good

@@ -44,6 +44,8 @@ from typing import Any, TypeVar
 
 from numba.core import event
 
+from exprkit.runtime.progress import look
+
 PATIENCE = 0.4  # seconds after its end that work has to see it by itself
 TICK = 0.05  # seconds between two looks at the clock from outside
 SHOW = object()  # what work says that wants to be shown
@@ -197,7 +199,8 @@ class Budget:
         self.n_evals += n
 
     def check(self, n_bytes: float = 0) -> None:
-        """Go on, or raise ``Ended``."""
+        """Go on, or raise ``Ended``, or what a ``look`` does."""
+        look()
         if self._is_left:
             raise Ended("it was left alone")
         if self._shown is not None:

@@ -77,9 +77,19 @@ def from_arrays(part: str, record: type, arrays: dict[str, np.ndarray], **sizes:
     for field in _fields(record):
         key = f"{part}.{field.name}"
         if field.is_dict:
-            items = {name.removeprefix(f"{key}."): one for name, one in arrays.items() if name.startswith(f"{key}.")}
-            fields[field.name] = {name: field.checked(f"{key}.{name}", one, sizes) for name, one in items.items()}
+            items = of_part(key, arrays).items()
+            fields[field.name] = {name: field.checked(f"{key}.{name}", one, sizes) for name, one in items}
         elif key in arrays or not field.may_lack:
             array = field.checked(key, arrays[key], sizes)
             fields[field.name] = array.item() if field.lengths is None else array
     return fields
+
+
+def in_part(part: str, arrays: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays under the names that they have in a file; None is left out."""
+    return {f"{part}.{name}": np.asarray(array) for name, array in arrays.items() if array is not None}
+
+
+def of_part(part: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays of a part of a file, by their own names."""
+    return {key.removeprefix(f"{part}."): array for key, array in arrays.items() if key.startswith(f"{part}.")}

@@ -150,6 +150,15 @@ def read_arrays(
         return arrays if unchecked else check(arrays, wanted)
 
 
+@contextlib.contextmanager
+def opened(path: Any, what: str, wanted: Container[str] | None = None) -> Iterator[dict[str, np.ndarray]]:
+    """The arrays of a file, or those ``wanted``; what fails inside says that the file is no ``what``."""
+    arrays = read_arrays(path, what, wanted, unchecked=True)
+    with damage_errors(path, what):
+        yield arrays
+        check(arrays, wanted)
+
+
 def check(arrays: dict[str, np.ndarray], wanted: Container[str] | None = None) -> dict[str, np.ndarray]:
     """The arrays without their checksums; ValueError for those that are not as they were written, or have none."""
     sums = _sums(arrays)

@@ -34,6 +34,7 @@ from exprkit.runtime.progress import look
 
 LEAST = 1 << 15  # tokens of a slice: some 0.1 ms of the quickest loop, beside 0.05 ms to wake a thread
 MOST_THREADS = 256
+MOST_ASKED = 4096  # threads that a user may ask for
 SHORT = 1 << 20  # tokens of a slice after which Python is to have its turn: 0.03 s of most loops, 0.5 s of the slowest
 FEW = 64  # slices that may have a thread each, however few cores there are
 APART = 1 << 10  # numbers of an array that a thread writes all the time, so that no other thread writes beside them

@@ -25,19 +25,19 @@ needed are not looked at: it has room for them, and every call takes millisecond
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.objective import LIKELIHOODS
 from exprkit.distributed.shared import SharedObject
 from exprkit.distributed.workers import Workers
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.expressions.arguments import Operators
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem, fit
+from exprkit.fitting.fit import FitProblem
 from exprkit.fitting.fit_result import FitResult
-from exprkit.fitting.likelihood import LIKELIHOODS, FitGoal
+from exprkit.fitting.likelihood import FitGoal
 from exprkit.runtime import slices
 from exprkit.runtime.hashes import GOLDEN, mixed
 from exprkit.runtime.jit import compiled, inline
@@ -125,7 +125,7 @@ def finished_fits(goal: SearchGoal, pop: Population, params: np.ndarray, loss: n
     """Fits to be shown, finished on the host, where the best of all starts ended."""
     settings = goal.settings | ({"backend": "cpu"} if on_gpu else {})
     init = np.nan_to_num(params, nan=0.0) if pop.max_params else None
-    fits = fit(pop, goal.X, goal.y, weights=goal.weights, init=init, accuracy="final", **settings)
+    fits = FitProblem(goal.X, goal.y, weights=goal.weights, accuracy="final", **settings).fit(pop, init=init)
     is_lost = np.isfinite(loss) & ~np.isfinite(fits.loss)
     fits.params[is_lost], fits.loss[is_lost] = params[is_lost], loss[is_lost]
     return fits
@@ -168,7 +168,7 @@ def _at_the_deepest(loss: np.ndarray, values: np.ndarray, usual: np.ndarray, thr
     return usual
 
 
-def start_sizes(X: np.ndarray, y: np.ndarray, operators: Operators) -> np.ndarray:
+def start_sizes(X: np.ndarray, y: np.ndarray, operators: str | Sequence[str]) -> np.ndarray:
     """Numbers > 0 as parameters beside functions of the data may be: where a pole or a root would lie.
 
     Quantiles of the functions without parameters of at most 4 nodes, and a little beyond the largest and the least.

@@ -5,12 +5,12 @@ In: X and y.  Out: a ``SearchResult``.  Here are the arguments and their checks;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from exprkit.distributed.workers import workers_of
+from exprkit.distributed.workers import Workers
 from exprkit.errors import ArgumentError, brief, checks_keywords, one_of, whole
 from exprkit.evaluate.inputs import CheckedData
-from exprkit.expressions.arguments import Operators
 from exprkit.runtime import machine
 from exprkit.runtime.budget import Budget, Ended
 from exprkit.search.best_fits import shared_problem
@@ -31,7 +31,7 @@ def exhaustive_search(
     X: Any,
     y: Any = None,
     *,
-    operators: Operators = "esr",
+    operators: str | Sequence[str] = "esr",
     max_nodes: int = 7,
     n_params: int = 4,
     weights: Any = None,
@@ -160,7 +160,7 @@ def exhaustive_search(
         dtype=dtype,
         threads=threads,
     )
-    workers = workers_of(devices, client)
+    workers = Workers.of(devices, client)
     shared = shared_problem(workers, goal.X, goal.y, goal.weights, goal.settings) if workers else None
     plan = SearchPlan(data, basis, goal, int(restarts), int(keep), int(seed), int(chunk), shared)
     search, state_file = SearchRun(plan), StateFile(file)

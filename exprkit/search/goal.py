@@ -33,11 +33,9 @@ import numpy as np
 
 from exprkit.backends import objective
 from exprkit.errors import ArgumentError, one_of
-from exprkit.evaluate import inputs
-from exprkit.evaluate.loss_text import Composition, LossPoints, OwnGoal
+from exprkit.evaluate.inputs import LossPoints
+from exprkit.evaluate.loss_text import Composition, OwnGoal
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import LOSSES
-from exprkit.fitting.likelihood import LIKELIHOODS
 
 FORMULA = "f"  # in a link or a loss
 LENGTH, LOSS = RANKS = "description_length", "loss"
@@ -80,18 +78,18 @@ class SearchGoal:
     ) -> SearchGoal:
         """The goal of a search; raises ArgumentError, DataError or ParseError."""
         link = None if isinstance(link, str) and link.strip() in ("", FORMULA) else link
-        parsed = OwnGoal.of(loss, link, columns, LOSSES)
-        rank = rank or (LENGTH if loss in LIKELIHOODS else LOSS)
+        parsed = OwnGoal.of(loss, link, columns, objective.KINDS)
+        rank = rank or (LENGTH if loss in objective.LIKELIHOODS else LOSS)
         one_of("rank", rank, RANKS)
         text = FORMULA if parsed is None else parsed.link_text
         common = loss, text, rank
-        if rank == LENGTH and loss in LOSSES and loss not in LIKELIHOODS:
+        if rank == LENGTH and loss in objective.KINDS and loss not in objective.LIKELIHOODS:
             raise ArgumentError(
                 f"loss={loss!r} is no likelihood: rank='loss', or write it as one, as loss='((f - y) / 0.1)^2 / 2'"
             )
         if parsed is None:
             return cls(*common, None, X, y, weights, {"loss": loss, "method": "lm", **settings})
-        points = inputs.loss_points(y, weights, columns, len(y))
+        points = LossPoints.of(y, weights, columns, len(y))
         composition = parsed.composed(points, X.shape[1], fitting=True)
         if parsed.loss is None:
             return cls(*common, composition, X, y, weights, {"loss": loss, "method": "lm", **settings})

@@ -11,6 +11,7 @@ In: operators and numbers of leaves.  Out: an ``Grammar``, and for each size the
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,8 +19,7 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, whole
 from exprkit.expressions import arguments, generate
-from exprkit.expressions.arguments import Operators
-from exprkit.expressions.exhaustive import most_leaves, splits, triples
+from exprkit.expressions.exhaustive import most_leaves, operand_sizes
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
@@ -61,15 +61,7 @@ class Grammar:
 
     def blocks(self, size: int) -> list[Block]:
         """The blocks of combinations that make trees of a size, in the order of the search."""
-        blocks = []
-        for row in self.operators:
-            if row.arity == 1:
-                blocks.append(Block(row, size - 1, 0, False))
-            elif row.arity == 3:
-                blocks += [Block(row, a, b, False, c) for a, b, c in triples(size)]
-            else:
-                blocks += [Block(row, *split) for split in splits(size, row)]
-        return blocks
+        return [Block(row, a, b, half, c) for row in self.operators for (a, b, c), half in operand_sizes(size, row)]
 
     def refuse_endless(self, threads: int) -> None:
         """ArgumentError where comparing all trees would take more than a day on so many threads."""
@@ -88,11 +80,13 @@ class Grammar:
     @functools.cached_property
     def _counts(self) -> list[int]:
         counts = [0, self.n_leaves]
-        unary, binary, ternary = (sum(row.arity == n for row in self.operators) for n in (1, 2, 3))
+        unary, binary = (sum(row.arity == n for row in self.operators) for n in (1, 2))
+        ternary = [row for row in self.operators if row.arity == 3]
         for size in range(2, self.max_nodes + 1):
             pairs = sum(counts[left] * counts[size - 1 - left] for left in range(1, size - 1))
-            threes = sum(counts[a] * counts[b] * counts[c] for a, b, c in triples(size)) if ternary else 0
-            counts.append(unary * counts[size - 1] + binary * pairs + ternary * threes)
+            threes = (sizes for row in ternary for sizes, _ in operand_sizes(size, row))
+            triples = sum(counts[a] * counts[b] * counts[c] for a, b, c in threes)
+            counts.append(unary * counts[size - 1] + binary * pairs + triples)
         return counts
 
     def count(self, size: int) -> int:
@@ -125,7 +119,7 @@ class Grammar:
         return systematic + generate.random(n_random, n_tokens, names, self.n_vars, max_params, variables=variables)
 
 
-def grammar(max_nodes: int, operators: Operators = "esr", n_vars: int = 1, n_params: int = 4) -> Grammar:
+def grammar(max_nodes: int, operators: str | Sequence[str] = "esr", n_vars: int = 1, n_params: int = 4) -> Grammar:
     """The grammar of a search; raises ArgumentError for an unknown operator, or a number out of range."""
     max_nodes = whole("max_nodes", max_nodes, 1, MOST_NODES)
     n_vars, n_params = whole("n_vars", n_vars, 0), whole("n_params", n_params, 0, MOST_PARAMETERS)

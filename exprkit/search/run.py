@@ -37,12 +37,11 @@ from exprkit.distributed.shared import SharedObject
 from exprkit.errors import shortened
 from exprkit.evaluate.inputs import CheckedData
 from exprkit.expressions.population import Population
-from exprkit.fitting.description_length import front, function_length, length_of
-from exprkit.fitting.fit import FitProblem, fit
+from exprkit.fitting.description_length import DescriptionLength, front
+from exprkit.fitting.fit import FitProblem
 from exprkit.fitting.fit_result import FitResult
 from exprkit.runtime import codec, files
 from exprkit.runtime.budget import Budget
-from exprkit.runtime.progress import look
 from exprkit.search.best_fits import BestFits, best_fits, finished_fits, shared_best_fits, start_sizes
 from exprkit.search.distinct import Enumeration
 from exprkit.search.goal import SearchGoal
@@ -245,12 +244,7 @@ class SearchRun:
 
     def _enumerate(self, budget: Budget, size: int) -> FunctionChunk:
         """The new functions of a size and their shortest forms so far."""
-
-        def check(_: int) -> None:
-            look()
-            budget.check(self.n_bytes)
-
-        functions = self.enumeration.grow(check)
+        functions = self.enumeration.grow(lambda _: budget.check(self.n_bytes))
         return FunctionChunk(size, functions, self.enumeration.forms(functions))
 
     def _chunks(self, new: Iterator[FunctionChunk], bar: SearchBar) -> Iterator[FunctionChunk]:
@@ -308,7 +302,12 @@ class SearchRun:
 
     def _ranked(self, fitted: FittedChunk) -> SearchState:
         """The state with the ranking of its best functions and those of a chunk, which are added behind the others."""
-        state, fits, function, first_row = self.state, fitted.fits, function_length(fitted.pop), len(self.state.loss)
+        state, fits, function, first_row = (
+            self.state,
+            fitted.fits,
+            DescriptionLength.of_functions(fitted.pop),
+            len(self.state.loss),
+        )
         if not self.plan.goal.describes:
             return self._merged(state, first_row + np.arange(len(fitted.pop)), fits.loss)
         least = np.where(np.isfinite(fits.loss), fits.loss + function, np.inf)  # a length is no less
@@ -319,7 +318,7 @@ class SearchRun:
             rows = rows[(least[rows] <= worst) & np.isfinite(least[rows])]
             if not len(rows):
                 break
-            length = length_of(_as_result(fitted.linked[rows], fits, rows))
+            length = DescriptionLength.of(_as_result(fitted.linked[rows], fits, rows))
             total = length.residuals + length.parameters + function[rows]
             state = self._merged(state, first_row + rows, np.where(np.isnan(total), np.inf, total))
         return state
@@ -401,14 +400,14 @@ class SearchRun:
 
     def _final_fits(self, pop: Population, rows: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
         """Loss and description length by parts, parameters as they are described, and standard errors."""
-        state, goal, function = self.state, self.plan.goal, function_length(pop)
+        state, goal, function = self.state, self.plan.goal, DescriptionLength.of_functions(pop)
         starts = state.params[rows][:, : pop.max_params]
         fits = finished_fits(goal, goal.over(pop), starts, state.loss[rows], self.problem.on_gpu)
         errors = fits.standard_errors.copy()
         if not goal.describes:
             parts = {"loss": fits.loss, "parameters": np.full(len(pop), np.nan), "function": function}
             return parts, fits.params, errors
-        length = length_of(fits)
+        length = DescriptionLength.of(fits)
         params, parameters, residuals = length.params.copy(), length.parameters.copy(), length.residuals.copy()
         self._refit_beside_zeros(fits, params, residuals, parameters, errors)
         return {"loss": residuals, "parameters": parameters, "function": function}, params, errors
@@ -426,8 +425,9 @@ class SearchRun:
         low = np.where(is_zeroed[rows], 0.0, -np.inf)[:, :width]
         high = np.where(is_zeroed[rows], 0.0, np.inf)[:, :width]
         starts = np.nan_to_num(params[rows][:, :width])
-        again = fit(pop, goal.X, goal.y, weights=goal.weights, init=starts, bounds=(low, high), **goal.settings)
-        length = length_of(again)
+        problem = FitProblem(goal.X, goal.y, weights=goal.weights, bounds=(low, high), **goal.settings)
+        again = problem.fit(pop, init=starts)
+        length = DescriptionLength.of(again)
         is_worse = length.residuals + length.parameters > residuals[rows] + parameters[rows]
         better = np.isfinite(length.total) & ~is_worse
         rows = rows[better]

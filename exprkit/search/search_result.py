@@ -13,12 +13,10 @@ import numpy as np
 
 from exprkit.errors import ArgumentError, brief, brought_by, checks_methods, number_of, shortened, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.evaluate.loss_text import under_link
-from exprkit.expressions import population_file
+from exprkit.evaluate.loss_text import Composition
 from exprkit.expressions.population import Population
-from exprkit.fitting.fitted_expression import FittedExpression, numbered
+from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.plot import beside_data
-from exprkit.fitting.starts.given import parameter_names
 from exprkit.runtime import codec, files
 from exprkit.search.goal import LENGTH
 
@@ -131,7 +129,7 @@ class SearchResult:
 
         table: dict[str, Any] = {"text": self.texts(), **self.columns, "probability": self.probability}
         table["forms"] = self.columns["forms"].astype(np.int64)
-        names = parameter_names(self.pop)
+        names = self.pop.parameter_names
         table |= {name: self.params[:, j] for j, name in enumerate(names)}
         table |= {f"{name}_error": self.errors[:, j] for j, name in enumerate(names)}
         table["front"] = self.on_front
@@ -154,7 +152,7 @@ class SearchResult:
             If ``X`` does not fit.
         """
         number = _number("function", i, len(self))
-        expression = under_link(self.pop[number : number + 1], self.link)
+        expression = Composition.under_link(self.pop[number : number + 1], self.link)
         params = np.nan_to_num(self.params[number : number + 1, : expression.max_params])
         return np.asarray(Evaluator(expression, X, "cpu", dtype="float64").evaluate(params)[0])
 
@@ -206,7 +204,7 @@ class SearchResult:
     def _with_numbers(self, i: int) -> str:
         """Function ``i`` for a legend."""
         params = [float(f"{p:.3g}") for p in np.nan_to_num(self.params[i, : self.pop.n_params[i]])]
-        return shortened(str(numbered(self.pop[i], params)), SHOWN).replace("`", "")
+        return shortened(str(self.pop[i].with_numbers(params)), SHOWN).replace("`", "")
 
     # ── files ──
 
@@ -216,12 +214,12 @@ class SearchResult:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the result to ``path`` as npz, without pickle; the file is complete or absent."""
-        files.write_arrays(path, population_file.arrays_of(self.pop) | codec.to_arrays("found", self))
+        files.write_arrays(path, self.pop.to_arrays() | codec.to_arrays("found", self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SearchResult:
         """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
-        with population_file.opened(path, "result of a search") as arrays:
+        with files.opened(path, "result of a search") as arrays:
             return cls.restored(arrays)
 
     @classmethod
@@ -248,7 +246,7 @@ class _FoundFunction:
     def __init__(self, result: SearchResult, i: int) -> None:
         part = slice(i, i + 1)
         self.goal, self._number, self.kind = result, i, result.loss_name
-        self.pop = under_link(result.pop[part], result.link)
+        self.pop = Composition.under_link(result.pop[part], result.link)
         self.params, self.standard_errors = np.nan_to_num(result.params[part]), result.errors[part]
         self.at_bound, self.loss = np.zeros(self.params.shape, bool), result.loss[part]
         self.reason = ["the best of its starts"]

@@ -41,7 +41,7 @@ from time import perf_counter, time
 from typing import Any, NamedTuple
 
 from exprkit.backends import NAMES, load, status
-from exprkit.distributed.workers import Workers, workers_of
+from exprkit.distributed.workers import Workers
 from exprkit.errors import ArgumentError, brought_by, did_you_mean, number_of
 from exprkit.runtime import files
 from exprkit.runtime.progress import Progress, shown
@@ -165,7 +165,7 @@ def sweep(
         raise ArgumentError("client= says who works: leave out workers= and plain=")
     if into is not None and records.published(into):
         records.refuse_changes()
-    cluster = workers_of(None, client)
+    cluster = Workers.of(None, client)
     waiting, before = waiting_of(jobs, into)
     outcomes = {outcome.folder: outcome for outcome in before}
     end = math.inf if minutes is None else time() + 60 * minutes

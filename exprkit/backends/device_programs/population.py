@@ -104,6 +104,8 @@ class DevicePopulation:
         """The codes of operators of the user's own, which have no formula, ascending."""
         return defined.codes_in(self.kinds, self.values, OPERATOR)
 
+    parameter_names = Population.parameter_names
+
     def __len__(self) -> int:
         return self._n_exprs
 

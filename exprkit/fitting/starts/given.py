@@ -22,17 +22,10 @@ from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.fitting.starts.alike import ones_apart
 from exprkit.numbers import as_numbers
-from exprkit.text.names import word_of
-from exprkit.text.tokens import PARAMETER
 
 STARTS = ("ones", "normal")
 _PAIRS = "bounds={} must be (low, high) of all parameters; a pair for each has its name: {{'p1': (0, 1), 'p2': (0, 1)}}"
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
-
-
-def parameter_names(pop: Population) -> list[str]:
-    """The names of a population's parameters."""
-    return [word_of(PARAMETER, j, pop.parameters) for j in range(len(pop.parameters or range(pop.max_params)))]
 
 
 def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int) -> Any:
@@ -76,7 +69,7 @@ def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int
 
 def _by_name(init: Mapping[str, Any], pop: Any) -> np.ndarray:
     """A start of all expressions by the parameters' names; 1 for the others."""
-    names = parameter_names(pop)
+    names = pop.parameter_names
     start = np.ones((len(pop), len(names)))
     for name, value in init.items():
         if name not in names:
@@ -95,7 +88,7 @@ def sides_of(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.nda
         return None, None
     shape = (len(pop), pop.max_params)
     if isinstance(bounds, Mapping):
-        names = parameter_names(pop)
+        names = pop.parameter_names
         sides = [np.full(len(names), -np.inf), np.full(len(names), np.inf)]
         for name, pair in bounds.items():
             if name not in names:

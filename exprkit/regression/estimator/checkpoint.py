@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.expressions import population_file
 from exprkit.expressions.population import Population
 from exprkit.regression.stages.discovery import CheckpointState, Discovery
 from exprkit.runtime import codec, files
@@ -70,12 +69,12 @@ def settings_of_result(resolved: dict[str, Any]) -> dict[str, Any]:
 
 def _arrays(discovery: Discovery) -> dict[str, Any]:
     state = discovery.checkpoint()
-    evolution = population_file.in_part("evolution", state.evolution)
-    return population_file.arrays_of(state.front) | codec.to_arrays("search", state) | evolution
+    evolution = codec.in_part("evolution", state.evolution)
+    return state.front.to_arrays() | codec.to_arrays("search", state) | evolution
 
 
 def _state_of(arrays: dict[str, np.ndarray]) -> CheckpointState:
     """The state of a search from the arrays of a file."""
-    front, evolution = Population.from_arrays(arrays), population_file.of_part(arrays, "evolution")
+    front, evolution = Population.from_arrays(arrays), codec.of_part("evolution", arrays)
     fields = codec.from_arrays("search", CheckpointState, arrays, n=len(front))
     return CheckpointState(**fields, front=front, evolution=evolution)

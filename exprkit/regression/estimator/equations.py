@@ -21,8 +21,8 @@ from exprkit.errors import brought_by, whole
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.fitting.description_length import function_length
-from exprkit.fitting.fitted_expression import latex_of, numbered
+from exprkit.fitting.description_length import DescriptionLength
+from exprkit.fitting.fitted_expression import latex_of
 from exprkit.fitting.fitted_expression import rounded as rounded_by
 from exprkit.regression.estimator.numbers import covariances
 from exprkit.regression.formulas.front import Entry
@@ -112,7 +112,7 @@ class DescribedFront:
     def short(self, i: int) -> str:
         """The text of formula ``i``, its numbers with as many digits as their standard errors leave."""
         form = self.parts(i)[0]
-        return str(numbered(form, [float(text) for text in self._number_texts(i, None)]))
+        return str(form.with_numbers([float(text) for text in self._number_texts(i, None)]))
 
     def _number_texts(self, i: int, precision: int | None) -> list[str]:
         """All digits of numbers of an exact formula; SHOWN of those without a standard error."""
@@ -164,7 +164,7 @@ def _lengths(entries: list[Entry], goal: Goal) -> tuple[np.ndarray, np.ndarray]:
     has_digits = (params == np.round(2 * params) / 2) & (np.abs(params) <= 100) & (params != 0)  # as 3 and 1.5
     lengths = np.where(has_digits, np.abs(np.log(np.abs(params))) + np.log(2), precision)
     of_numbers = np.where(np.isnan(params), 0.0, lengths).sum(axis=1)
-    return nats + function_length(pop) + of_numbers, _expected(expressions, nats, goal)
+    return nats + DescriptionLength.of_functions(pop) + of_numbers, _expected(expressions, nats, goal)
 
 
 def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.ndarray:

@@ -19,14 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brief, brought_by, checks_keywords, checks_methods, listed, one_of, whole
+from exprkit.errors import ArgumentError, brought_by, checks_keywords, checks_methods, listed, one_of, whole
 from exprkit.evaluate.inputs import named_population
 from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import is_object, parse
+from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting import ranking
-from exprkit.fitting.fit import fit
+from exprkit.fitting.fit import FitProblem
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.regression.estimator.refusals import checked_data, checked_rows
@@ -109,24 +109,14 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         table = DataTable(X, y, sample_weight)
         self._target_name, (X, y, weights) = table.target, checked_data(self, table)
         init = least_squares(X, y, weights)[None] if self.expressions is None else None
-        fits = fit(
-            self._population(),
-            X,
-            y,
-            weights=weights,
-            init=init,
-            loss=self.loss,
-            restarts=self.restarts,
-            bounds=self.bounds,
-            backend=self.backend,
-            seed=seed_of(self.random_state),
-            dtype="float64",
-        )
+        chosen = {"loss": self.loss, "bounds": self.bounds, "backend": self.backend}
+        problem = FitProblem(X, y, weights=weights, dtype="float64", **chosen)
+        problem.target_name = self._target_name
+        fits = problem.fit(self._population(), init=init, restarts=self.restarts, seed=seed_of(self.random_state))
         if not len(fits):
             raise ArgumentError("expressions is empty: nothing is left that could be fitted")
         if not np.isfinite(fits.loss).any():
             raise ArgumentError(f"no expression has a loss at these data: the first is {fits.pop[0]}")
-        fits.goal = fits.goal._replace(target=self._target_name)
         self.found_: FitResult = fits.rank(self.select)
         return self
 
@@ -138,10 +128,8 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
             return parse([" + ".join(["p1", *terms])], variables=names)
         if isinstance(self.expressions, Population):
             return self.expressions
-        alone = isinstance(self.expressions, str | Expression) or is_object(self.expressions)
-        expressions = [self.expressions] if alone else listed(self.expressions)
-        if expressions is None:
-            raise ArgumentError(f"expressions must be a list of expressions, not {brief(self.expressions)}")
+        several = listed(self.expressions)
+        expressions = (self.expressions,) if several is None else several
         texts = [str(text) if isinstance(text, Expression) else text for text in expressions]
         return named_population(texts, names or (), variables=names)
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.expressions import population_file
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.regression.estimator.equations import DescribedFront
@@ -50,13 +49,13 @@ def save(model: Any, front: DescribedFront, path: Any) -> None:
         "loss": [entry.loss for entry in front.entries],
         **{name: getattr(model, name) for name in FITTED},
     }
-    known = population_file.in_part("model", arrays) | codec.to_arrays("model", front)
-    files.write_arrays(path, population_file.arrays_of(named) | known)
+    known = codec.in_part("model", arrays) | codec.to_arrays("model", front)
+    files.write_arrays(path, named.to_arrays() | known)
 
 
 def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedFront]:
     """A ``Model`` with what ``fit`` has left in it, and its front, from the arrays of a file."""
-    pop, held = Population.from_arrays(arrays), population_file.of_part(arrays, "model")
+    pop, held = Population.from_arrays(arrays), codec.of_part("model", arrays)
     settings, defaults = json.loads(str(held["settings"])), Model().get_params()
     model = Model(**{name: value for name, value in settings.items() if name in defaults})
     for name, kind in FITTED.items():

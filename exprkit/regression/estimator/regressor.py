@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.distributed.sharing import shared_by
-from exprkit.distributed.workers import Workers, workers_of
+from exprkit.distributed.workers import Workers
 from exprkit.errors import (
     ArgumentError,
     ParseError,
@@ -40,10 +40,8 @@ from exprkit.errors import (
     whole,
     whole_number,
 )
-from exprkit.evaluate.evaluator import MOST_THREADS
-from exprkit.evaluate.loss_text import is_loss_text
-from exprkit.evaluate.tables import DataTable, free_name
-from exprkit.expressions import population_file
+from exprkit.evaluate.loss_text import OwnGoal
+from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
@@ -66,6 +64,7 @@ from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.regression.sums.linear import linear_formulas
+from exprkit.runtime import files, slices
 from exprkit.runtime.budget import Budget, Ended
 
 with brought_by("search"):
@@ -279,7 +278,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             For data that scikit-learn's estimators refuse.
         """
         begin, checked = time.perf_counter(), self._checked()
-        workers = workers_of(self.devices, self.client)
+        workers = Workers.of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
         table = DataTable(X, y, sample_weight)
@@ -424,7 +423,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:
         """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
-        with population_file.opened(path, "model") as arrays:
+        with files.opened(path, "model") as arrays:
             return cls.restored(arrays)
 
     @classmethod
@@ -485,7 +484,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     def _check_loss(self) -> None:
         """A loss by its name, or what may be read as a text of one."""
         loss = self.elementwise_loss
-        if isinstance(loss, str) and loss not in other_words.LOSSES and is_loss_text(loss, (*NAMED, *ALIASES)):
+        if isinstance(loss, str) and loss not in other_words.LOSSES and OwnGoal.is_text(loss, (*NAMED, *ALIASES)):
             if "=" in loss:
                 how = 'write what is taken of f and y alone, as "(f - y)^2"'
                 raise ArgumentError(f"elementwise_loss: {how}, not {brief(loss)}")
@@ -559,7 +558,7 @@ def _is_number(value: Any) -> bool:
 def _threads(n_jobs: Any) -> int | None:
     if n_jobs is None or whole_number(n_jobs) == -1:
         return None
-    return whole("n_jobs", n_jobs, 1, MOST_THREADS)
+    return whole("n_jobs", n_jobs, 1, slices.MOST_ASKED)
 
 
 def _stop(condition: Any) -> Callable[[float, int], bool]:
@@ -574,12 +573,5 @@ def _stop(condition: Any) -> Callable[[float, int], bool]:
 
 
 def names_of(model: Any) -> tuple[str, ...] | None:
-    """The columns' names, those that are taken with a _ behind them; None where columns have no names."""
-    if not hasattr(model, "feature_names_in_"):
-        return None
-    names: dict[str, None] = {}
-    for name in map(free_name, map(str, model.feature_names_in_)):
-        while name in names:
-            name += "_"
-        names[name] = None
-    return tuple(names)
+    """The columns' names as formulas have them; None where columns have no names."""
+    return DataTable.free_names(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None

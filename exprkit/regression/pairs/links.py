@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from exprkit.expressions.expression import Expression, applied
+from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.trees import expression_of, replaced_variable, tree_of
@@ -84,7 +84,7 @@ class Link(NamedTuple):
 
     def expression(self, f: Expression | None, z: Expression) -> Expression:
         """The whole, ``z`` being the linear part; an f that is None is 1 (or 0, of a sum)."""
-        body = z if self.inner is None else applied(self.inner, z)
+        body = z if self.inner is None else Expression.applied(self.inner, z)
         if f is not None:
             body = beside(self.way, f, body)
         elif self.way == OVER:
@@ -127,7 +127,7 @@ def inverse(row: defined.Written) -> defined.Written | None:
 def around_of(row: defined.Written | Undone, body: Expression) -> Expression:
     """A formula within an operator, or within a function that no operator undoes."""
     if not isinstance(row, Undone):
-        return applied(row, body)
+        return Expression.applied(row, body)
     return expression_of(replaced_variable(tree_of(_parsed(row.name)), tree_of(body)))
 
 

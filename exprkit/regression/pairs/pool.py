@@ -28,7 +28,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
-from exprkit.expressions.exhaustive import triples
+from exprkit.expressions.exhaustive import operand_sizes
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.trees import Tree, expression_of
@@ -268,7 +268,7 @@ class Pool:
                 if a <= b or not turned:
                     yield Combinations(row, (self._of(a), self._of(b)), once=turned and a == b)
         for row in self._ternary:
-            yield from (Combinations(row, tuple(map(self._of, sizes))) for sizes in triples(size))
+            yield from (Combinations(row, tuple(map(self._of, sizes))) for sizes, _ in operand_sizes(size, row))
 
     def _near_leaves(self, row: defined.Written, size: int) -> np.ndarray:
         """Variables, and the same operator of a variable."""

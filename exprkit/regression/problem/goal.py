@@ -34,7 +34,8 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.errors import ArgumentError, DataError, brief
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.evaluate.loss_text import LossPoints, OwnGoal
+from exprkit.evaluate.inputs import LossPoints
+from exprkit.evaluate.loss_text import OwnGoal
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit import FitProblem
 from exprkit.regression.problem.rows import FLOOR_ERROR, Rows, as_counts
