@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
@@ -40,7 +40,7 @@ from exprkit.backends.objective import Options
 from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
-from exprkit.fitting.finishing.factors import SMALL, CountedPoints, triangles
+from exprkit.fitting.finishing.factors import SMALL, CountedPoints, gradient_changes, triangles
 from exprkit.programs.linearity import dependence
 
 CHUNK = 1 << 24  # numbers of the matrices in use at a time
@@ -174,19 +174,23 @@ class Likelihood:
                 p, h = params[waiting, : few.max_params], share * length[waiting]
                 ev = Evaluator(few, self.points.X, "cpu", dtype="float64", threads=self.threads)
                 gradient = functools.partial(self._gradient, ev, v[waiting], j)
-                long, short = (central_difference(gradient, p, j, step)[:, 0] for step in (h, h / 2))
+                long, short = (
+                    gradient_changes(gradient, p, step[:, None], [j])[0] / ((p[:, j] + step) - (p[:, j] - step))
+                    for step in (h, h / 2)
+                )
                 little = np.maximum(np.abs(long), np.abs(short)) * p[:, j] ** 2 < LITTLE
                 agree = (np.abs(long - short) <= AGREE * np.abs(short)) | little
                 second[waiting[agree]] = ((4 * short - long) / 3)[agree]
                 waiting = waiting[~agree]
         return second
 
-    def _gradient(self, ev: Evaluator, v: np.ndarray, j: int, p: np.ndarray) -> np.ndarray:
-        """The first derivative by parameter j, (n_exprs, 1)."""
+    def _gradient(self, ev: Evaluator, v: np.ndarray, j: int, sets: np.ndarray) -> np.ndarray:
+        """The first derivative by parameter j at sets of parameters, (n_sets, n_exprs)."""
         if self.goal.loss == "poisson":
-            return np.einsum("ep,ep->e", self._slope_and_curve(ev.evaluate(p))[0], ev.jacobian(p)[:, :, j])[:, None]
-        kind, unit = ("sse", 2 * v) if self.goal.loss == "gaussian" else ("sum", 1.0)
-        return np.asarray(ev.loss_and_grad(p, self.points.y, kind, self.points.w)[1][:, j : j + 1] / unit)
+            slope = self._slope_and_curve(ev.evaluate(sets))[0]
+            return np.einsum("sep,sep->se", slope, ev.jacobian(sets)[..., j])
+        kind, unit = ("sse", 2 * v[:, 0]) if self.goal.loss == "gaussian" else ("sum", 1.0)
+        return np.asarray(ev.loss_and_grad(sets, self.points.y, kind, self.points.w)[1][..., j] / unit)
 
     def _newton(self, ev: Evaluator, p: np.ndarray, v: np.ndarray) -> np.ndarray:
         """The sum of curve (df/dp)^2."""
@@ -213,16 +217,6 @@ class Likelihood:
         _, y, w = self.points
         ratio = np.where(y > 0, y / f, 0.0)  # 0 log 0 = 0
         return w * (1 - ratio), w * np.where(y > 0, ratio / f, 0.0)
-
-
-def central_difference(
-    gradient: Callable[[np.ndarray], np.ndarray], p: np.ndarray, j: int, h: np.ndarray
-) -> np.ndarray:
-    """The derivative of a gradient, (n_exprs, n), by parameter j, from points ``h``, (n_exprs,), on both sides."""
-    below, above = p.copy(), p.copy()
-    below[:, j] -= h
-    above[:, j] += h
-    return (gradient(above) - gradient(below)) / (above - below)[:, j : j + 1]
 
 
 def parts_of(

@@ -18,7 +18,8 @@ import numpy as np
 
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.prepared_loss import PreparedLoss
-from exprkit.fitting.likelihood import SINGULAR, FitGoal, central_difference, information, inverted, parts_of, points_of
+from exprkit.fitting.finishing.factors import second_derivatives
+from exprkit.fitting.likelihood import SINGULAR, FitGoal, information, inverted, parts_of, points_of
 
 ROUNDS = 3  # of the length of a difference: a tenth of the parameter, then of what it makes of the loss
 SHARE = 1e-2  # of a standard error that a difference reaches
@@ -39,10 +40,7 @@ def observed_information(ev: Evaluator, params: np.ndarray, goal: FitGoal) -> tu
             B[part, :n, :n] = np.einsum("epi,p,epj->eij", J, points.w**2, J)
             length = 0.1 * np.where(p == 0, 1.0, np.abs(p))
             for _ in range(ROUNDS):
-                long, short = (
-                    np.stack([central_difference(gradient, p, j, share * length[:, j]) for j in range(n)], axis=2)
-                    for share in (SHARE, SHARE / 2)
-                )
+                long, short = (second_derivatives(gradient, p, share * length) for share in (SHARE, SHARE / 2))
                 curve = np.diagonal(short, axis1=1, axis2=2)
                 length = np.where(curve > 0, 1 / np.sqrt(curve), length)
             size = np.sqrt(np.abs(curve[:, :, None] * curve[:, None, :]))

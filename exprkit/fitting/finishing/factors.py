@@ -19,8 +19,9 @@ J's columns that of the score test (C. R. Rao, 1948): whatever the loss's unit, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -162,12 +163,31 @@ class Model:
 
     def _changes(self, p: np.ndarray, h: np.ndarray) -> np.ndarray:
         """Half of the change of the gradient of a sum from ``h`` below to ``h`` above, by parameter: (P, m, P)."""
-        look()
-        steps = np.eye(p.shape[1])[:, None, :] * h
-        sets, total = np.concatenate([p - steps, p + steps])[..., : self.width], np.zeros((2 * len(steps), *p.shape))
+        return gradient_changes(self._gradient, p, h) / 2
+
+    def _gradient(self, sets: np.ndarray) -> np.ndarray:
+        total = np.zeros(sets.shape)
         for ev, y, w in self.blocks:
-            total[..., : self.width] += ev.loss_and_grad(sets, y, "sum", w)[1]
-        return (total[len(steps) :] - total[: len(steps)]) / 2
+            total[..., : self.width] += ev.loss_and_grad(sets[..., : self.width], y, "sum", w)[1]
+        return total
+
+
+def gradient_changes(
+    gradient: Callable[[np.ndarray], np.ndarray], p: np.ndarray, h: np.ndarray, which: Any = slice(None)
+) -> np.ndarray:
+    """Changes of a gradient from ``h`` below to ``h`` above each parameter, (P, m, ...), of ``p`` and ``h`` (m, P).
+
+    ``gradient`` takes sets of parameters, (n_sets, m, P); ``which``: parameters, by default all.
+    """
+    look()
+    steps = np.eye(p.shape[1])[which, None, :] * h
+    slopes = gradient(np.concatenate([p - steps, p + steps]))
+    return slopes[len(steps) :] - slopes[: len(steps)]
+
+
+def second_derivatives(gradient: Callable[[np.ndarray], np.ndarray], p: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """Those of a loss, (m, P, P), by central differences of its gradient over ``h`` on both sides of ``p``, (m, P)."""
+    return np.moveaxis(gradient_changes(gradient, p, h) / ((p + h) - (p - h)).T[:, :, None], 0, 2)
 
 
 def factors_of(jtj: np.ndarray, jtr: np.ndarray, sse: np.ndarray, size: float) -> JacobianFactors:

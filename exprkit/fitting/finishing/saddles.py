@@ -15,13 +15,15 @@ moves by a share of numbers that are drawn by where it stands (``starts.candidat
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from exprkit.backends.objective import Options, weight_of
 from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
-from exprkit.fitting.finishing.factors import CountedPoints, parts_of
+from exprkit.fitting.finishing.factors import CountedPoints, parts_of, second_derivatives
 from exprkit.fitting.starts.candidates import Sides, Skeleton, StartSample, draw
 
 SIGNS = np.array([[1, 1], [-1, -1], [1, -1], [-1, 1]])  # of moves of the first, third, ... and second, ... parameters
@@ -49,16 +51,7 @@ def curves_upwards(
             norm[:, : few.max_params] = np.einsum("mnp,n->mp", ev.jacobian(p[:, : few.max_params]) ** 2, points.w)
             whole = np.where(norm > 0, np.sqrt(points.w @ points.y**2 / norm), 0.0)  # changes f by as much as y is
             h = STEP * np.where(np.abs(p) < NO_SIZE * whole, whole, np.abs(p))
-            moves = np.eye(width)[:, None, :] * h
-            sets = np.concatenate([p + moves, p - moves])[..., : few.max_params]
-            f = ev.evaluate(sets)
-            r = f - points.y
-            q = weight_of(options.kind, r, f, options.delta, np)
-            slopes = np.zeros((2 * width, len(part), width))
-            slopes[..., : few.max_params] = np.einsum(
-                "smnp,smn->smp", ev.jacobian(sets), points.w * (r if q is None else q * r)
-            )
-            H = np.moveaxis((slopes[:width] - slopes[width:]) / (2 * h.T[:, :, None]), 0, 1)
+            H = second_derivatives(functools.partial(_gradient, ev, points, options), p, h)
             unused = np.arange(width) >= few.n_params[:, None]
             H[unused[:, :, None] | unused[:, None, :]] = 0.0
             H[:, np.arange(width), np.arange(width)] += unused
@@ -67,6 +60,17 @@ def curves_upwards(
         known = np.isfinite(H).all(axis=(1, 2))
         result[part[known]] = np.linalg.eigvalsh(H[known]).min(axis=1, initial=1.0) > STRICT
     return result
+
+
+def _gradient(ev: Evaluator, points: CountedPoints, options: Options, sets: np.ndarray) -> np.ndarray:
+    """Half of the loss's gradient at ``sets`` of parameters, (n_sets, n_exprs, P)."""
+    slopes, sets = np.zeros(sets.shape), sets[..., : ev.pop.max_params]
+    f = ev.evaluate(sets)
+    r = f - points.y
+    q = weight_of(options.kind, r, f, options.delta, np)
+    w = points.w * (r if q is None else q * r)
+    slopes[..., : ev.pop.max_params] = np.einsum("smnp,smn->smp", ev.jacobian(sets), w)
+    return slopes
 
 
 def beside(
