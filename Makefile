@@ -60,26 +60,20 @@ lint: $(TESTS)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The study on this machine's CPU, anew, under ten minutes on two cores; then its figures and tables.
-study: $(NOTEBOOKS)
-	rm -rf $(RESULTS)/cpu data/results/cpu.*
-	$(STUDY) data/studies/cpu.yaml --out $(RESULTS)/cpu --into data/results/cpu.parquet
+# The study on this machine's CPU (under ten minutes on two cores) or on its GPU, with peers there; then figures and tables.
+study: MACHINE := cpu
+study-gpu: MACHINE := h200
+study study-gpu: $(NOTEBOOKS)
+	rm -rf $(RESULTS)/$(MACHINE) data/results/$(MACHINE).*
+	$(STUDY) data/studies/$(MACHINE).yaml --out $(RESULTS)/$(MACHINE) --into data/results/$(MACHINE).parquet
 	-$(NIKURADSE)
+	$(if $(filter %-gpu,$@),$(MAKE) peers)
 	$(MAKE) figures readme
 
-# The same on a GPU, about ten minutes on an H200, and its peers there.
-study-gpu: $(NOTEBOOKS)
-	rm -rf $(RESULTS)/h200 data/results/h200.*
-	$(STUDY) data/studies/h200.yaml --out $(RESULTS)/h200 --into data/results/h200.parquet
-	-$(NIKURADSE)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'jax[cuda$(CUDA)]'
-	$(BIN)/python tests/bench_peers.py --gpu --csv data/results/peers_h200.csv
-	$(MAKE) figures readme
-
-# The CPU backend beside pyoperon, NumPy, numexpr and JAX.
+# exprkit beside pyoperon, NumPy, numexpr and JAX, on a GPU beside those that run there.
 peers: $(NOTEBOOKS)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]'
-	$(BIN)/python tests/bench_peers.py --csv data/results/peers.csv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]' $(if $(CUDA),'jax[cuda$(CUDA)]')
+	$(BIN)/python tests/bench_peers.py $(if $(CUDA),--gpu --csv data/results/peers_h200.csv,--csv data/results/peers.csv)
 
 figures: $(NOTEBOOKS)
 	$(BIN)/python -m exprkit figures

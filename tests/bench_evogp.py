@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from bench_peers import medians, walk
 from evogp.tree.utils import Func, NType
-from timing import listed
+from timing import listed, to_record
 
 import exprkit as ek
 from exprkit.expressions.population import Population
@@ -103,7 +103,7 @@ def measured(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15, help="samples of each program")
-    parser.add_argument("--csv", help="write the table to this file")
+    parser.add_argument("--csv", type=to_record, help="write the table to this file")
     parser.add_argument("--evogp", required=True, help="its version and commit")
     arguments = parser.parse_args()
     programs = {"exprkit": f"exprkit {ek.__version__}", "evogp": f"EvoGP {arguments.evogp}"}

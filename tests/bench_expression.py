@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from timing import listed
+from timing import listed, to_record
 
 import exprkit as ek
 
@@ -31,7 +31,7 @@ def measured(n_points: int) -> Iterator[dict[str, object]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--csv", help="write the table to this file")
+    parser.add_argument("--csv", type=to_record, help="write the table to this file")
     listed(measured(1_000_000), parser.parse_args().csv)
 
 

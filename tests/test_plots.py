@@ -408,6 +408,8 @@ def test_a_launch_an_expression_is_scaled_to_all_steps(results):
     assert set(rows["n_steps"]) == {100} and set(plots.benchmark_of(rows)) == {2, 3}
     two = rows[rows["n_points"] == 362]
     assert two["total_s"].tolist() == pytest.approx([0.2 + 99 * 0.2 / 9, 0.21 + 99 * 0.21 / 9])
+    busy = measured.per_expression(results._replace(samples=results.samples.assign(cpu_s=results.samples["total_s"])))
+    assert (busy["cpu_s"] / busy["total_s"]).tolist() == pytest.approx([1.0] * len(busy)), "threads busy, as before"
 
 
 def test_block_sizes_over_the_best(results):

@@ -21,7 +21,7 @@ from exprkit import data
 from exprkit.__main__ import main
 from exprkit.backends import Status
 from exprkit.errors import ArgumentError, BackendError, FileError
-from exprkit.study import bench, plots, sweep
+from exprkit.study import bench, plots, records, sweep
 from exprkit.study.notebook import checked, defaults
 
 pytestmark = pytest.mark.lab
@@ -275,6 +275,22 @@ def test_a_result_that_is_gone_or_another_notebook_is_run_again(small, tmp_path)
     assert len(calls) == 4
 
 
+def test_what_is_to_be_published_is_measured_at_the_present_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "RESULTS", tmp_path / "published")
+    monkeypatch.setattr(bench, "roofs", lambda: {})
+    study = {"fixed": {"n_exprs": 9, "n_steps": 1, "n_samples": 1, "backends": ["cpu"]}}
+    for commit, into, state in (
+        ("0" * 12, "mine", "done"), ("1" * 12, "mine", "finished before"), ("1" * 12, "published", "done"),
+        ("1" * 12, "published", "finished before"), ("2" * 12, "published", "done"),
+    ):  # fmt: skip
+        about = {"commit": commit, "cpu": "C", "gpu": "", "driver": ""}
+        monkeypatch.setattr(records, "provenance", lambda about=about: about)
+        target = tmp_path / into / "cpu.parquet"
+        (outcome,) = sweep.sweep(BENCHMARK, study, out=tmp_path / "out", plain=bench.run_and_save, into=target)
+        assert outcome.state == state
+    assert set(records.read(tmp_path / "published")["commit"]) == {"2" * 12}
+
+
 def test_progress_counts_what_is_to_be_run_and_the_bar_what_failed(small, tmp_path, capsys):
     seen, study = [], {"grid": {"n": [1, 2]}}
     sweep.sweep(small, study, out=tmp_path, plain=Calls(), progress=lambda done, total: seen.append((done, total)))
@@ -324,8 +340,6 @@ def test_no_run_is_started_when_the_time_is_up(small, tmp_path):
 
 
 def test_a_sweep_that_is_stopped_keeps_what_it_has(tmp_path):
-    from exprkit.study import records
-
     def stopped(parameters):
         if parameters["n_points"] == 6:
             raise KeyboardInterrupt
@@ -344,8 +358,6 @@ def test_results_are_put_together(tmp_path):
     into = tmp_path / "all" / "cpu.parquet"
     (only,) = ek.sweep(BENCHMARK, study, out=tmp_path, plain=bench.run_and_save, into=into, only="two")
     assert only.state == "done" and only.folder.name.startswith("two-")
-    from exprkit.study import records
-
     assert set(records.read(into.parent)["n_points"]) == {6}
     ek.sweep(BENCHMARK, study, out=tmp_path, plain=bench.run_and_save, into=into)
     assert set(records.read(into.parent)["n_points"]) == {5, 6}

@@ -176,7 +176,7 @@ def sweep(
                 outcomes[outcome.folder] = outcome
                 done(1, f"{sum(each.state == 'failed' for each in outcomes.values())} failed")
     finally:  # what is measured is kept, also when the user stops it
-        complete = [job.folder for job in jobs if finished(job.folder)]
+        complete = [job.folder for job in jobs if finished(job.folder, into)]
         if into is not None and complete:
             records.collect(complete, into, _command(notebook, study, plain, only))
     return [outcomes[job.folder] for job in jobs]
@@ -189,7 +189,7 @@ def waiting_of(jobs: list[PlannedRun], into: str | Path | None) -> tuple[list[Pl
     for job in jobs:
         if reason := unavailable(job.parameters):
             others.append(job.ended("skipped", reason))
-        elif job.folder.name in collected or finished(job.folder):
+        elif job.folder.name in collected or finished(job.folder, into):
             others.append(job.ended("finished before"))
         else:
             waiting.append(job)
@@ -334,13 +334,14 @@ def _backends(job: PlannedRun) -> list[str]:
     return backends_of(job.parameters["backends"]) if "backends" in job.parameters else []
 
 
-def finished(folder: Path) -> bool:
-    """True where a run ended well in that folder and its result files are still there."""
+def finished(folder: Path, into: str | Path | None = None) -> bool:
+    """True where a run ended well in that folder, at this commit if to be published, and its files are still there."""
     try:
         record = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return all((folder / name).exists() for name in record["results"])
+    old = into is not None and records.published(into) and record.get("commit") != records.provenance()["commit"]
+    return not old and all((folder / name).exists() for name in record["results"])
 
 
 # ── running ──────────────────────────────────────────────────────────────────────────
@@ -418,7 +419,7 @@ def _run(job: PlannedRun, end: float, plain: Callable[..., Any] | None = None, d
     seconds = perf_counter() - begin
     if error:
         return job.ended("failed", f"{report}: {error}", seconds)
-    records.write_json(job.folder / FINISHED, {"results": results, "seconds": seconds})
+    records.write_json(job.folder / FINISHED, {"results": results, "seconds": seconds, **records.provenance()})
     return job.ended("done", seconds=seconds)
 
 
