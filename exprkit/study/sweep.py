@@ -49,9 +49,6 @@ from exprkit.study import notebook as notebooks
 from exprkit.study import records
 from exprkit.study.workload import backends_of
 
-with brought_by("notebooks"):
-    import pandas as pd
-
 BLOCK = ("fixed", "points", "grid")
 FINISHED = "finished.json"
 SETTINGS = "parameters.json"
@@ -219,24 +216,15 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 
 def listing(jobs: list[PlannedRun], into: str | Path | None = None) -> str:
     """The runs, a line each with the parameters in which they differ; how many of them are to be started."""
-    table = pd.DataFrame([job.parameters for job in jobs], index=[job.folder.name for job in jobs]).map(json.dumps)
-    table = table.drop(columns="results_dir", errors="ignore")
-    is_shared = table.nunique() == 1
-    lines = [f"all with {' '.join(f'{name}={value}' for name, value in table.iloc[0][is_shared].items())}"]
-    for folder, row in table.loc[:, ~is_shared].iterrows():
-        lines.append(" ".join([str(folder), *(f"{name}={value}" for name, value in row.items())]))
-    waiting, others = waiting_of(jobs, into)
+    first = jobs[0].parameters
+    shared = {name: value for name, value in first.items() if all(job.parameters[name] == value for job in jobs)}
+    hidden, (waiting, others) = {*shared, "results_dir"}, waiting_of(jobs, into)
+    own = ({name: value for name, value in job.parameters.items() if name not in hidden} for job in jobs)
+    lines = [f"{job.folder.name} {json.dumps(each)}" for job, each in zip(jobs, own, strict=True)]
     count = f"{number_of(len(jobs), 'run')} in {jobs[0].folder.parent}, {len(waiting):,} of them to be started"
-    lines.append(count + _limit(waiting))
-    return "\n".join([*lines, *(summary(others).splitlines() if others else ())])
-
-
-def _limit(jobs: list[PlannedRun]) -> str:
-    """Words for the longest time that the runs measure, if they have a limit."""
-    seconds = sum(job.parameters.get("seconds", math.inf) * len(_backends(job)) for job in jobs)
-    if not seconds or not math.isfinite(seconds):
-        return ""
-    return f"; measuring takes up to {math.ceil(seconds / 60)} min (their parameter seconds), preparing aside"
+    return "\n".join(
+        [f"all with {json.dumps(shared)}", *lines, count, *(summary(others).splitlines() if others else ())]
+    )
 
 
 # ── what to run ──────────────────────────────────────────────────────────────────────
@@ -326,12 +314,8 @@ def unavailable(parameters: dict[str, Any]) -> str:
 
 
 def _on_gpu(job: PlannedRun) -> bool:
-    return any(load(name).empty is not None for name in _backends(job))
-
-
-def _backends(job: PlannedRun) -> list[str]:
-    """What a run measures on, if its notebook has that parameter."""
-    return backends_of(job.parameters["backends"]) if "backends" in job.parameters else []
+    names = backends_of(job.parameters["backends"]) if "backends" in job.parameters else ()
+    return any(load(name).empty is not None for name in names)
 
 
 def finished(folder: Path, into: str | Path | None = None) -> bool:
