@@ -64,6 +64,8 @@ def device_of(backend: str) -> Host:
 class Host:
     """The host, whose copies are NumPy's."""
 
+    pools: tuple[Any, ...] = ()  # of memory that was freed, and is held for later
+
     def facts(self, evaluator: Any) -> dict[str, Any]:
         """Name and threads of the host for an evaluator."""
         threads = evaluator.engine.threads
@@ -100,6 +102,8 @@ class Host:
     def forget_memory(self) -> None:
         """From now on memory is counted; what earlier work left to be collected is given back before."""
         gc.collect()
+        for pool in self.pools:
+            pool.free_all_blocks()
         with contextlib.suppress(OSError, AttributeError):  # only glibc keeps freed memory, and has that
             ctypes.CDLL(None).malloc_trim(0)
         self.before = None
@@ -128,7 +132,8 @@ class Gpu(Host):
         with brought_by("cuda13"):
             import cupy
         self.cupy, self.runtime = cupy, cupy.cuda.runtime
-        self.index, self.pool = self.runtime.getDevice(), cupy.get_default_memory_pool()
+        self.index = self.runtime.getDevice()
+        self.pools = cupy.get_default_memory_pool(), cupy.get_default_pinned_memory_pool()
         properties = self.runtime.getDeviceProperties(self.index)
         self.name, self.nvml = properties["name"].decode(), _nvml(self.runtime.deviceGetPCIBusId(self.index))
         self.most_warps = properties["maxThreadsPerMultiProcessor"] / 32
@@ -187,16 +192,12 @@ class Gpu(Host):
         return sum(self.cupy.cuda.get_elapsed_time(*pair) for pair in events) / 1e3
 
     def forget_memory(self) -> None:
-        gc.collect()
-        self.pool.free_all_blocks()
-        self.cupy.get_default_pinned_memory_pool().free_all_blocks()
         super().forget_memory()
-        self.not_counted = 0
-        self.free, self.held = self.runtime.memGetInfo()[0], self.pool.total_bytes()
+        self.not_counted, self.free, self.held = 0, self.runtime.memGetInfo()[0], self.pools[0].total_bytes()
 
     def memory(self) -> dict[str, float]:
         """Of the device: taken from it, code included, or held by CuPy's pool, which gives nothing back."""
-        taken = float(max(self.free - self.runtime.memGetInfo()[0], self.pool.total_bytes() - self.held))
+        taken = float(max(self.free - self.runtime.memGetInfo()[0], self.pools[0].total_bytes() - self.held))
         return {"host_bytes": super().memory()["host_bytes"] + self.not_counted, "device_bytes": taken}
 
     def blank(self, matrix: Any) -> Any:
