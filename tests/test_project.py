@@ -424,6 +424,13 @@ def ages(rows, history):
             yield f"{file}{of}, commit {commit}: since then {since or 'nobody knows how many'} touch {' '.join(paths)}"
 
 
+def test_scripts_record_rows_by_one_function():
+    for script in (ROOT / "tests").glob("*.py"):
+        if not script.name.startswith("test_"):
+            text = script.read_text(encoding="utf-8")
+            assert not re.search(r"csv\.(Dict)?[wW]riter|\.to_csv\(", text), f"{script.name}: use records.write_rows"
+
+
 @pytest.mark.filterwarnings("default")  # they are what this test is for
 def test_old_rows_of_results_are_named():
     try:
