@@ -392,7 +392,7 @@ def _numbers(column: Any, name: str, most: float) -> np.ndarray:
 
 
 def esr_sample() -> list[str]:
-    """247 expressions as the thesis fed them to its evaluators: Julia's syntax, x1, x2, p1, p2."""
+    """247 expressions, 246 of its 480 distinct ones, as the thesis fed them to its evaluators: x1, x2, p1, p2."""
     return _published("esr_sample.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 

@@ -364,7 +364,7 @@ def heading(line):
 
 
 def test_links_lead_somewhere():
-    others = *GUIDES, "exprkit/README.md", "CONTRIBUTING.md", "CHANGELOG.md"
+    others = *GUIDES, "data/README.md", "exprkit/README.md", "CONTRIBUTING.md", "CHANGELOG.md"
     for page in {*(ROOT / name for name in (*PAGES, *others)), *(ROOT / "data" / "results").glob("**/*.md")}:
         for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text(encoding="utf-8")):
             target = page.parent / link if link else page
