@@ -679,6 +679,37 @@ def test_the_table_of_peers(tmp_path):
     assert readme.operators_beside_numpy(tmp_path).splitlines()[2] == "| 1 | 1 | 2.0x |  |"
 
 
+def test_beside_others_stands_the_fastest_program_with_its_version(tmp_path):
+    times = {"exprkit 1": ("ieee matrix", 0.1), "NumPy 3": ("numpy", 0.2), "JAX 2": ("jax compile", 0.01)}
+    rows = [
+        {"workload": "thesis", "n_points": n, "threads": threads, "method": method, "program": name, "seconds": time}
+        for n, threads in ((362, 1), (10_860, 1), (10_860, 2))
+        for name, (method, time) in times.items()
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "peers.csv", index=False)
+    pair = [("exprkit", "exprkit 1", 0.2), ("evogp", "EvoGP 4", 0.1)]
+    table = pd.DataFrame(pair, columns=["method", "program", "seconds"])
+    table.assign(workload="trees", n_exprs=1000, n_points=362, tokens=29.9).to_csv(tmp_path / "evogp.csv", index=False)
+    lines = readme.beside_others(tmp_path).splitlines()[2:]
+    assert [line[line.index("**") :] for line in lines] == ["**0.1 s** | NumPy 3: 0.2 s (2.0x) |"] * 3 + [
+        "**0.2 s** | EvoGP 4: 0.1 s (0.5x) |"
+    ]
+    assert "a new population of 1,000 x 362 (trees, 30 tokens)" in lines[-1]
+
+
+def test_the_table_of_one_expression(tmp_path):
+    rows = {
+        "backend": ["cpu", "ptx"], "parse_s": 1e-4, "lower_s": 2e-4, "compile_s": [np.nan, 0.03],
+        "step_s": [1e-3, 2e-5], "device_s": [np.nan, 1e-5], "threads": [2, 16], "registers": [np.nan, 26],
+        "local_bytes": [np.nan, 0], "cpu": "C", "gpu": "G",
+    }  # fmt: skip
+    pd.DataFrame(rows).to_csv(tmp_path / "expression.csv", index=False)
+    assert readme.expression(tmp_path).splitlines()[2:] == [
+        "| `cpu` | C, 2 threads | 300 us |  | 1 ms |  |  |",
+        "| `ptx` | G | 300 us | 30 ms | 20 us | 10 us | 26, 0 bytes |",
+    ]
+
+
 @pytest.mark.parametrize(("count", "text"), [(1.0, "1"), (75.2, "76"), (4712.3, "4,800"), (np.inf, "never")])
 def test_steps_until_something_pays_are_rounded_up(count, text):
     assert tables.steps(count) == text

@@ -115,9 +115,8 @@ def beside_others(folder: Path) -> str:
     lines = []
     if len(rows := _peers(folder / "peers.csv")):
         for points, threads in ((362, 1), (10_860, 1), (10_860, 2)):
-            some = rows.query("workload == 'thesis' and n_points == @points and threads == @threads").set_index(
-                "method"
-            )
+            some = rows.query("workload == 'thesis' and n_points == @points and threads == @threads")
+            some = some.set_index("method")
             best = some.loc[some.index.isin(PEERS), "seconds"].idxmin()
             what = f"9,880 expressions x {points:,}, every result, CPU, {number_of(threads, 'thread')}"
             lines.append(_beside(what, some.loc["ieee matrix"], some.loc[best]))
