@@ -5,12 +5,14 @@
 Needs a GPU, CuPy, PyTorch and EvoGP (https://github.com/EMI-Group/evogp; GPL 3, nothing of it is here), built in its
 folder by ``TORCH_CUDA_ARCH_LIST=9.0 python setup.py build_ext --inplace``.  Both give mean squared errors in float32
 by the device's approximate functions.  exprkit checks and lowers tokens in each call, EvoGP evaluates its matrices of
-nodes as they are.  The programs take turns; a call begins and ends with an idle device.
+nodes as they are.  The programs take turns; a call begins and ends with an idle device.  As in ``timeit``, Python's
+garbage collector waits: its passes over PyTorch's many objects would be a third of a call.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -113,6 +115,7 @@ def main() -> None:
     }
     sizes = [("thesis", 10_000, 362), ("thesis", 10_000, 10_860), ("thesis", 100_000, 362)]
     sizes += [("trees", 10_000, 362), ("trees", 10_000, 10_860)]
+    gc.disable()
     parts = (measured(name, some[name], *size, programs, arguments.rounds) for name, *size in sizes)
     listed((row for part in parts for row in part), arguments.csv)
 

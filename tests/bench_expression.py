@@ -4,7 +4,7 @@
 
 A row a backend: medians of 20 samples, each of which reads, lowers and compiles the expression anew and evaluates it
 100 times with new parameters.  ``step_s`` of those is on the host's clock, ``device_s`` on the GPU's alone; the values
-stay on the device.  ``registers`` of a thread, and ``local_bytes``, what did not fit into them.
+stay on the device.  ``registers`` of a thread, and ``local_bytes``, its local memory beside them.
 """
 
 from __future__ import annotations

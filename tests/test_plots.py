@@ -699,14 +699,14 @@ def test_beside_others_stands_the_fastest_program_with_its_version(tmp_path):
 
 def test_the_table_of_one_expression(tmp_path):
     rows = {
-        "backend": ["cpu", "ptx"], "parse_s": 1e-4, "lower_s": 2e-4, "compile_s": [np.nan, 0.03],
-        "step_s": [1e-3, 2e-5], "device_s": [np.nan, 1e-5], "threads": [2, 16], "registers": [np.nan, 26],
-        "local_bytes": [np.nan, 0], "cpu": "C", "gpu": "G",
+        "backend": ["cpu", "ptx"], "parse_s": 1e-4, "lower_s": 2e-4, "emit_s": [np.nan, 0.01],
+        "compile_s": [np.nan, 0.02], "step_s": [1e-3, 2e-5], "device_s": [np.nan, 1e-5], "threads": [2, 16],
+        "registers": [np.nan, 26], "local_bytes": [np.nan, 0], "cpu": "C", "gpu": "G",
     }  # fmt: skip
     pd.DataFrame(rows).to_csv(tmp_path / "expression.csv", index=False)
     assert readme.expression(tmp_path).splitlines()[2:] == [
-        "| `cpu` | C, 2 threads | 300 us |  | 1 ms |  |  |",
-        "| `ptx` | G | 300 us | 30 ms | 20 us | 10 us | 26, 0 bytes |",
+        "| `cpu` | C, 2 threads | 0.3 ms |  | 1 ms |  |  |",
+        "| `ptx` | G | 0.3 ms | 30 ms | 20 us | 10 us | 26, 0 bytes |",
     ]
 
 
