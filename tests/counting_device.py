@@ -196,8 +196,8 @@ class CountingDevice(CudaDevice):
         self.xp, self.calls, self._emulated = cupy(), CALLS, EmulatedDevice()
         self._sending, self._outgoing = threading.Lock(), []
 
-    def sequence(self, calls):
-        return CountingSequence(calls)
+    def sequence(self, calls, table=None):
+        return CountingSequence(calls, table=table)
 
     def side_stream(self, k):
         return STREAM
@@ -219,7 +219,7 @@ class CountingKernel:
     registers = local_bytes = 0
 
     def __init__(self, name, kernel):
-        self._name, self._kernel, self.resident = name, kernel, kernel.resident
+        self._name, self._kernel, self.resident, self.each = name, kernel, kernel.resident, kernel.each
 
     def prepare(self, *given, **named):
         return CountingSequence([self.call(*given, **named)])

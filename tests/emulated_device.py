@@ -74,6 +74,11 @@ class EmulatedKernel:
         given = *blocks, threads, ctypes.addressof(arguments)
         return calls.DriverCall(address(self._library.launch), given, keep=(self, arguments))
 
+    def each(self, blocks, threads, arguments, streams):
+        assert arguments.shape[1] == self._library.argument_bytes()
+        call = calls.DriverCall(address(self._library.launch), (blocks, 1, threads, 0))
+        return calls.repeated(call, {3: calls.row_addresses(arguments)}), (self, arguments)
+
 
 @functools.cache
 def driver():
@@ -148,8 +153,8 @@ class EmulatedDevice:
     def copying(self, source, place, n_bytes):
         return calls.DriverCall(address(driver().copy), (place, source, n_bytes))
 
-    def sequence(self, some):
-        return calls.Sequence(some)
+    def sequence(self, some, table=None):
+        return calls.Sequence(some, table=table)
 
     def side_stream(self, k):
         return calls.STREAM

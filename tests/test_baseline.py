@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from counting_device import CALLS, CountingDevice
+from emulated_device import compiler
 
 import exprkit as ek
 from exprkit.backends.gpu import device
@@ -15,6 +18,7 @@ from exprkit.study import bench
 from exprkit.study.thesis.baseline import Baseline
 
 pytestmark = pytest.mark.lab
+needs_compiler = pytest.mark.skipif(compiler() is None, reason="kernels need a C++ compiler")
 
 
 def inputs(n_points, n_vars, pop):
@@ -22,14 +26,36 @@ def inputs(n_points, n_vars, pop):
     return random.uniform(0.2, 3.0, (n_points, n_vars)), random.uniform(-2, 2, (len(pop), pop.max_params))
 
 
-@pytest.mark.parametrize("chosen", [{}, {"stack": 25, "block_size": 121}])
-def test_a_launch_per_expression_gives_the_values(emulated, chosen):
+CHOSEN = [{}, {"stack": 25, "block_size": 121}, {"streams": 3}, {"streams": 4, "threads": 3}, {"every_step": "all"}]
+
+
+@pytest.mark.parametrize("chosen", CHOSEN)
+def test_a_launch_per_expression_gives_the_values_at_every_step(emulated, chosen):
     pop = generate.random(20, n_tokens=(1, 40), n_vars=2, n_params=2, seed=9)
     X, params = inputs(13, 2, pop)
     options = {"precision": "ieee", "dtype": "float64"}
-    values = Baseline(pop, X, device=emulated, **options, **chosen).evaluate(params, np.empty((20, 13)))
-    wanted = ek.Evaluator(pop, X, "numpy", **options).evaluate(params)
-    np.testing.assert_allclose(values, wanted, rtol=1e-9)
+    made, reference = Baseline(pop, X, device=emulated, **options, **chosen), ek.Evaluator(pop, X, "numpy", **options)
+    for numbers in (params, params + 1, params):
+        for out in (np.empty((20, 13)), np.empty((20, 13))):
+            np.testing.assert_allclose(made.evaluate(numbers, out), reference.evaluate(numbers), rtol=1e-9)
+
+
+@needs_compiler
+def test_a_step_copies_the_parameters_once_and_the_matrix_once_into_the_same_memory(monkeypatch):
+    counting = CountingDevice()
+    monkeypatch.setitem(sys.modules, "cupy", counting.xp)
+    pop = ek.parse(["x1 * p1", "x1 + x2"])
+    X, params = inputs(13, 2, pop)
+    made, out = Baseline(pop, X, precision="ieee", dtype="float64", device=counting), np.empty((2, 13))
+    there, counted = counting.xp.empty(out.shape, np.float64), []
+    for place in (out, out, there, there):
+        CALLS.clear()
+        made.evaluate(params, place)
+        counted.append({name: n for name, n in CALLS.items() if name not in ("view", "elements set", "event")})
+    copied = {"empty": 1, "copy to the device": 1}  # the parameters
+    assert counted[1] == copied | {"copy to the host": 1, "waiting": 1} and counted[3] == copied
+    np.testing.assert_allclose(out, [X[:, 0] * params[0, 0], X.sum(axis=1)])
+    np.testing.assert_allclose(there.array, out)
 
 
 def test_operators_of_three_operands_and_expressions_that_cannot_be_read(emulated, functions):
@@ -46,6 +72,9 @@ def test_operators_of_three_operands_and_expressions_that_cannot_be_read(emulate
     [
         ({"stack": 2}, "for these expressions stack must be a whole number >= 3"),
         ({"block_size": 1025}, "per expression must be 1 to 1024, not 1025"),
+        ({"streams": 129}, "streams must be a whole number from 1 to 128, not 129"),
+        ({"every_step": "compile"}, "every_step must be one of"),
+        ({"graph": True, "threads": 2}, "a graph is launched by one thread"),
     ],
 )
 def test_a_stack_or_block_that_cannot_be_is_named(emulated, options, message):
@@ -60,7 +89,8 @@ def test_bench_times_it_on_cuda_alone(emulated, monkeypatch):
     chosen = {"n_steps": 2, "n_samples": 1, "n_checked": 2, "precision": "ieee", "dispatch": "per-expression"}
     table = bench.measure(["x1 * x2", "x1 + p1"], ek.data.uniform(9, 2, 0), ["cuda"], **chosen, options={"stack": 4})
     assert set(table["dispatch"]) == {"per-expression"} and set(table["options"]) == {"stack=4"}
-    with pytest.raises(ArgumentError, match="'cpu' has no dispatch='per-expression': only cuda has"):
+    assert set(table["threads"]) == {1} and (table["lower_s"] > 0).all()
+    with pytest.raises(ArgumentError, match="'cpu' has no dispatch='per-expression': cuda and ptx have"):
         bench.measure(["x1"], ek.data.uniform(9, 2, 0), ["cpu"], **chosen)
     with pytest.raises(ArgumentError, match="results must be every or last"):
         bench.measure(["x1"], ek.data.uniform(9, 2, 0), ["cuda"], **chosen, results="loss")
@@ -69,3 +99,27 @@ def test_bench_times_it_on_cuda_alone(emulated, monkeypatch):
 class HostOfOneThread(bench.Host):
     def facts(self, evaluator):
         return {"device": "none", "sm_mhz": np.nan, "throttled": False, "most_warps": np.nan}
+
+
+ON_A_GPU = [
+    ("cuda", {}), ("cuda", {"streams": 16, "threads": 4, "block_size": 121, "stack": 25}),
+    ("cuda", {"streams": 5, "graph": True}), ("cuda", {"every_step": "all"}),
+    ("ptx", {}), ("ptx", {"streams": 16, "threads": 4, "block_size": 160}), ("ptx", {"streams": 5, "graph": True}),
+    ("ptx", {"every_step": "all"}), ("ptx", {"every_step": "transpile"}), ("ptx", {"every_step": "compile"}),
+]  # fmt: skip
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("backend", "chosen"), ON_A_GPU)
+def test_on_a_gpu_it_gives_the_values_at_every_step(backend, chosen):
+    import cupy
+
+    pop = generate.random(60, n_tokens=(1, 20), n_vars=2, n_params=2, seed=9)
+    X, params = inputs(1000, 2, pop)
+    options = {"precision": "ieee", "dtype": "float64"}
+    made, reference = Baseline(pop, X, backend, **options, **chosen), ek.Evaluator(pop, X, "numpy", **options)
+    locked, there = device.empty_on_host((60, 1000), np.float64), cupy.empty((60, 1000))
+    for numbers, out in zip((params, params + 1, params, params - 1), (locked, locked, there, there), strict=True):
+        found = device.fetched(made.evaluate(numbers, out))
+        wrong = ~np.isclose(found, reference.evaluate(numbers), rtol=1e-6, equal_nan=True)
+        assert wrong.mean() < 1e-3

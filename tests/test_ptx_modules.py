@@ -26,7 +26,9 @@ from exprkit.errors import BackendError
 from exprkit.evaluate import inputs, loss_text
 from exprkit.expressions import generate
 from exprkit.operators import ops
+from exprkit.runtime import calls
 from exprkit.study.agreement import disagreement
+from exprkit.study.thesis.baseline import Baseline
 
 F4, F8 = np.dtype("float32"), np.dtype("float64")
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -39,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("ptx_compiler")
 
 
 class PtxKernel:
-    registers = local_bytes = 0
+    registers = local_bytes = launches = 0
 
     def __init__(self, machine, name):
         self.machine, self.name = machine, name
@@ -51,6 +53,17 @@ class PtxKernel:
         assert blocks[1] == 1
         argument = np.frombuffer(bytes(given), np.uint64)
         return lambda: self.machine.launch(self.name, blocks[0], threads, argument, shared=shared)
+
+    def call(self, blocks, threads, shared, given, stream=0):
+        start = self.prepare(blocks, threads, shared, given)
+
+        @ctypes.CFUNCTYPE(ctypes.c_int)
+        def launch():
+            PtxKernel.launches += 1
+            start()
+            return 0
+
+        return calls.DriverCall(ctypes.cast(launch, ctypes.c_void_p).value, (), keep=launch)
 
 
 def scalar(code, precision, a, a_low=0.0, b=0.0):
@@ -160,6 +173,15 @@ class PtxCard:
 
     def sent(self, arrays):
         return [np.asarray(array) for array in arrays]
+
+    def sequence(self, some, table=None):
+        return calls.Sequence(some, table=table)
+
+    def side_stream(self, k):
+        return k
+
+    def side_by_side(self, rows):
+        return calls.Sequence([])
 
     def load(self, code, names):
         text = code.decode()
@@ -498,3 +520,18 @@ def test_how_code_is_laid_out_is_explained():
     assert few[2:5] == ["    yes  N = 70 <= 1,999", "    yes  g = 2 <= 3", "    yes  d = 0 <= 0"]
     assert more.count("    no   i = 12 > 8, so more threads a block") == 2 == more.count("    yes  i = 1 <= 8")
     assert "as asked" in "".join(engine(pop, data(70, 2, F4)).decisions())
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize(("every_step", "emitted"), [("", 4), ("all", 8), ("transpile", 8), ("compile", 8)])
+def test_a_kernel_and_a_launch_per_expression(every_step, emitted):
+    pop, X = ek.parse(["x1 + p1", "x2 * p1", "x1 - p1 * x2", "x1 + p2", "abs(x1)"]), data(70, 2, F4)
+    card, params = PtxCard(), parameters(pop, 2, F4)
+    chosen = {"precision": "ieee", "dtype": "float32", "block_size": 32, "streams": 3, "every_step": every_step}
+    made = Baseline(pop, X, "ptx", device=card, compiler=as_text, **chosen)
+    out, before = np.empty((5, 70), F4), PtxKernel.launches
+    for one_set in params:
+        assert made.evaluate(one_set, out) is out
+        assert_agrees(pop, X, params=[one_set], out=[out])
+    assert PtxKernel.launches - before == 2 * 5
+    assert len(card.texts) == emitted and all(text.count(".visible .entry") == 1 for text in card.texts)

@@ -16,7 +16,6 @@ where the driver reads them, and are changed there.
 
 from __future__ import annotations
 
-import array
 import ctypes
 import platform
 import sys
@@ -66,6 +65,8 @@ class Sequence:
         Gives the address of the stream to run on.
     error : function
         Makes the exception of a status.
+    table : int64 array, optional
+        Other calls in place of these (``table_of``, ``repeated``).
     """
 
     __slots__ = ("_error", "_length", "_stream", "_table", "_where", "calls")
@@ -75,17 +76,11 @@ class Sequence:
         calls: Iterable[DriverCall],
         stream: Callable[[], int] = int,
         error: Callable[[int], Exception] | None = None,
+        table: np.ndarray | None = None,
     ) -> None:
         self.calls, self._stream, self._error = tuple(calls), stream, error or _error
-        numbers: list[int] = []
-        for call in self.calls:
-            place, given = call.stream_place, call.arguments
-            if STREAM in given:
-                i = given.index(STREAM)
-                place, given = ~i, (*given[:i], 0, *given[i + 1 :])
-            numbers += call.function, len(given) > FEW, place, *given, *ROOM[len(given) :]
-        self._table = array.array("q", numbers)
-        self._where, self._length = self._table.buffer_info()[0], len(self.calls)
+        self._table = table_of(self.calls) if table is None else np.ascontiguousarray(table)
+        self._where, self._length = self._table.ctypes.data, len(self._table)
 
     def __call__(self) -> None:
         """Make them all; after one that gives an error, none."""
@@ -95,6 +90,31 @@ class Sequence:
     def then(self, *others: Sequence) -> Sequence:
         """These calls and others behind them."""
         return type(self)((call for sequence in (self, *others) for call in sequence.calls), self._stream, self._error)
+
+
+def table_of(calls: Iterable[DriverCall]) -> np.ndarray:
+    """Calls as a table of whole numbers, a row each."""
+    numbers: list[int] = []
+    for call in calls:
+        place, given = call.stream_place, call.arguments
+        if STREAM in given:
+            i = given.index(STREAM)
+            place, given = ~i, (*given[:i], 0, *given[i + 1 :])
+        numbers += call.function, len(given) > FEW, place, *given, *ROOM[len(given) :]
+    return np.array(numbers, np.int64).reshape(-1, ROW)
+
+
+def repeated(call: DriverCall, arguments: dict[int, np.ndarray]) -> np.ndarray:
+    """The table of a call that is made many times, with these numbers for some of its arguments, by position."""
+    rows = np.repeat(table_of([call]), len(next(iter(arguments.values()))), axis=0)
+    for position, numbers in arguments.items():
+        rows[:, FIRST + position] = numbers
+    return rows
+
+
+def row_addresses(array: np.ndarray) -> np.ndarray:
+    """Where the rows of an array are."""
+    return array.ctypes.data + array.strides[0] * np.arange(len(array), dtype=np.int64)
 
 
 def arrival(place: int, wanted: int) -> DriverCall:

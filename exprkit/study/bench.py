@@ -167,17 +167,17 @@ class Settings:
         own = {name: getattr(self, name) for name in ENGINE_OPTIONS if name in offered and getattr(self, name)}
         own |= {name: value for name, value in self.options.items() if name in offered}
         cache = {"cache": self.code == "kept"} if "cache" in offered else {}
-        threads = {} if self.dispatch else {"threads": self.threads or None}
-        return {"precision": self.precision, "dtype": self.dtype} | threads | own | cache
+        return {"precision": self.precision, "dtype": self.dtype, "threads": self.threads or None} | own | cache
 
     def _offered(self, backend: str) -> tuple[str, ...]:
         """The options of a backend, or of the baseline that runs in its place."""
         options = load(backend).options
         if not self.dispatch:
             return options
-        if self.dispatch != SEPARATE or backend != "cuda":
-            raise ArgumentError(f"backend {backend!r} has no dispatch={self.dispatch!r}: only cuda has {SEPARATE!r}")
-        return baseline.OPTIONS
+        if self.dispatch != SEPARATE or backend not in baseline.OPTIONS:
+            having = " and ".join(baseline.OPTIONS)
+            raise ArgumentError(f"backend {backend!r} has no dispatch={self.dispatch!r}: {having} have {SEPARATE!r}")
+        return baseline.OPTIONS[backend]
 
 
 DEFAULTS = asdict(Settings())
@@ -296,7 +296,7 @@ class _Measurement(NamedTuple):
     def evaluator(self, pop: Population, X: Any) -> Any:
         """An ``Evaluator``, or the baseline in its place."""
         if self.settings.dispatch:
-            return baseline.Baseline(pop, X, **self.options)
+            return baseline.Baseline(pop, X, self.backend, **self.options)
         return Evaluator(pop, X, self.backend, **self.options)
 
 
@@ -310,7 +310,8 @@ def _measured(settings: Settings, texts: Sequence[str], points: data.Dataset, pr
         random.uniform(*PARAMETER_RANGE, (len(pop), pop.max_params)).astype(dtype)
         for _ in range(min(settings.n_steps, PARAMETER_SETS))
     ]
-    n_tokens, n_params, threads = len(pop.kinds), int(pop.n_params.sum()), settings.threads or machine.cores()
+    n_tokens, n_params = len(pop.kinds), int(pop.n_params.sum())
+    threads = settings.threads or (1 if settings.dispatch else machine.cores())
     facts = {"bench": settings.study, "source": settings.expressions, "dataset": points.name, "threads": threads}
     facts |= {"n_exprs": len(pop), "n_tokens": n_tokens, "n_points": len(points), "n_vars": points.X.shape[1]}
     facts |= {"n_params": n_params, **{name: getattr(settings, name) for name in OF_SETTINGS}}

@@ -25,7 +25,7 @@ from exprkit.backends.device_memory import lies_on_device
 from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.precision import Precision
 from exprkit.operators.defined import table_of_rows
-from exprkit.runtime.calls import STREAM, DriverCall, Sequence, arrival
+from exprkit.runtime.calls import STREAM, DriverCall, Sequence, arrival, repeated, row_addresses
 
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -120,6 +120,16 @@ class Kernel:
         size = blocks[0], blocks[1], 1, threads, 1, 1, shared
         return DriverCall(driver["cuLaunchKernel"], (self._pointer, *size, stream, place, 0), 0, keep, self._name)
 
+    def each(self, blocks: int, threads: int, arguments: np.ndarray, streams: list[int]) -> tuple[np.ndarray, Any]:
+        """A table of calls (``Sequence``) that start the kernel with every row of ``arguments``, bytes; what to keep.
+
+        They are on streams in turn, or without any on the current one.
+        """
+        own, size = row_addresses(arguments), (blocks, 1, 1, threads, 1, 1, 0)
+        call = DriverCall(_driver()["cuLaunchKernel"], (self._pointer, *size, 0 if streams else STREAM, 0, 0))
+        changed = {9: row_addresses(own)} | ({8: np.resize(streams, len(own))} if streams else {})
+        return repeated(call, changed), (self, arguments, own)
+
 
 class _Attribute(ctypes.Structure):
     """CUlaunchAttribute."""
@@ -151,11 +161,11 @@ def _driver() -> dict[str, int]:
     return {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0 for name in there}
 
 
-def _sequence(*calls: DriverCall) -> Sequence:
+def _sequence(*calls: DriverCall, table: np.ndarray | None = None) -> Sequence:
     """Calls on CuPy's current stream."""
     from cupy.cuda import driver, get_current_stream
 
-    return Sequence(calls, lambda: get_current_stream().ptr, driver.CUDADriverError)
+    return Sequence(calls, lambda: get_current_stream().ptr, driver.CUDADriverError, table)
 
 
 class CudaDevice:
@@ -291,9 +301,9 @@ class CudaDevice:
         """
         return self.sequence([arrival(place, wanted), *self.waiting().calls])
 
-    def sequence(self, calls: list[DriverCall]) -> Sequence:
-        """Calls on the current stream."""
-        return _sequence(*calls)
+    def sequence(self, calls: list[DriverCall], table: np.ndarray | None = None) -> Sequence:
+        """Calls on the current stream, or those of a ``table``."""
+        return _sequence(*calls, table=table)
 
     def side_stream(self, k: int) -> Any:
         """The address of a stream that runs at the same time as the current one."""

@@ -16,7 +16,7 @@ block       one row of one bundle with one parameter set on one tile; by row (se
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -140,6 +140,12 @@ class Pass:
             return
         for start in self._starts:
             start()
+
+    def each(self, n_blocks: int) -> Iterator[tuple[Any, EntryArguments]]:
+        """For every ``n_blocks`` of its blocks, as the tiles of a row: the kernel and its argument."""
+        for i, kernel in self.code.all():
+            for first in range(int(self._first[i]), int(self._first[i + 1]), n_blocks):
+                yield kernel, self._given(first)
 
     def _given(self, first: int) -> EntryArguments:
         pointer = self.device.pointer
