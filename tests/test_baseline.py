@@ -50,10 +50,12 @@ def test_a_step_copies_the_parameters_once_and_the_matrix_once_into_the_same_mem
     there, counted = counting.xp.empty(out.shape, np.float64), []
     for place in (out, out, there, there):
         CALLS.clear()
+        device.transfers()
         made.evaluate(params, place)
         counted.append({name: n for name, n in CALLS.items() if name not in ("view", "elements set", "event")})
     copied = {"empty": 1, "copy to the device": 1}  # the parameters
     assert counted[1] == copied | {"copy to the host": 1, "waiting": 1} and counted[3] == copied
+    assert device.transfers() == {"bytes_in": params.nbytes, "bytes_out": 0, "transfers": 1}
     np.testing.assert_allclose(out, [X[:, 0] * params[0, 0], X.sum(axis=1)])
     np.testing.assert_allclose(there.array, out)
 

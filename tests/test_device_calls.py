@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 import types
@@ -220,13 +221,31 @@ def test_a_prepared_loss_holds_nothing_that_the_engine_lets_go(there):
         np.testing.assert_array_equal(gpu.fetched(step(params)), wanted)
 
 
-def test_many_losses_for_the_host_are_copied(there, monkeypatch):
-    monkeypatch.setattr(loss_step, "MOST_WRITTEN", 8)
-    ev = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64")
-    step = ev.loss_of(Y)
-    wanted = step(PARAMS[:-1])
-    made = calls(lambda: np.testing.assert_array_equal(step(PARAMS[:-1]), wanted))
-    assert made == LAUNCHES | {"copy to the host": 1, "waiting": 1}
+@pytest.mark.parametrize("copied", [False, True])
+def test_losses_wait_once_for_the_host_and_never_on_the_device(there, monkeypatch, copied):
+    """Wherever data, parameters and losses lie; many losses for the host are copied."""
+    monkeypatch.setattr(loss_step, "MOST_WRITTEN", 8 if copied else 1 << 18)
+    params, n = PARAMS[:-1], len(POP) - 1
+    wanted = ek.Evaluator(POP[:-1], X, "cuda", dtype="float64").loss(params, Y)
+    arriving = LAUNCHES | {"copy to the host" if copied else "hand_over": 1, "waiting": 1}
+    for data, own, out in itertools.product((np.asarray, there), (np.asarray, there), (None, np.zeros(n), there)):
+        place = there(np.zeros(n)) if out is there else out
+        step = ek.Evaluator(POP[:-1], data(X), "cuda", dtype="float64").loss_of(data(Y))
+        for numbers in (params + 1, params + 2, params):
+            found = step(own(numbers), out=place)
+        assert out is None or found is place
+        np.testing.assert_array_equal(gpu.fetched(found), wanted)
+        expected = arriving if isinstance(found, np.ndarray) else LAUNCHES | ({"empty": 1} if out is None else {})
+        given = own(params)
+        gpu.transfers()
+        made = calls(lambda step=step, given=given, place=place: step(given, out=place))
+        assert {name: n for name, n in made.items() if name != "event"} == expected
+        moved = [params.nbytes * isinstance(given, np.ndarray), 8 * n * isinstance(found, np.ndarray)]
+        assert list(gpu.transfers().values()) == [*moved, np.count_nonzero(moved)]
+        before = found.copy() if out is None and isinstance(found, np.ndarray) else found
+        step(own(params + 1), out=None if out is None else place)
+        if out is None:  # each in memory of its own
+            np.testing.assert_array_equal(gpu.fetched(found), gpu.fetched(before))
 
 
 def test_a_loss_sees_numbers_that_change_in_place_and_a_prepared_one_does_not(there):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,19 @@ def test_steps_are_what_a_new_engine_gives(device, problem, there):
     for sums, params, weights, kind in kept:  # each in memory of its own
         assert_equal(sums, made(pop, X, device).loss_sums(params, y, weights, kind))
     assert np.isnan(fetched(sums)[:, -1]).all()
+
+
+def test_parameters_and_sums_lie_on_either_side(device, problem):
+    pop, X, (y, _), rng = problem
+    sides = np.asarray, device.xp.asarray
+    params = [rng.uniform(-2, 2, (1, len(pop), pop.max_params)).astype(F4) for _ in range(6)]
+    wanted = [made(pop, X, device).loss_sums(numbers, y, None, "square") for numbers in params]
+    for data, own, out in itertools.product(sides, sides, (None, *sides)):
+        engine = made(pop, data(X), device)
+        prepared, place = engine.prepare(data(y), None, "square"), out and out(np.zeros((1, len(pop))))
+        for numbers, expected in zip(params, wanted, strict=True):
+            sums = engine.sums(own(numbers), prepared, None, place)
+            assert_equal(sums if place is None else place, expected)
 
 
 def test_other_targets_and_other_populations(device, problem):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-from contextlib import redirect_stderr
+from contextlib import ContextDecorator, redirect_stderr
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +15,7 @@ import exprkit as ek
 from exprkit import warm_up
 from exprkit.__main__ import main
 from exprkit.errors import ArgumentError
-from exprkit.runtime import jit
+from exprkit.runtime import jit, ranges
 from exprkit.runtime.progress import parts
 
 POINTS = ek.data.rough_pipe()
@@ -59,6 +59,27 @@ def test_a_bar_or_a_function_shows_all(make):
     assert "100%" in bar.getvalue() or not n
     with pytest.raises(ArgumentError, match="progress must be True, False or a function"):
         make("yes")
+
+
+def test_a_profiler_that_listens_sees_ranges_and_without_one_nothing_is_added(monkeypatch):
+    seen, before = [], ranges.shown("step")(abs)
+
+    class time_range(ContextDecorator):
+        def __init__(self, name):
+            self.name = name
+
+        def __enter__(self):
+            seen.append(self.name)
+
+        def __exit__(self, *_):
+            seen.append("end")
+
+    monkeypatch.setenv(ranges.LISTENER, "library.so")
+    monkeypatch.setitem(sys.modules, "cupyx.profiler", None)
+    assert before is abs and ranges.shown("step")(abs) is abs  # CuPy is not installed
+    monkeypatch.setitem(sys.modules, "cupyx", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupyx.profiler", SimpleNamespace(time_range=time_range))
+    assert ranges.shown("step")(abs)(-2) == 2 and seen == ["exprkit: step", "end"]
 
 
 def test_parts_grow_until_they_take_long_enough():

@@ -30,7 +30,7 @@ class Engine:
 
     counts = False  # ``evaluate`` takes an int64 (n_sets, n_exprs, 2) as well: how many nan, how many inf
     counts_losses = False  # ``sums`` does
-    stores_sums = False  # ``sums`` takes where they are to be, on its device
+    stores_sums = False  # ``sums`` takes where they are to be, on its device or the host
     rounds = False  # ``evaluate`` takes an ``out`` of 16 bits as well: the numbers nearest to the results
     threads = 1  # that work on a call
     seconds: Mapping[str, float] = MappingProxyType({})  # what setting up took, by phase

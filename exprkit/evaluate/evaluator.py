@@ -55,7 +55,7 @@ from exprkit.evaluate.prepared_loss import PreparedLoss
 from exprkit.evaluate.trace import Trace, parts_of
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
-from exprkit.runtime import slices
+from exprkit.runtime import ranges, slices
 from exprkit.runtime.machine import available_memory
 
 TUNED = ("square", "absolute", "values")  # kinds of work whose variants are timed
@@ -123,6 +123,7 @@ class Evaluator:
     [[3.0, 3.0, 3.0], [1.0, 1.0, 1.0]]
     """
 
+    @ranges.shown("prepare")
     def __init__(
         self,
         pop: Any,
@@ -206,6 +207,7 @@ class Evaluator:
             self.engine = self._make_engine(new)
         self.pop, self._other, self._has_slopes = new, other, False
 
+    @ranges.shown("step")
     def evaluate(self, params: Any = None, out: Any = None, count_nonfinite: bool = False, dtype: Any = None) -> Any:
         """Every expression at every data point.
 

@@ -22,6 +22,7 @@ import numpy as np
 from exprkit.backends.contract import no_device
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.device_programs.population import on_host as on_host_population
+from exprkit.backends.gpu.device import fetched
 from exprkit.errors import ArgumentError, DataError, ParseError, brief, number_of, one_of
 from exprkit.evaluate import rounding, tables
 from exprkit.expressions.expression import Expression
@@ -315,7 +316,10 @@ def result_array(
 def written(out: Any, place: Any, values: Any) -> Any:
     """``out``, whose memory is ``place``, with values of the host or of a device, which may be the other side."""
     if isinstance(place, np.ndarray):
-        place[...] = on_host(values)
+        if isinstance(values, np.ndarray):
+            place[...] = values
+        else:
+            fetched(values, place)
     elif isinstance(values, np.ndarray):
         place.set(values)
     else:

@@ -22,6 +22,7 @@ import numpy as np
 from exprkit.backends.device_programs.population import on_host
 from exprkit.errors import DataError, flag
 from exprkit.evaluate import inputs, loss_text, losses, tables
+from exprkit.runtime import ranges
 
 
 class PreparedLoss:
@@ -46,6 +47,7 @@ class PreparedLoss:
         else:
             self._loss = _NamedLoss(there, kind, *there.target(y, weights, own))
 
+    @ranges.shown("step")
     def __call__(self, params: Any, out: Any = None, count_nonfinite: bool = False) -> Any:
         """The losses of all expressions.
 
@@ -121,8 +123,7 @@ class _NamedLoss:
         shape = (*lead, len(ev.pop))
         place = None if out is None else inputs.result_array(out, shape, np.dtype(np.float64), ev.adopt)
         counts = np.zeros((len(sets), len(ev.pop), 2), np.int64) if counted else None
-        on_device = place is not None and not isinstance(place, np.ndarray)
-        stored = on_device and ev.engine.stores_sums and self._kind in losses.SUMS  # where the caller wants them
+        stored = place is not None and ev.engine.stores_sums and self._kind in losses.SUMS  # where they are wanted
         sums = self._sums(ev, sets, counts, place if stored else None)
         if sums is None:
             return None, None

@@ -27,7 +27,7 @@ import numpy as np
 
 from exprkit.errors import ExprkitError, ParseError, brief, checks_keywords, one_of
 from exprkit.expressions.population import Population
-from exprkit.runtime import files
+from exprkit.runtime import files, ranges
 from exprkit.text.names import USUAL, Given, Names, columns_of
 from exprkit.text.reader import Batch, from_items, from_lines, tokens_of
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from exprkit.text.parse_errors import Fault
 
 
+@ranges.shown("parse")
 @checks_keywords
 def parse(
     source: Any,

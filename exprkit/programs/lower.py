@@ -96,7 +96,7 @@ from exprkit.programs.emit import (
 )
 from exprkit.programs.parts import Part, joined
 from exprkit.programs.program import GradientProgram, Program
-from exprkit.runtime import machine, slices
+from exprkit.runtime import machine, ranges, slices
 from exprkit.runtime.bags import empty, zeros
 from exprkit.runtime.jit import compiled, inline
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
@@ -107,6 +107,7 @@ FIRST_ROOM = 6  # instructions for each token, with derivatives; grows
 MOST_OF_A_NODE = 5  # instructions: where parts are shared nine for what packs operands and the function that takes them
 
 
+@ranges.shown("lower")
 def lower(
     pop: Population,
     *,

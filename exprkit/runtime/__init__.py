@@ -10,7 +10,7 @@ In: functions and files.  Out: machine code that is kept between processes.
 ``slices``      expressions cut into slices that threads share
 ``budget``      what a search may take: time, evaluations, memory
 ``hashes``      words that look random
-``progress``    what long work shows of itself
+``progress``    what long work shows of itself; ``ranges``: what a profiler shows of it
 ``disk_cache``  machine code on disk, checked before it is used
 ``files``       files that are whole or not there; ``codec``: dataclasses as their arrays
 ``machine``     what this machine is and has

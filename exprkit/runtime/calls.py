@@ -87,6 +87,10 @@ class Sequence:
         if error := _run(self._where, self._length, self._stream()):
             raise self._error(error >> SHIFT)
 
+    def change(self, call: int, argument: int, number: int) -> None:
+        """Make one of the calls with another number for one of its arguments from now on."""
+        self._table[call, FIRST + argument] = number
+
     def then(self, *others: Sequence) -> Sequence:
         """These calls and others behind them."""
         return type(self)((call for sequence in (self, *others) for call in sequence.calls), self._stream, self._error)

@@ -26,7 +26,9 @@ download   results to the host's memory (nothing to do for a backend that runs t
 ``step_s`` one of them (the first where there is no other), ``kernel_s`` the same on the GPU's own
 clock, from event to event; where steps are short, both wait for the host, which queues them.
 ``lower_s`` (lowering), ``emit_s`` (structures and PTX) and ``compile_s`` (machine code) are what the
-engine says of itself; where it is silent, lowering is timed once more by itself.  ``device`` and
+engine says of itself; where it is silent, lowering is timed once more by itself.  ``bytes_in`` and
+``bytes_out`` are what the last step brings to a GPU and back, by so many ``transfers``: copies, and
+kernels that reach into the host's memory.  ``device`` and
 ``threads`` are what a sample's backend used, ``cpu_s`` the CPU seconds of all threads in a sample.
 ``host_bytes`` and ``device_bytes`` are the most memory that the cold sample took, results included.
 
@@ -80,7 +82,7 @@ from exprkit.study import records
 from exprkit.study.agreement import disagreement
 from exprkit.study.records import CONFIGURATION
 from exprkit.study.thesis import baseline
-from exprkit.study.timed_device import Gpu, Host, device_of, empty_cache, kernel_facts, roofs
+from exprkit.study.timed_device import TRANSFERS, Gpu, Host, device_of, empty_cache, kernel_facts, roofs
 from exprkit.study.workload import backends_of, dataset, expressions
 
 with brought_by("notebooks"):
@@ -337,7 +339,9 @@ def _samples(work: _Measurement, pop: Population) -> Iterator[dict[str, Any]]:
     with empty_cache() if work.options.get("cache") else contextlib.nullcontext():
         matrix, place = None, None
         work.device.forget_memory()
-        if comes_back not in SUMS:
+        if comes_back == "loss":
+            matrix, place = work.device.room(shape[:1], np.dtype(np.float64), on_host=True)
+        elif comes_back not in SUMS:
             dtype = np.dtype("float16" if comes_back == "half" else work.settings.dtype)
             matrix, place = work.device.room(shape, dtype, on_host=comes_back in TO_HOST)
         cold, result = _sample(work, matrix, place)
@@ -378,6 +382,7 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
     for step in range(n_steps):
         params = device.parameters(work.parameters[step % len(work.parameters)])
         lap("upload")
+        device.transfers()
         device.mark(events[step][0])
         result = run(params)
         device.mark(events[step][1])
@@ -389,7 +394,7 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
             lap("download")
         if step == 0:
             after_first = last
-    steps = last - after_first
+    steps, transfers = last - after_first, device.transfers()
     result = result if comes_back == "fit" else device.get(result, place)
     lap("download")
     row = {f"{phase}_s": spent for phase, spent in seconds.items()} | {"total_s": perf_counter() - begin}
@@ -402,20 +407,22 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         "lower_s": spent["lower"] if "lower" in spent else _lowering(work, pop),
         **{name: sum(spent.get(stage, 0.0) for stage in phases) if spent else np.nan for name, phases in SAID.items()},
     }
-    target = device.blank(matrix) if comes_back in TO_HOST else matrix  # what is timed alone has no copy to the host
+    on_host = comes_back in (*TO_HOST, "loss")
+    target = device.blank(matrix) if on_host else matrix  # what is timed alone has no copy to the host
     if work.settings.dispatch or comes_back == "fit" or (target is None and comes_back not in SUMS):
         row |= {"device_s": np.nan, "device_cold_s": np.nan}  # launches that no queue holds, or no room
     else:
         on_device: Any = device.put(work.parameters[0]) if pop.max_params else None
         alone = _step(comes_back, evaluator, y, target)
         row |= device.alone(lambda: alone(on_device))
-    return row | device.facts(evaluator) | kernel_facts(evaluator), result
+    return row | transfers | device.facts(evaluator) | kernel_facts(evaluator), result
 
 
 def _step(comes_back: str, evaluator: Any, y: Any, matrix: Any) -> Callable[[Any], Any]:
     """A step, as a function of its parameters."""
     if comes_back == "loss":
-        return evaluator.loss_of(y, "sse")
+        step = evaluator.loss_of(y, "sse")
+        return lambda params: step(params, out=matrix)
     if comes_back == "fit":
         engine = evaluator.derivatives()
         return lambda params: engine.fit(np.asarray(params, np.float64)[None], y, None, Options())
@@ -503,6 +510,7 @@ def medians(samples: pd.DataFrame) -> pd.DataFrame:
     numbers = {"samples": total.size(), "median_s": total.median(), "q25_s": total.quantile(0.25)}
     numbers |= {"q75_s": total.quantile(0.75), "sd_s": total.std(), "least_s": total.min()}
     others = [*(f"{part}_s" for part in (*PHASES, *PARTS)), "sm_mhz", "busy_threads", *MEMORY]
+    others += [name for name in TRANSFERS if name in samples]  # older samples lack them
     table = pd.DataFrame(numbers).join(groups[others].median())
     if cold.any():
         table["cold_s"] = samples[cold].groupby(keys, sort=False, dropna=False)["total_s"].median()

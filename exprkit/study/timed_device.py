@@ -36,6 +36,7 @@ from exprkit.runtime import machine
 NOT_HELD_BACK = 0x1 | 0x2  # NVML's reasons for a lower clock that are none: idle, and a clock that somebody chose
 COPIED, COPIES = 256 << 20, 7  # bytes, times
 WRITTEN, WRITTEN_TIMES = 256 << 20, 32  # bytes, times: longer than the host takes to queue two steps
+TRANSFERS = "bytes_in", "bytes_out", "transfers"
 READY = 2  # calls until an engine has everything ready for the next one
 NO_CLOCK = {"sm_mhz": np.nan, "throttled": False}
 CLEAR = Path("/proc/self/clear_refs")  # "5" written there makes the peak of resident memory the present one
@@ -120,6 +121,10 @@ class Host:
         """As much of the device's memory as a matrix takes; None where there is no room."""
         return matrix
 
+    def transfers(self) -> dict[str, float]:
+        """Bytes to the device and from it since the last call, and how many copies; nan where there is none."""
+        return dict.fromkeys(TRANSFERS, np.nan)
+
     def alone(self, step: Callable[[], Any]) -> dict[str, float]:
         """A step by the device's own clock, queued while the device is busy; nan where there is no such clock."""
         return {"device_s": np.nan, "device_cold_s": np.nan}
@@ -177,7 +182,7 @@ class Gpu(Host):
         return (memory, None) if on_host else (self.cupy.zeros(shape, dtype), memory)
 
     def get(self, array: Any, place: np.ndarray | None = None) -> np.ndarray:
-        return array if isinstance(array, np.ndarray) else array.get(out=place)
+        return device.fetched(array, place)
 
     def event(self) -> Any:
         return self.cupy.cuda.Event()
@@ -205,6 +210,9 @@ class Gpu(Host):
             return self.cupy.empty(matrix.shape, matrix.dtype)
         except self.cupy.cuda.memory.OutOfMemoryError:
             return None
+
+    def transfers(self) -> dict[str, float]:
+        return dict(device.transfers())
 
     def alone(self, step: Callable[[], Any]) -> dict[str, float]:
         """``device_cold_s`` after what writes over the second-level cache, ``device_s`` after another step.

@@ -51,6 +51,7 @@ from exprkit.expressions.rewrite import Rules, table_rules
 from exprkit.operators.defined import table_of_rows
 from exprkit.programs.emit import emit_tree, place
 from exprkit.programs.lower import lower, mark, read_tree
+from exprkit.runtime import ranges
 from exprkit.runtime.calls import Sequence
 
 THREADS = 128  # of a block
@@ -150,6 +151,7 @@ class Lowering:
         macros = {"REAL": REAL[self.dtype.itemsize], "LANES": device.lanes}
         self._kernels = {name: device.kernel(name, COMPILED_AS, source(), **macros) for name in KERNELS}
 
+    @ranges.shown("lower")
     def of(self, pop: Population | DevicePopulation, behind: Any = None) -> tuple[Programs, Columns]:
         """Bytecode and columns of a population; made on the host if an expression is longer than MOST_TOKENS.
 

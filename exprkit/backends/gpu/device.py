@@ -25,6 +25,7 @@ from exprkit.backends.device_memory import lies_on_device
 from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.precision import Precision
 from exprkit.operators.defined import table_of_rows
+from exprkit.runtime import ranges
 from exprkit.runtime.calls import STREAM, DriverCall, Sequence, arrival, repeated, row_addresses
 
 NEEDED = {"cupy": "CuPy", "cuda.core": "cuda-core", "cuda.bindings": "cuda-bindings"}
@@ -36,6 +37,26 @@ _REGISTERS, _LOCAL_BYTES = 4, 3  # CU_FUNC_ATTRIBUTE_NUM_REGS, ..._LOCAL_SIZE_BY
 
 
 _asking = threading.Lock()
+_transfers = [0, 0, 0]  # bytes to devices and from them, and how many times: ``transfers``
+
+
+def count_in(n_bytes: int) -> None:
+    """Count a copy from the host to a device, or what a kernel reads of page-locked memory."""
+    _transfers[0] += n_bytes
+    _transfers[2] += 1
+
+
+def count_out(n_bytes: int) -> None:
+    """Count a copy from a device to the host, or what a kernel writes to page-locked memory."""
+    _transfers[1] += n_bytes
+    _transfers[2] += 1
+
+
+def transfers() -> dict[str, int]:
+    """What was counted in this process since the last call of this function."""
+    counts = dict(zip(("bytes_in", "bytes_out", "transfers"), _transfers, strict=True))
+    _transfers[:] = 0, 0, 0
+    return counts
 
 
 def missing() -> str | None:
@@ -249,7 +270,10 @@ class CudaDevice:
         """Arrays of the host's on the device: small ones together, by way of page-locked memory: nobody waits."""
         n_bytes = sum(-(-array.nbytes // 16) * 16 for array in arrays)
         if n_bytes > MOST_LOCKED:
+            for array in arrays:
+                count_in(array.nbytes)
             return [self.xp.asarray(array) for array in arrays]
+        count_in(n_bytes)
         with self._sending:
             if not self._outgoing or len(self._outgoing[0][0]) < n_bytes:
                 for _, read in self._outgoing:
@@ -280,9 +304,11 @@ class CudaDevice:
         self.fetch(array, place.ctypes.data)
         return place.tolist()
 
+    @ranges.shown("fetch")
     def fetch(self, array: Any, place: int) -> None:
         """Copy a contiguous array into page-locked memory at that address, and wait for it."""
         runtime, stream = self.xp.cuda.runtime, self.current_stream()
+        count_out(array.nbytes)
         runtime.memcpyAsync(place, array.data.ptr, array.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
         stream.synchronize()
 
@@ -344,9 +370,11 @@ class CudaDevice:
         """The stream on which everything runs."""
         return self.xp.cuda.get_current_stream()
 
+    @ranges.shown("fetch")
     def to_host(self, source: Any, place: np.ndarray, stream: Any) -> None:
         """Start copying an array (rows, numbers) to the host, on ``stream``; rows may be parts of longer ones."""
         runtime, kind, width = self.xp.cuda.runtime, self.xp.cuda.runtime.memcpyDeviceToHost, place[:1].nbytes
+        count_out(place.nbytes)
         to, start, (pitch, _), (step, _) = place.ctypes.data, source.data.ptr, place.strides, source.strides
         if len(place) == 1 or width == pitch == step:
             runtime.memcpyAsync(to, start, place.nbytes, kind, stream.ptr)
@@ -449,9 +477,13 @@ def empty_on_host(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         return np.empty(shape, dtype)
 
 
-def fetched(array: Any) -> np.ndarray:
-    """An array as one on the host."""
-    return array if isinstance(array, np.ndarray) else array.get()
+def fetched(array: Any, place: np.ndarray | None = None) -> np.ndarray:
+    """An array as one on the host; one of the device in ``place``, if that is given."""
+    if isinstance(array, np.ndarray):
+        return array
+    count_out(array.nbytes)
+    there: np.ndarray = array.get(out=place)
+    return there
 
 
 def fetched_together(arrays: Iterable[Any]) -> list[np.ndarray]:
@@ -467,6 +499,7 @@ def fetched_together(arrays: Iterable[Any]) -> list[np.ndarray]:
         for array, start in zip(arrays, (0, *ends), strict=False)
     ]
     for array, place in zip(arrays, places, strict=True):
+        count_out(array.nbytes)
         array.get(out=place, blocking=False)
     cupy.cuda.get_current_stream().synchronize()
     return [place.copy() for place in places]

@@ -20,6 +20,7 @@ import numpy as np
 
 from exprkit.backends.device_memory import LockedRoom, Recent
 from exprkit.backends.gpu import layout, opcodes
+from exprkit.backends.gpu.device import count_in
 from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs
 from exprkit.backends.gpu.layout import LINE_BYTES, VECTOR_BYTES
 from exprkit.backends.gpu.schedule import TILES_END, Chunking, LaunchShape, Plan, plan
@@ -369,7 +370,7 @@ class Immediates:
         if max_params == 0 and n_sets <= self._sets_made and self._generation == self.launcher.generation:
             return False
         is_new = self.take_memory(n_sets)
-        source, done = self._reachable(params)
+        source, done = self.reachable(params)
         self.launch(params.shape)(params=source)
         if done is not None:
             done.record()
@@ -404,8 +405,11 @@ class Immediates:
         self.arrays.update(immediates=immediates, results=results)
         return True
 
-    def _reachable(self, params: Any) -> tuple[int, Any]:
-        """The address of parameters where a kernel can read them: on the device, or copied to page-locked memory."""
+    def reachable(self, params: Any) -> tuple[int, Any]:
+        """The address of parameters where a kernel can read them: on the device, or copied to page-locked memory.
+
+        Behind it what to record as soon as the kernel is started, or None.
+        """
         if not isinstance(params, np.ndarray) or self.device.xp is np or params.size == 0:
             return self.device.pointer(params), None
         self._staging = self._staging or [(LockedRoom(self.device), self.device.event()) for _ in range(2)]
@@ -413,4 +417,5 @@ class Immediates:
         room, done = self._staging[0]
         done.synchronize()  # the launch before the last one has read it
         np.copyto(room.shaped(params.shape, params.dtype), params)
+        count_in(params.nbytes)
         return room.address, done

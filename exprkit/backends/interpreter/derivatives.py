@@ -24,7 +24,7 @@ from exprkit.backends.device_memory import Allocation, ArraySpec, LockedRoom, Re
 from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import layout, nvrtc
-from exprkit.backends.gpu.device import MOST_LOCKED, fetched
+from exprkit.backends.gpu.device import MOST_LOCKED, count_out, fetched
 from exprkit.backends.gpu.launch import THREADS, Launcher, address, fill, put
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.interpreter.batches import FitBatch, FitShape, Preparation, batches_like, macros_of
@@ -384,6 +384,8 @@ class FitResults:
         here, there = self._device.pointer(place), self._block.addresses.values()
         copies = tuple(zip(there, (here + start for start in starts), sizes, strict=True))
         _copying(self._device, copies)()
+        for size in filter(None, sizes):
+            count_out(size)
         if place is not memory:
             memory[...] = place
         params, loss, iterations, status, evaluations = (

@@ -32,7 +32,7 @@ from exprkit.backends.device_programs import dependence, lowering
 from exprkit.backends.device_programs.lowering import Lowering
 from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.gpu import loss_code, nvrtc, opcodes
-from exprkit.backends.gpu.device import MOST_LOCKED
+from exprkit.backends.gpu.device import MOST_LOCKED, fetched
 from exprkit.backends.gpu.device_bytecode import Programs
 from exprkit.backends.gpu.engine import DeviceEngine, Needing, backend, check_block, check_points, hand_over
 from exprkit.backends.gpu.launch import REAL, Columns, ScheduledLaunch, address, plan_on
@@ -234,10 +234,10 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         """Sums of a prepared loss, float64 (n_sets, n_exprs); None for a text that reads more than a block's memory.
 
         ``counts`` (n_sets, n_exprs, 2) int64 takes how many nan and inf there were at points of weight > 0, ``out`` on
-        the device the sums.
+        the device or the host the sums.
         """
         if prepared.kept is not None and counts is None:
-            sums = prepared.kept(self.device, params, prepared.at, out)
+            sums = prepared.kept(params, prepared.at, out)
             if sums is not None:
                 return sums
         if n_columns := prepared.macros.get("TARGETS"):
@@ -267,26 +267,25 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
                 self._add_up(place, at, macros, count)
 
         once = self.n_points <= SPAN and len(params) <= self._sets_at_once()
-        sums = self._sums(params, add_up, out if once else None)
-        if out is not None and not once:
-            out[...] = sums.reshape(out.shape)
+        is_direct = once and (out is None or not self._is_apart(out))
+        sums = self._sums(params, add_up, out if is_direct else None)
+        if not is_direct and out is not None:
+            out[...] = (fetched(sums) if self._is_apart(out) else sums).reshape(out.shape)
         hand_over(counted, counts)
         if once and key and sums.size and self.n_points:
             self._keep_step(key, params.shape, macros)
         return sums
 
     def _key_of_step(self, params: Any, macros: dict[str, Any], out: Any) -> tuple[Any, ...]:
-        """The key of a loss that is one call when it is asked for again; () where it is not."""
-        on_host = self._is_apart(params)
-        if on_host != (self.device.xp is not np and self.host_results and out is None):
-            return ()
-        return "step", on_host, params.shape, *self._sizes_of_steps()[2:], *macros.values()
+        """The key of a loss that is one call when it is asked for again."""
+        to_host = self._is_apart(out) if out is not None else self.host_results and self.device.xp is not np
+        return "step", to_host, params.shape, *self._sizes_of_steps()[2:], *macros.values()
 
     def _keep_step(self, key: tuple[Any, ...], shape: tuple[int, ...], macros: dict[str, Any]) -> None:
         """Keep what makes a loss again, if one launch of the interpreter did, whose memory is kept."""
-        spans, on_host = self._ready.get(self._key_of_spans(shape[0] * shape[1], macros), ()), key[1]
-        if len(spans) == 1 and not (on_host and 8 * shape[0] * shape[1] > MOST_LOCKED):
-            rooms = (self._locked_params, self._locked) if on_host else None
+        spans, to_host = self._ready.get(self._key_of_spans(shape[0] * shape[1], macros), ()), key[1]
+        if len(spans) == 1 and not (to_host and 8 * shape[0] * shape[1] > MOST_LOCKED):
+            rooms = (self._locked_params, self._locked) if to_host else None
             step = LossStep(self._immediates, spans[0].run, spans[0].add, shape, rooms)
             self._prepared(key, lambda: step)
 
@@ -296,8 +295,8 @@ class Engine(DeviceEngine, contract.Differentiable, contract.Tunable):
         if not step.is_ready():
             self._forget()
             return None
-        kept = KeptStep(step, params, out, key[1], self._epoch)
-        sums = kept(self.device, params, prepared.at, out)
+        kept = KeptStep(step, params, out, self._epoch)
+        sums = kept(params, prepared.at, out)
         if sums is None or len(self._invalid):
             return sums if sums is None else self._marked(sums.reshape(params.shape[:2]))
         prepared.kept = kept

@@ -7,7 +7,8 @@ the same sizes; ``PreparedSums``, a loss with its target on the device.
 numbers     go this way
 ==========  ==========================================================================================
 parameters  of the host's into page-locked memory, where the first kernel reads them; else where they are
-sums        for the host into page-locked memory: few of them by a kernel, which then says so, many by a copy
+sums        for the host: few of them by a kernel, which then says so, into page-locked memory, many by a copy to
+            where they are wanted, new memory being page-locked; for the device: nobody waits
 ==========  ==========================================================================================
 
     >>> from exprkit.backends.interpreter.loss_step import MOST_WRITTEN
@@ -24,6 +25,7 @@ import numpy as np
 
 from exprkit.backends.device_memory import LockedRoom
 from exprkit.backends.gpu import loss_code, opcodes
+from exprkit.backends.gpu.device import count_in, count_out
 from exprkit.backends.gpu.launch import Immediates, Launch, ScheduledLaunch, addressed, field_address, put
 from exprkit.backends.precision import Precision
 from exprkit.runtime.calls import Sequence
@@ -51,8 +53,8 @@ class LossStep:
     """The launches of a loss in one pass over all parameter sets and points, which can be repeated.
 
     ``interpret`` cuts chunks for a new population alone; ``add`` adds up the sums' parts, where there are any;
-    ``shape`` is that of the parameters; ``rooms``: where parameters of the host's are put, and sums for the host, or
-    None if both lie on the device.
+    ``shape`` is that of the parameters; ``rooms``, of sums that are for the host: where the host's parameters are put,
+    and few sums.
     """
 
     def __init__(
@@ -63,21 +65,22 @@ class LossStep:
         shape: tuple[int, ...],
         rooms: tuple[LockedRoom, LockedRoom] | None,
     ) -> None:
-        self._immediates, self._shape, launcher = immediates, shape, immediates.launcher
-        device, n_items = launcher.device, shape[0] * shape[1]
+        self._immediates, self._shape, self._rooms, launcher = immediates, shape, rooms, immediates.launcher
+        self._device, n_items = launcher.device, shape[0] * shape[1]
+        device, self._is_copied = self._device, bool(rooms) and 8 * n_items > MOST_WRITTEN
         self._launches = [interpret.cut, immediates.launch(shape), interpret.run, *([add] if add else [])]
         cut, self._make, self._run = self._launches[:3]
         self._summing, self._hand, self._ticket, end = self._launches[-1], None, 0, Sequence(())
         if rooms:
-            self._params, self._sums = rooms[0].shaped(shape, launcher.dtype), rooms[1].shaped(shape[:2], np.float64)
-            self._there, self._told = device.xp.empty(shape[:2], np.float64), device.locked((1,), np.int64)
-            there, place = device.pointer(self._there), device.pointer(self._sums)
-            self._places = device.pointer(self._params), there
-            if self._sums.nbytes > MOST_WRITTEN:
-                end = device.sequence([device.copying(there, place, self._sums.nbytes)]).then(device.waiting())
+            self._there = device.xp.empty(shape[:2], np.float64)
+            self._params, there = rooms[0].shaped(shape, launcher.dtype), device.pointer(self._there)
+            self._places = rooms[0].address, there
+            if self._is_copied:
+                end = device.sequence([device.copying(there, 0, 8 * n_items)]).then(device.waiting())
             else:
+                self._sums, self._told = rooms[1].shaped(shape[:2], np.float64), device.locked((1,), np.int64)
                 self._told[0], told = self._ticket, device.pointer(self._told)
-                hand = self._hand = launcher.handing_over(n_items, self._there, place, told)
+                hand = self._hand = launcher.handing_over(n_items, self._there, rooms[1].address, told)
                 end = hand.again.then(device.arriving(told, field_address(hand.arguments, "ticket")))
                 hand.renew()
                 self._launches.append(hand)
@@ -91,16 +94,48 @@ class LossStep:
             return True
         try:
             return not self._immediates.take_memory(self._shape[0])
-        except self._immediates.device.out_of_memory:
+        except self._device.out_of_memory:
             return False
 
-    def from_host(self, params: np.ndarray, goal: dict[str, int | float]) -> np.ndarray:
-        """The sums of parameters of the host's, when they are there; what they are compared with by its addresses."""
-        np.copyto(self._params, params)
-        self.queue(self._places[0], goal, self._places[1])
-        return self._sums.copy()
+    def __call__(self, params: Any, goal: dict[str, int | float], out: Any) -> Any | None:
+        """The sums, into ``out`` or new memory: for the host when they are there, on the device as soon as it can.
 
-    def queue(self, params: int, goal: dict[str, int | float], sums: int) -> None:
+        ``goal``: what they are compared with, by its addresses.  None: memory is short.
+        """
+        if self._rooms:
+            return self._for_host(params, goal, out)
+        try:
+            sums = self._device.xp.empty(self._shape[:2], np.float64) if out is None else out
+        except self._device.out_of_memory:  # the engine has words for that
+            return None
+        source, read = self._immediates.reachable(params)
+        self._queue(source, goal, self._device.pointer(sums))
+        if read is not None:
+            read.record()
+        return sums
+
+    def _for_host(self, params: Any, goal: dict[str, int | float], out: np.ndarray | None) -> np.ndarray:
+        source, there = self._places
+        if isinstance(params, np.ndarray):
+            np.copyto(self._params, params)
+            count_in(params.nbytes)
+        else:
+            source = self._device.pointer(params)
+        sums: np.ndarray
+        if self._is_copied:
+            sums = self._device.locked(self._shape[:2], np.float64) if out is None else out
+            for calls in (self._again, self._first):
+                calls.change(-2, 0, sums.ctypes.data)
+        self._queue(source, goal, there)
+        count_out(self._there.nbytes)
+        if self._is_copied:
+            return sums
+        if out is None:
+            return self._sums.copy()
+        out.reshape(self._sums.shape)[...] = self._sums
+        return out
+
+    def _queue(self, params: int, goal: dict[str, int | float], sums: int) -> None:
         """Start making the sums; all by their addresses on the device, or parameters by that of page-locked memory."""
         calls = self._again if self._run.is_present() else self._renewed()
         self._make.arguments.params = params
@@ -122,31 +157,24 @@ class LossStep:
 class KeptStep:
     """The launches of the last call of a loss, for parameters like its ``params`` and sums like its ``out``.
 
-    The engine keeps ``step``, and lets it go where memory is short; ``from_host``: parameters are the host's, and sums
-    for it; ``epoch`` is the engine's: False as soon as populations are of other sizes.
+    The engine keeps ``step``, and lets it go where memory is short; ``epoch`` is the engine's: False as soon as
+    populations are of other sizes.
     """
 
-    __slots__ = ("_epoch", "_from_host", "_kind", "_new", "_shape", "_step")
+    __slots__ = ("_epoch", "_kinds", "_shape", "_step")
 
-    def __init__(self, step: LossStep, params: Any, out: Any, from_host: bool, epoch: list[bool]) -> None:
-        self._step, self._from_host, self._epoch = weakref.ref(step), from_host, epoch
-        self._kind, self._shape, self._new = type(params), params.shape, out is None
+    def __init__(self, step: LossStep, params: Any, out: Any, epoch: list[bool]) -> None:
+        self._step, self._epoch, self._shape = weakref.ref(step), epoch, params.shape
+        self._kinds = type(params), type(out)
 
-    def __call__(self, device: Any, params: Any, goal: dict[str, int | float], out: Any) -> Any | None:
-        """The sums, into ``out`` on the device or new memory; None: they have to be asked for anew."""
+    def __call__(self, params: Any, goal: dict[str, int | float], out: Any) -> Any | None:
+        """The sums (``LossStep``); None: they have to be asked for anew."""
         step = self._step()
-        if type(params) is not self._kind or params.shape != self._shape or (out is None) != self._new:
+        if (type(params), type(out)) != self._kinds or params.shape != self._shape:
             return None
         if step is None or not (self._epoch[0] and step.is_ready()):
             return None
-        if self._from_host:
-            return step.from_host(params, goal)
-        try:
-            sums = device.xp.empty(self._shape[:2], np.float64) if out is None else out
-        except device.out_of_memory:  # the engine has words for that
-            return None
-        step.queue(device.pointer(params), goal, device.pointer(sums))
-        return sums
+        return step(params, goal, out)
 
 
 class PreparedSums:
