@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 import subprocess
 import sys
 import threading
 import time
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.runtime import slices
+from exprkit.runtime.intrinsics import pause
 from exprkit.study.agreement import disagreement
 
 TILE = tiles.TILE
@@ -245,6 +248,43 @@ def test_two_calls_at_once():
         assert np.array_equal(result, out, equal_nan=True)
 
 
+def test_callers_that_share_the_workers_have_every_task_done_once():
+    """Four callers with tasks that wait, of which each adds one where it is: workers go from one call to another."""
+    results = []
+
+    def caller(n_tasks):
+        done = Counts(np.zeros(n_tasks))
+        queue = thread_pool.WorkQueue(count, done, 5 * [done], np.dtype([("none", np.int64)]))
+        for turn in range(200):
+            queue.run((0,), n_tasks, threads=1 + turn % 5, piece=3)
+        results.append(done.of)
+
+    callers = [threading.Thread(target=caller, args=(n,)) for n in (1, 7, 40, 300)]
+    for one in callers:
+        one.start()
+    for one in callers:
+        one.join()
+    assert len(results) == 4 and all((done == 200).all() for done in results)
+
+
+class Counts(NamedTuple):
+    of: np.ndarray
+
+
+@thread_pool.task_loop
+def count(counts, scratch, queue, me, most):
+    k = thread_pool.next_task(queue, me)
+    while k >= 0:
+        for _ in range(20):
+            pause()
+        counts.of[k] += 1
+        most -= 1
+        if most == 0:
+            return 1
+        k = thread_pool.next_task(queue, me)
+    return 0
+
+
 def test_threads_that_wait_for_the_next_call_take_part_in_it_alone():
     pops, X = [population(300, seed=k) for k in (1, 2)], ordinary(700)
     made = [engine(pop, X, threads=4) for pop in pops]
@@ -256,12 +296,18 @@ def test_threads_that_wait_for_the_next_call_take_part_in_it_alone():
         out.fill(7)
         made[which].evaluate(params[which][k], out)
         assert np.array_equal(out, expected[which][k], equal_nan=True), turn
-    (queue,) = made[0].values._queues[cpu_engine.VALUES]
-    assert queue.header["working"] == 0 and queue.header["counter"] >= thread_pool.DONE
     deadline = time.perf_counter() + 30
-    while queue.header["present"] and time.perf_counter() < deadline:
+    while not thread_pool.crew().all_sleep() and time.perf_counter() < deadline:
         time.sleep(0.001)
-    assert queue.header["present"] == 0  # nobody stays for long
+    assert thread_pool.crew().all_sleep()  # nobody polls for long
+
+
+def test_a_small_call_wakes_no_thread():
+    """So that many threads never make it slower; a large one does, and all threads of either give the same bits."""
+    small, large = (engine(population(n, seed=4), ordinary(m), threads=16) for n, m in ((20, 50), (300, 3000)))
+    assert (small.values.plan(1).threads, small.values.plan(1).wakes) == (1, 0)
+    assert large.values.plan(1).threads == 16 and large.values.plan(1).wakes >= 15
+    assert large.values.plan(1).threads <= large.values.plan(1).n_tasks
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -361,13 +407,14 @@ def test_ctrl_c_stops_a_long_call_and_leaves_the_evaluator_whole(threads):
 
 
 def test_where_no_thread_can_be_started_the_calling_one_does_all(monkeypatch):
-    class Full:
-        def submit(self, *job):
-            raise RuntimeError("can't start new thread")
+    def full(*job):
+        raise RuntimeError("can't start new thread")
 
     pop, X = population(200, seed=9), ordinary(3000)
     expected = evaluate(pop, X, threads=1)
-    monkeypatch.setattr(slices, "pool", Full)
+    crew = thread_pool.Crew()
+    monkeypatch.setattr(thread_pool, "crew", lambda: crew)
+    monkeypatch.setattr(_thread, "start_new_thread", full)
     assert np.array_equal(evaluate(pop, X, threads=3), expected, equal_nan=True)
 
 

@@ -116,7 +116,9 @@ def of_results(asked: Any, out: Any, own: np.dtype, on_device: bool) -> np.dtype
     Raises DataError if it is neither the evaluator's nor of 16 bits.
     """
     given = getattr(out, "dtype", None)
-    name = (own.name if given is None else str(given).rpartition(".")[2]) if asked is None else _name(asked)
+    if asked is None and (given is None or given is own):
+        return own  # names take longer than a small step
+    name = str(given).rpartition(".")[2] if asked is None else _name(asked)
     if name not in SHORT:
         if asked is not None and name != own.name:
             raise DataError(f"results are {own.name} (Evaluator(dtype=...)), {' or '.join(SHORT)}, not {brief(asked)}")

@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.core.extending import infer_getattr, lower_getattr_generic
 from numba.core.imputils import lower_cast
 from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, models, register_model, unbox
+from numba.extending import NativeValue, intrinsic, models, register_model, unbox
 
 
 class Borrowed(types.Type):
@@ -103,3 +103,16 @@ def _field(context, builder, kind, address, name):
         if part not in ("meminfo", "parent"):
             array = builder.insert_value(array, getattr(owned, part), at)
     return array
+
+
+@intrinsic
+def stored(typingctx, bag, address):
+    """Copy a borrowed tuple to an address, unless that is 0; its number of bytes."""
+
+    def code(context, builder, signature, args):
+        size = ir.Constant(ir.IntType(64), context.get_abi_sizeof(context.get_value_type(bag.record)))
+        with builder.if_then(cgutils.is_not_null(builder, args[1])):
+            cgutils.raw_memcpy(builder, builder.inttoptr(args[1], cgutils.voidptr_t), args[0], size, 1)
+        return size
+
+    return types.int64(bag, types.int64), code

@@ -35,7 +35,7 @@ def _caller(kind, result):
             value = builder.call(builder.inttoptr(args[0], pointer_type), operands)
             if kind == types.void:
                 return context.get_dummy_value()
-            return builder.sext(value, _I64) if kind == types.int64 else value
+            return builder.sext(value, _I64) if kind == types.int64 else value  # of 64 bits as it is
 
         return kind(types.int64, types.UniTuple(types.int64, len(arguments))), code
 
@@ -44,7 +44,8 @@ def _caller(kind, result):
 
 call = _caller(types.void, ir.VoidType())  # of a function that returns nothing,
 call_number = _caller(types.float64, ir.DoubleType())  # a float64,
-call_status = _caller(types.int64, ir.IntType(32))  # an int of C's
+call_status = _caller(types.int64, ir.IntType(32))  # an int of C's,
+call_whole = _caller(types.int64, _I64)  # an int64
 
 
 @intrinsic
@@ -59,7 +60,7 @@ def fma(typingctx, a, b, c):
 
 @intrinsic
 def atomic_load(typingctx, address):
-    """The number at ``address``; this and the next three happen in one order that all threads agree on."""
+    """The number at ``address``; this and the next four happen in one order that all threads agree on."""
 
     def code(context, builder, signature, args):
         return builder.load_atomic(builder.inttoptr(args[0], _I64.as_pointer()), "seq_cst", 8)
@@ -86,6 +87,17 @@ def atomic_add(typingctx, address, number):
         return builder.atomic_rmw("add", builder.inttoptr(args[0], _I64.as_pointer()), args[1], "seq_cst")
 
     return types.int64(types.int64, types.int64), code
+
+
+@intrinsic
+def exchange(typingctx, address, known, number):
+    """Write a number where ``known`` is; whether it was."""
+
+    def code(context, builder, signature, args):
+        place = builder.inttoptr(args[0], _I64.as_pointer())
+        return builder.extract_value(builder.cmpxchg(place, args[1], args[2], "seq_cst", "seq_cst"), 1)
+
+    return types.boolean(types.int64, types.int64, types.int64), code
 
 
 @intrinsic

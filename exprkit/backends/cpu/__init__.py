@@ -10,6 +10,6 @@ In: programs and data.  Out: values, losses, derivatives, fits.
 ``kernels``              a compiled function per operator; ``reductions``: sums over points
 ``callbacks``            kernels of operators that are the user's functions
 ``loss_kernels``         losses that are texts, summed in registers
-``threads``              a thread pool whose workers spin a moment for the next call
+``threads``              the threads that take tasks of a call, and how they are woken
 =======================  ==================================================================
 """

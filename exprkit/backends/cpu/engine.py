@@ -27,21 +27,17 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
-import os
-import weakref
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from exprkit.backends import contract, objective
-from exprkit.backends.cpu import callbacks, kernels, loop, loss_kernels, reductions, tiles
-from exprkit.backends.cpu.levenberg_marquardt import FIT, best_of, drive_fits, fits_of, serve_fits
+from exprkit.backends.cpu import callbacks, kernels, loss_kernels, reductions, tiles
+from exprkit.backends.cpu.levenberg_marquardt import FIT, Fits, best_of, drive_fits, fits_of
 from exprkit.backends.cpu.levenberg_marquardt import PIECE as FIT_PIECE
-from exprkit.backends.cpu.loop import CALL, SPAN, Call, programs_of, scratch_of
+from exprkit.backends.cpu.loop import ARGUMENTS, SPAN, Call, drive_derivatives, drive_values, programs_of, scratches_of
 from exprkit.backends.cpu.loss_kernels import Tokens
-from exprkit.backends.cpu.threads import WorkQueue
+from exprkit.backends.cpu.threads import MOST_THREADS, WorkQueue
 from exprkit.backends.cpu.tiles import FORMS, LINE, aligned, never_negative, shares, tiles_of
 from exprkit.backends.objective import Fitted, Options
 from exprkit.errors import number_of
@@ -54,7 +50,9 @@ from exprkit.runtime import machine
 
 PAST_BYTES = 24 << 20  # results larger than this, in rows of several tiles, are written past the caches
 CHUNKS = 8  # a thread's share of the rows is cut into so many chunks, against unequal work
-SMALL = 1 << 18  # work (instructions x points) that is worth another thread: about what it takes to wake one
+WAKE = 1 << 19  # work (instructions x points) for which a sleeping thread is woken, which takes as long: 40 us (Xeon)
+LEAST = 1 << 15  # work that is worth a thread that polls: 3 us, in which 15 of them follow (Xeon, 16 cores)
+STEPS = 8  # of a fit, about
 PIECE = 1 << 28  # work between two looks for Ctrl-C: about a tenth of a second
 MOST_COLUMNS = 64  # that are made for a next population, too, whether it uses them or not
 ROW_COST = 4  # instructions that the sums of a row with derivatives are worth
@@ -86,13 +84,13 @@ class Engine(contract.Differentiable):
         self.values = self._runner_of_values(pop)
         self._can_write_past = False  # the kernels for it are made when first needed
         self._gradients: Runner | None = None
-        self._fit_work: TaskLoop | None = None
+        self._fits: Fits | None = None
 
     def update(self, pop: Population) -> bool:
         """Take another population; the columns stay."""
         values = self._runner_of_values(pop, self.values)
         self.pop, self._invalid, self.values = pop, np.flatnonzero(~pop.valid), values
-        self._can_write_past, self._gradients, self._fit_work = False, None, None
+        self._can_write_past, self._gradients, self._fits = False, None, None
         return True
 
     def held_bytes(self) -> int:
@@ -110,7 +108,8 @@ class Engine(contract.Differentiable):
         if past and not self._can_write_past:
             self._kernels.table(_last_requests(values.program))
             self._can_write_past = True
-        values.run(VALUES, params, values.plan(len(params)), out, out=out.ctypes.data, past=kernels.PAST * past)
+        plan = values.plan(len(params))
+        values.run(drive_values, params, plan, out, out=out.ctypes.data, past=kernels.PAST * past)
 
     def loss_sums(self, params: np.ndarray, y: np.ndarray, weights: np.ndarray | None, kind: str) -> np.ndarray:
         """Sum of weighted squared, absolute or plain errors, float64 (n_sets, n_exprs)."""
@@ -132,14 +131,14 @@ class Engine(contract.Differentiable):
 
     def sums(self, params: np.ndarray, prepared: PreparedSum, counts: Any = None, out: Any = None) -> np.ndarray:
         """The prepared sums, float64 (n_sets, n_exprs)."""
-        return self._sums(self.values, VALUES, params, prepared.vectors, 1, **prepared.arguments)[..., 0]
+        return self._sums(self.values, drive_values, params, prepared.vectors, 1, **prepared.arguments)[..., 0]
 
     def jacobian(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write the derivatives by the parameters into ``out``, (n_sets, n_exprs, n_points, max_params)."""
         out[...] = 0
         if out.size:
             params, plan = params[..., : out.shape[-1]], self.gradients.plan(len(params))
-            self.gradients.run(DERIVATIVES, params, plan, out, out=out.ctypes.data, **self._loss(None))
+            self.gradients.run(drive_derivatives, params, plan, out, out=out.ctypes.data, **self._loss(None))
         out[:, self._invalid] = np.nan
 
     def normal_equations(
@@ -149,7 +148,7 @@ class Engine(contract.Differentiable):
         width = params.shape[2]
         n_sums = 1 + width + width * (width + 1) // 2
         arguments = self._loss(weights) | _target(y, weights)
-        sums = self._sums(self.gradients, DERIVATIVES, params, (y, weights), n_sums, pairs=1, **arguments)
+        sums = self._sums(self.gradients, drive_derivatives, params, (y, weights), n_sums, pairs=1, **arguments)
         jtj = np.zeros((*params.shape, width))
         jtj[(..., *np.triu_indices(width))] = sums[..., 1 + width :]
         jtj[(..., *np.triu_indices(width)[::-1])] = sums[..., 1 + width :]
@@ -160,7 +159,8 @@ class Engine(contract.Differentiable):
     ) -> tuple[np.ndarray, np.ndarray]:
         """The sums of ``loss_sums`` and their gradients, (n_sets, n_exprs, max_params)."""
         arguments = self._loss(weights, KINDS[kind], SMALLEST) | _target(y, weights)
-        sums = self._sums(self.gradients, DERIVATIVES, params, (y, weights), 1 + params.shape[2], **arguments)
+        n_sums = 1 + params.shape[2]
+        sums = self._sums(self.gradients, drive_derivatives, params, (y, weights), n_sums, **arguments)
         return sums[..., 0].copy(), 2 * sums[..., 1:]
 
     def fit(self, starts: np.ndarray, y: np.ndarray, weights: np.ndarray | None, options: Options) -> Fitted:
@@ -178,14 +178,14 @@ class Engine(contract.Differentiable):
         n_bounds = max(len(lower), len(upper))
         limits = np.full(1, np.inf) if options.limits is None else np.ascontiguousarray(options.limits, np.float64)
         lower, upper = (np.repeat(bound, n_bounds // len(bound), axis=0) for bound in (lower, upper))
-        if self._fit_work is None:
-            traits = fits_of(self.pop, self.threads)
-            self._fit_work = TaskLoop(functools.partial(drive_fits, traits), functools.partial(serve_fits, traits))
+        if self._fits is None:
+            self._fits = fits_of(self.pop, self.gradients.programs, self.threads)
         self.gradients.run(
-            self._fit_work,
+            drive_fits,
             params,
             self.gradients.plan_of_fits(n_rows),
             (y, weights, fits, lower, upper, limits),
+            self._fits,
             **self._loss(weights, options.kind, options.delta),
             **_target(y, weights),
             pairs=1,
@@ -236,12 +236,12 @@ class Engine(contract.Differentiable):
         return {"loss": loss, "weighted": weights is not None or kind not in reductions.UNWEIGHTED, "delta": delta}
 
     def _sums(
-        self, runner: Runner, work: TaskLoop, params: np.ndarray, owners: Any, n_sums: int, **arguments: Any
+        self, runner: Runner, loop: Any, params: np.ndarray, owners: Any, n_sums: int, **arguments: Any
     ) -> np.ndarray:
         """The sums of a call over the points, float64 (n_sets, n_exprs, n_sums)."""
         plan, n_rows = runner.plan(len(params)), params.shape[0] * params.shape[1]
         sums = np.zeros((len(plan.ranges) - 1, n_rows, n_sums))
-        runner.run(work, params, plan, (owners, sums), sums=sums.ctypes.data, n_sums=n_sums, **arguments)
+        runner.run(loop, params, plan, (owners, sums), sums=sums.ctypes.data, n_sums=n_sums, **arguments)
         total = sums[0]
         for more in sums[1:]:
             total = total + more
@@ -275,38 +275,22 @@ class PreparedSum(NamedTuple):
         return cls((first, following), {"loss": function, **_target(first, following)})
 
 
-class TaskLoop(NamedTuple):
-    """A compiled loop: one that takes some tasks of a call, and one that takes tasks of every call of a queue."""
-
-    drive: Callable[..., bool]
-    serve: Callable[..., None]
-
-
-VALUES = TaskLoop(loop.drive_values, loop.serve_values)
-DERIVATIVES = TaskLoop(loop.drive_derivatives, loop.serve_derivatives)
-
-
 class Sharing(NamedTuple):
     """The division of a call into tasks; a task is a chunk of rows on a range of tiles."""
 
     threads: int
-    at_once: int  # tasks that make a PIECE of work; of fits, instructions
+    wakes: int  # of threads that sleep
+    piece: int  # tasks that make a PIECE of work; of fits, instructions
     n_tasks: int
     chunks: np.ndarray  # first row of each chunk, and the end
     ranges: np.ndarray  # first tile of each range of tiles, and the end
     addresses: tuple[int, ...]  # of chunks and ranges, with their lengths
 
     @classmethod
-    def make(cls, threads: int, at_once: int, n_tasks: int, chunks: np.ndarray, ranges: np.ndarray) -> Sharing:
+    def make(cls, threads: int, work: int, piece: int, n_tasks: int, chunks: np.ndarray, ranges: np.ndarray) -> Sharing:
         chunks, ranges = chunks.astype(np.int64), ranges.astype(np.int64)
         addresses = (chunks.ctypes.data, len(chunks), ranges.ctypes.data, len(ranges))
-        return cls(threads, max(1, at_once), n_tasks, chunks, ranges, addresses)
-
-
-def _serve(runner: weakref.ref[Runner], work: TaskLoop, queue: WorkQueue, spins: int) -> None:
-    there = runner()
-    if there is not None:
-        there.serve(work, queue, spins)
+        return cls(threads, work // WAKE, max(1, piece), n_tasks, chunks, ranges, addresses)
 
 
 class Runner:
@@ -329,10 +313,11 @@ class Runner:
         callbacks.raise_first()
         self.programs = programs_of(program, self.tiles, len(X), library, threads)
         self._plans: dict[int, Sharing] = {}  # by the number of parameter sets
-        self._scratch: collections.deque[Any] = collections.deque()
-        self._queues: dict[TaskLoop, collections.deque[WorkQueue]] = collections.defaultdict(collections.deque)
+        self._queues: dict[Any, collections.deque[WorkQueue]] = collections.defaultdict(collections.deque)
 
-    def run(self, work: TaskLoop, params: np.ndarray, plan: Sharing, owners: Any, **arguments: Any) -> None:
+    def run(
+        self, loop: Any, params: np.ndarray, plan: Sharing, owners: Any, programs: Any = None, **arguments: Any
+    ) -> None:
         """Do the work of one call: this thread, and as many more as it is worth.
 
         ``owners`` hold the memory that ``arguments`` have addresses of, for as long as a thread may use it.
@@ -342,58 +327,39 @@ class Runner:
             return
         params = np.ascontiguousarray(params)
         call = Call(params.ctypes.data, n_rows, params.shape[2], *plan.addresses, **arguments)
-        queue, scratch = self._queue(work), self._own_scratch()
-
-        def has_more() -> bool:
-            return work.drive(self.programs, scratch, queue.call, queue.address, plan.at_once)
-
-        queue.run(call, plan.n_tasks, plan.threads, has_more, (params, plan, owners))
-        self._scratch.append(scratch)
-        self._queues[work].append(queue)
+        queue = self._queue(loop, programs or self.programs, plan.threads)
+        queue.run(call, plan.n_tasks, plan.threads, plan.wakes, plan.piece, (self, params, plan, owners))
+        self._queues[loop].append(queue)
         callbacks.raise_first()
 
-    def _queue(self, work: TaskLoop) -> WorkQueue:
-        """Concurrent calls have a queue each; a queue's threads do not survive a fork."""
-        while self._queues[work]:
-            with contextlib.suppress(IndexError):
-                queue = self._queues[work].pop()
-                if queue.process == os.getpid():
-                    return queue
-        return WorkQueue(CALL, functools.partial(_serve, weakref.ref(self), work))  # a cycle would keep the tiles
-
-    def serve(self, work: TaskLoop, queue: WorkQueue, spins: int) -> None:
-        """In a thread of a queue: take part."""
-        scratch = self._own_scratch()
-        work.serve(self.programs, scratch, queue.call, queue.address, spins)
-        self._scratch.append(scratch)
-
-    def _own_scratch(self) -> Any:
-        """Memory for one thread."""
-        try:
-            return self._scratch.pop()
-        except IndexError:
-            return scratch_of(self.program, self.dtype)
+    def _queue(self, loop: Any, programs: Any, threads: int) -> WorkQueue:
+        """Concurrent calls have a queue each."""
+        with contextlib.suppress(IndexError):
+            if (queue := self._queues[loop].pop()).threads >= threads:
+                return queue
+        return WorkQueue(loop, programs, scratches_of(self.program, self.dtype, threads), ARGUMENTS)
 
     def plan(self, n_sets: int) -> Sharing:
         """The division of a call with so many parameter sets."""
         if n_sets not in self._plans:
             n_exprs, n_tiles = len(self.program.n_params), len(self.tiles)
             work = n_sets * (len(self.program.code) + self.row_cost * n_exprs) * self.n_points
-            threads = min(self.threads, 1 + work // SMALL)
+            threads = min(self.threads, 1 + work // LEAST, MOST_THREADS)
             few = n_sets * n_exprs < CHUNKS * self.threads  # share out ranges of tiles as well
             ranges = np.append(np.arange(0, max(n_tiles, 1), SPAN if few else max(n_tiles, 1)), n_tiles)
             chunks = shares(self.program.offsets, n_sets, max(1 if threads == 1 else CHUNKS * threads, work // PIECE))
             n_tasks = (len(chunks) - 1) * (len(ranges) - 1)
-            self._plans[n_sets] = Sharing.make(threads, n_tasks * PIECE // max(work, 1), n_tasks, chunks, ranges)
+            piece = n_tasks * PIECE // max(work, 1)
+            self._plans[n_sets] = Sharing.make(threads, work, piece, n_tasks, chunks, ranges)
         return self._plans[n_sets]
 
     def plan_of_fits(self, n_rows: int) -> Sharing:
         """The division of fits of so many rows: a task is a row from its start to its end."""
         n_exprs, n_code = max(len(self.program.n_params), 1), len(self.program.code)
         work = n_rows * (n_code // n_exprs + self.row_cost) * self.n_points
-        threads = min(self.threads, n_rows) if work > SMALL else 1
+        threads = min(self.threads, n_rows, MOST_THREADS) if work > LEAST else 1
         none = np.zeros(2, np.int64)
-        return Sharing.make(threads, FIT_PIECE, n_rows, none, none)
+        return Sharing.make(threads, work * STEPS, FIT_PIECE, n_rows, none, none)
 
 
 BACKEND = contract.Backend(unavailable, describe, Engine, lowers=True)

@@ -17,14 +17,14 @@ the middle of a row as well, so that Python sees Ctrl-C; the row's state waits i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import carray
 
 from exprkit.backends import decisions, levenberg_marquardt, objective
-from exprkit.backends.cpu.loop import STATE_HEADER, begin, equations, job_of, loss_so_far, no_equations
-from exprkit.backends.cpu.threads import enter, is_stopped, leave, next_task, wait
+from exprkit.backends.cpu.loop import STATE_HEADER, begin, call_of, equations, job_of, loss_so_far, no_equations
+from exprkit.backends.cpu.threads import is_stopped, next_task, task_loop
 from exprkit.backends.cpu.tiles import TILE
 from exprkit.backends.decisions import RUNNING
 from exprkit.backends.objective import Fitted
@@ -42,16 +42,17 @@ FIT = np.dtype([("loss", np.float64), ("evaluations", np.int64), ("iterations", 
 
 
 class Fits(NamedTuple):
-    """The verdict and the linear parameters of every expression."""
+    """The programs of a population, and the verdict and the linear parameters of every expression."""
 
+    programs: Any
     verdicts: np.ndarray
     linear: np.ndarray  # bits of the parameters that it is linear in
 
 
-def fits_of(pop: Population, threads: int) -> Fits:
-    """The verdicts and linear parameters of a population."""
+def fits_of(pop: Population, programs: Any, threads: int) -> Fits:
+    """What fits of a population read."""
     linear, differentiable = dependence(pop, threads)
-    return Fits(decisions.verdicts(pop, differentiable), linear)
+    return Fits(programs, decisions.verdicts(pop, differentiable), linear)
 
 
 def best_of(pop: Population, params: np.ndarray, fits: np.ndarray, nothing: float) -> Fitted:
@@ -123,24 +124,14 @@ def _vector(at, n, k):
     return carray(pointer(at + 8 * n * k), n, np.float64)
 
 
-@compiled
-def serve_fits(fits, programs, scratch, now, queue, spins):
-    """Take tasks of every call of the queue, until there has been none for a while."""
-    while wait(queue, spins):
-        enter(queue)
-        while drive_fits(fits, programs, scratch, now, queue, PIECE):
-            pass
-        leave(queue)
-
-
-@compiled
-def drive_fits(fits, programs, scratch, now, queue, most):
-    """Run up to ``most`` instructions of fits, row after row, from where the last call came to; False: none is left."""
-    at, state = now[0], state_of(scratch.fit, len(scratch.columns))
+@task_loop
+def drive_fits(fits, scratch, queue, me, most):
+    """Run up to ``most`` instructions of fits, row after row, from where the last call came to; whether any is left."""
+    programs, at, state = fits.programs, call_of(queue), state_of(scratch.fit, len(scratch.columns))
     stands = state.progress[0]
     if stands.row == NO_ROW:
-        _begin_row(stands, queue)
-    job = job_of(now, state.p)
+        _begin_row(stands, queue, me)
+    job = job_of(queue, state.p)
     fit = carray(pointer(at.fits), at.n_rows, FIT)
     lower = carray(pointer(at.lower), (at.n_bounds, at.width), np.float64)
     upper = carray(pointer(at.upper), (at.n_bounds, at.width), np.float64)
@@ -169,14 +160,14 @@ def drive_fits(fits, programs, scratch, now, queue, most):
             most = _fit_row(programs, job, scratch, terms, state, fit, most)
             if stands.status == RUNNING:
                 break
-        _begin_row(stands, queue)
-    return stands.row != NO_ROW
+        _begin_row(stands, queue, me)
+    return np.int64(stands.row != NO_ROW)
 
 
 @inline
-def _begin_row(stands, queue):
+def _begin_row(stands, queue, me):
     """Take the next row, if one is left."""
-    stands.row, stands.evaluations, stands.tile, stands.status = next_task(queue) + 1, 0, 0, RUNNING
+    stands.row, stands.evaluations, stands.tile, stands.status = next_task(queue, me) + 1, 0, 0, RUNNING
 
 
 @compiled

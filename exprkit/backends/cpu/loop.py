@@ -1,9 +1,9 @@
 """The compiled loops of the CPU backend: programs over tiles of points, for values, losses, derivatives and fits.
 
-In: programs and data (``TiledPrograms``), a call's arguments (``CALL``), its work queue.  Out: what the call asks for.
+In: programs and data (``TiledPrograms``), a work queue with a call's arguments.  Out: what the call asks for.
 
-    >>> from exprkit.backends.cpu.loop import CALL
-    >>> CALL["params"], CALL["delta"]
+    >>> from exprkit.backends.cpu.loop import ARGUMENTS
+    >>> ARGUMENTS["params"], ARGUMENTS["delta"]
     (dtype('int64'), dtype('float64'))
 
 What is computed, plainly::
@@ -41,18 +41,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numba import carray
+from numpy.typing import DTypeLike
 
 from exprkit.backends.cpu import kernels, reductions
-from exprkit.backends.cpu.threads import enter, leave, next_task, wait
+from exprkit.backends.cpu.threads import CALL, next_task, task_loop
 from exprkit.backends.cpu.tiles import FORMS, LINE, TILE, aligned, cast, form_of, requests_of, step_of
 from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, GradientProgram, Program
 from exprkit.runtime.intrinsics import call, call_number, pointer
-from exprkit.runtime.jit import compiled, inline
+from exprkit.runtime.jit import inline
 
 BLOCK = 64  # rows that go through the data together: 5 to 10 % faster where results go past the caches, else the same
 SPAN = 64  # tiles whose losses are summed before they join the row's sum; threads share out whole spans
-ALL = 1 << 62  # tasks: until none is left
+APART = 128  # bytes, of which a processor fetches the second half with the first
 STATE_HEADER = 16  # numbers before the arrays of the state of a fit
 
 
@@ -89,7 +90,7 @@ class Call(NamedTuple):
     gtol: float = 0.0
 
 
-CALL = np.dtype([(name, type(Call._field_defaults.get(name, 0))) for name in Call._fields])  # int64 or float64
+ARGUMENTS = np.dtype([(name, type(Call._field_defaults.get(name, 0))) for name in Call._fields])  # int64 or float64
 _DELTA = 8 * Call._fields.index("delta")  # bytes from the beginning of a call
 
 
@@ -174,21 +175,34 @@ class GradientBuffers(NamedTuple):
 GradientScratch = namedtuple("GradientScratch", (*Scratch._fields, *GradientBuffers._fields))  # type: ignore[misc]
 
 
-def scratch_of(program: Program, dtype: np.dtype) -> Any:
-    """Memory for one thread: ``Scratch``, with derivatives ``GradientScratch``."""
+def scratches_of(program: Program, dtype: np.dtype, n: int) -> list[Any]:
+    """Memory for each of n threads: ``Scratch``, with derivatives ``GradientScratch``."""
     width = max(int(program.n_params.max(initial=0)), 1) if isinstance(program, GradientProgram) else 0
-    slots = aligned((program.n_slots + 2, TILE), dtype)  # two more: for a result, and to read past the end
+    slots = aligned((n, program.n_slots + 2, TILE), dtype)  # two more: for a result, and to read past the end
     slots[:] = 1
-    base = np.zeros(4, np.int64)
-    base[SLOT] = slots.ctypes.data
-    uniforms = np.full((1 if width else BLOCK, max(program.n_uniforms, 1)), np.nan, dtype)
-    scratch = Scratch(slots, uniforms, base, np.zeros(1 + width * (width + 3) // 2 if width else BLOCK))
+    base = _apart(n, 4, np.int64)
+    base[:, SLOT] = slots.ctypes.data + slots.strides[0] * np.arange(n)
+    n_uniforms = max(program.n_uniforms, 1)
+    uniforms = _apart(n, (1 if width else BLOCK) * n_uniforms, dtype)
+    uniforms[:] = np.nan
+    sums = _apart(n, 1 + width * (width + 3) // 2 if width else BLOCK, np.float64)
+    scratches = [Scratch(slots[k], uniforms[k].reshape(-1, n_uniforms), base[k], sums[k]) for k in range(n)]
     if not width:
-        return scratch
-    vectors, params = aligned((width + 2, TILE), dtype), np.zeros((1, width), dtype)
-    return GradientScratch(  # type: ignore[call-arg]
-        *scratch, np.zeros(width, np.int64), vectors[0], vectors[1], params, vectors[2:], np.zeros(state_size(width))
-    )
+        return scratches
+    columns, vectors = _apart(n, width, np.int64), aligned((n, width + 2, TILE), dtype)
+    params, states = _apart(n, width, dtype), _apart(n, state_size(width), np.float64)
+    return [
+        GradientScratch(*scratch, columns[k], v[0], v[1], params[k : k + 1], v[2:], states[k])  # type: ignore[call-arg]
+        for k, (scratch, v) in enumerate(zip(scratches, vectors, strict=True))
+    ]
+
+
+def _apart(n: int, size: int, dtype: DTypeLike) -> np.ndarray:
+    """Zeros, (n, size), whose rows share no cache line."""
+    dtype = np.dtype(dtype)
+    rows = aligned((n, -(-size * dtype.itemsize // APART) * APART // dtype.itemsize), dtype)
+    rows[:] = 0
+    return rows[:, :size]
 
 
 def state_size(n):
@@ -214,9 +228,15 @@ class CallArrays(NamedTuple):
 
 
 @inline
-def job_of(now, params_like):
-    """The arguments of the call ``now``; they stay while a task of it is at work."""
-    at = now[0]
+def call_of(queue):
+    """The arguments of the queue's call (``Call``); they stay while a task of it is at work."""
+    return carray(pointer(queue + CALL), 1, ARGUMENTS)[0]
+
+
+@inline
+def job_of(queue, params_like):
+    """Those arguments as arrays and numbers."""
+    at = call_of(queue)
     return CallArrays(
         carray(pointer(at.params), (at.n_rows, at.width), params_like.dtype),
         carray(pointer(at.chunks), at.n_chunks, np.int64),
@@ -229,7 +249,7 @@ def job_of(now, params_like):
         at.w,
         at.weighted,
         at.pairs,
-        now.ctypes.data + _DELTA,
+        queue + CALL + _DELTA,
     )
 
 
@@ -282,24 +302,15 @@ def _place(programs, base, operand):
 # ── values and losses ────────────────────────────────────────────────────────────────
 
 
-@compiled
-def serve_values(programs, scratch, now, queue, spins):
-    """Take tasks of every call of the queue, until there has been none for a while."""
-    while wait(queue, spins):
-        enter(queue)
-        drive_values(programs, scratch, now, queue, ALL)
-        leave(queue)
-
-
-@compiled
-def drive_values(programs, scratch, now, queue, most):
-    """Run up to ``most`` tasks, each a chunk of rows on a range of tiles; False: none is left."""
-    k = next_task(queue)
+@task_loop
+def drive_values(programs, scratch, queue, me, most):
+    """Run up to ``most`` tasks, each a chunk of rows on a range of tiles; whether any may be left."""
+    k = next_task(queue, me)
     if k < 0:
-        return False
-    job = job_of(now, scratch.uniforms)
-    n_chunks, more = len(job.chunks) - 1, True
-    while more:
+        return 0
+    job = job_of(queue, scratch.uniforms)
+    n_chunks = len(job.chunks) - 1
+    while k >= 0:
         chunk, of_tiles = k % n_chunks, k // n_chunks
         last = job.chunks[chunk + 1]
         for row in range(job.chunks[chunk], last, BLOCK):
@@ -307,11 +318,10 @@ def drive_values(programs, scratch, now, queue, most):
         most -= 1
         if most == 0:
             break
-        k = next_task(queue)
-        more = k >= 0
+        k = next_task(queue, me)
     if job.past:
         call(programs.fence, ())
-    return more
+    return np.int64(k >= 0)
 
 
 @inline
@@ -429,22 +439,13 @@ def _write_past(programs, job, scratch, k, place, tile, left):
 # ── derivatives ──────────────────────────────────────────────────────────────────────
 
 
-@compiled
-def serve_derivatives(programs, scratch, now, queue, spins):
-    """Take tasks of every call of the queue, until there has been none for a while."""
-    while wait(queue, spins):
-        enter(queue)
-        drive_derivatives(programs, scratch, now, queue, ALL)
-        leave(queue)
-
-
-@compiled
-def drive_derivatives(programs, scratch, now, queue, most):
-    """Run up to ``most`` tasks, each a chunk of rows on a range of tiles; False: none is left."""
-    k = next_task(queue)
+@task_loop
+def drive_derivatives(programs, scratch, queue, me, most):
+    """Run up to ``most`` tasks, each a chunk of rows on a range of tiles; whether any may be left."""
+    k = next_task(queue, me)
     if k < 0:
-        return False
-    job = job_of(now, scratch.uniforms)
+        return 0
+    job = job_of(queue, scratch.uniforms)
     n_chunks, n_exprs = len(job.chunks) - 1, len(programs.n_params)
     while k >= 0:
         chunk, of_tiles = k % n_chunks, k // n_chunks
@@ -456,9 +457,9 @@ def drive_derivatives(programs, scratch, now, queue, most):
                 _write_jacobian(programs, job, scratch, row, of_tiles)
         most -= 1
         if most == 0:
-            return True
-        k = next_task(queue)
-    return False
+            return 1
+        k = next_task(queue, me)
+    return 0
 
 
 @inline

@@ -1,183 +1,345 @@
-"""A thread pool whose workers share the tasks of a call, and spin 0.3 ms for the next one before they sleep.
+"""The threads that run the tasks of compiled loops, and how a call gets them: without Python's lock.
 
-In: compiled loops that take tasks off a ``WorkQueue``.  Out: all tasks done.
+In: a compiled loop that takes tasks off a ``WorkQueue``, and what it reads.  Out: all tasks done.
 
+    >>> from typing import NamedTuple
     >>> import numpy as np
-    >>> from exprkit.backends.cpu.threads import WorkQueue
-    >>> from exprkit.runtime.intrinsics import take
-    >>> queue, tasks = WorkQueue(np.dtype([("first", np.int64)]), serve=None), []
-    >>> def work():
-    ...     tasks.append(take(queue.address))
-    ...     return tasks[-1] < 2
-    >>> queue.run((0,), n_tasks=3, threads=1, work=work)
-    >>> tasks
-    [0, 1, 2]
+    >>> from exprkit.backends.cpu.threads import WorkQueue, next_task, task_loop
+    >>> class Squares(NamedTuple):
+    ...     of: np.ndarray
+    >>> @task_loop
+    ... def square(squares, scratch, queue, me, most):
+    ...     k = next_task(queue, me)
+    ...     while k >= 0:
+    ...         squares.of[k] = k * k
+    ...         k = next_task(queue, me)
+    ...     return 0
+    >>> squares = Squares(np.zeros(4))
+    >>> WorkQueue(square, squares, 2 * [squares], np.dtype([("none", np.int64)])).run((0,), 4, threads=2)
+    >>> squares.of.tolist()
+    [0.0, 1.0, 4.0, 9.0]
 
-To wake a thread takes some 80 us, since each has to get Python's lock first, one after the other:
-with 16 threads longer than many a call lasts.  So a thread that has helped stays in compiled code
-and polls its queue for the next call, for as long as that would take; calls that follow
-each other closely, as those of a fit or of a benchmark do, begin at once.
+A worker is started by Python and then stays in compiled code: to wake 15 by way of Python, whose lock they need one
+after the other, takes 320 to 500 us, by a lock of each, which needs nothing of Python, 35 to 230 (16 cores, medians by
+how long they slept).  Its state is one number, changed by compare and exchange: IDLE (it polls), ASLEEP (it waits for
+its lock), a queue that asks it to take part, or BUSY.  What happens in a call, plainly::
 
-What the caller and a worker do, plainly::
+    caller                                            worker
+    write the arguments, share out the tasks          poll, for SPIN_SECONDS, then sleep, until a queue asks
+    ask those who are IDLE, and wake some             if the queue still wants it:
+    do tasks: own ones, then what others have left        do tasks: own ones, then what others have left
+    take back what nobody has followed                    give back its number in the queue
+    wait for those at work
 
-    caller                                      worker
-    write the call's arguments                  while, within SPIN_SECONDS, COUNTER < N_TASKS:
-    COUNTER = 0                                     WORKING += 1
-    take tasks until none is left                   take tasks until none is left
-    COUNTER = DONE, or STOPPED                      WORKING -= 1
-    wait until WORKING = 0
-
-A task is taken by adding one to COUNTER.  Who gets a number below N_TASKS reads arguments that
-stay until it has left: the caller waits.  Who comes late gets DONE or more, and reads nothing.
-A call that is interrupted leaves STOPPED there, and who has a long task looks for it between pieces of its work.
+Who takes part has a number in the queue, the same one in call after call where the calls are alike, and a share of
+the tasks, so that what it reads and writes stays in the caches of its core; who is done helps the others.
+A call that is interrupted leaves no task, and who has a long one looks for that between pieces of its work.
 """
 # mypy: disable-error-code="no-untyped-def"
 
 from __future__ import annotations
 
+import _thread
 import contextlib
+import ctypes
 import functools
 import os
+import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from exprkit.runtime import slices
-from exprkit.runtime.intrinsics import atomic_add, atomic_load, atomic_store, pause, take
+from exprkit.runtime.borrowed import stored
+from exprkit.runtime.intrinsics import atomic_add, atomic_load, atomic_store, call, call_whole, exchange, pause
 from exprkit.runtime.jit import compiled, inline
 from exprkit.runtime.progress import look
 
-DONE = 1 << 61  # more than there are tasks
-STOPPED = 1 << 62  # more than DONE, whoever has taken a task since
-SPIN_SECONDS = 3e-4  # that a worker polls for the next call: some three times what it takes to wake one
+SPIN_SECONDS = 3e-4  # that a worker polls before it sleeps: 15 that poll follow in 3 us, asleep in 35 to 230 (16 cores)
 CALLER_SPINS = 2000  # until the caller, whose tasks are done, lets other programs go ahead: about 50 us
+MOST_THREADS = 256  # of a call, this one with them
+DONE = 1 << 61  # more than there are tasks
 
-COUNTER, WORKING, PRESENT, N_TASKS = 0, 64, 128, 192  # bytes from the queue's address: a cache line each
-HEADER = np.dtype(
-    {
-        "names": ["counter", "working", "present", "n_tasks"],
-        "formats": [np.int64] * 4,
-        "offsets": [COUNTER, WORKING, PRESENT, N_TASKS],
-        "itemsize": 256,
-    }
-)
+IDLE, ASLEEP, BUSY = range(3)  # states of a worker; or the address of a queue that asks it, and above it its number
+NUMBER_BITS = 48  # addresses have fewer
+LINE = 128  # bytes from worker to worker, and from share to share: a pair of cache lines
+LOCK = 8  # bytes: where the lock of a worker is
+RELEASE, ACQUIRE = 8, 16  # of the crew, which begins with the number of its workers
+FUNCTION, PROGRAMS, SCRATCH, SCRATCH_BYTES, SHARES, THREADS, WAKES, PIECE, STOPPED = range(0, 72, 8)  # of a queue
+CALL = 128  # where its arguments begin
+END, TAKEN = 8, 16  # of a share, which begins with its next task; whether somebody has its number
+FINISHED, MORE, LEAVING = range(3)
+
+task_loop = functools.partial(compiled, no_cfunc_wrapper=False, no_cpython_wrapper=True)
 
 
 class WorkQueue:
-    """A call's tasks and arguments (``call``, of a structured dtype), and the workers that poll for them.
+    """Calls of ``loop(programs, scratch, queue, me, most)``, for which each thread has a scratch of its own.
 
-    ``serve(queue, spins)``, in a thread of its own, takes tasks of every call until it has polled the queue so often
-    and there was none.
+    The loop takes tasks by ``next_task(queue, me)``, up to ``most`` if it likes, and says whether it has any left.
     """
 
-    def __init__(self, arguments: np.dtype, serve: Callable[[WorkQueue, int], None]) -> None:
-        self.process = os.getpid()
-        self._memory = np.zeros(HEADER.itemsize + 64, np.uint8)
-        start = -self._memory.ctypes.data % 64
-        self.header = self._memory[start : start + HEADER.itemsize].view(HEADER)
-        self.header["counter"] = DONE
-        self.address = self.header.ctypes.data
-        self.call = np.zeros(1, arguments)
-        self._serve = serve
-        self._owners: Any = None  # of the memory that the arguments are addresses of
+    def __init__(self, loop: Any, programs: Any, scratches: list[Any], arguments: np.dtype) -> None:
+        self.threads, self._programs, self._scratches = len(scratches), _in_memory([programs]), _in_memory(scratches)
+        self._keeps = programs, scratches
+        shares = CALL + -(-arguments.itemsize // LINE) * LINE
+        self._memory = np.zeros(shares + LINE * (self.threads + 1), np.uint8)
+        start = -self._memory.ctypes.data % LINE
+        self.address = self._memory.ctypes.data + start
+        self._call = self._memory[start + CALL :][: arguments.itemsize].view(arguments)
+        self._memory[start:][:CALL].view(np.int64)[: THREADS // 8] = (
+            _address(loop, programs, scratches[0]),
+            self._programs.ctypes.data,
+            self._scratches.ctypes.data,
+            self._scratches.shape[1],
+            self.address + shares,
+        )
 
     def run(
-        self, arguments: tuple[Any, ...], n_tasks: int, threads: int, work: Callable[[], bool], owners: Any = None
+        self,
+        arguments: tuple[Any, ...],
+        n_tasks: int,
+        threads: int,
+        wakes: int = MOST_THREADS,
+        piece: int = DONE,
+        owners: Any = None,
     ) -> None:
-        """Do all tasks: this thread by ``work()``, which takes some and says whether any are left, and others.
+        """Do all tasks, by this thread and others, of which ``wakes`` may sleep; ``piece`` of them between two looks.
 
-        A queue whose call was interrupted is not to be used again: a worker may still be at that call.
+        ``owners`` hold the memory that the arguments are addresses of.  A queue whose call was interrupted is not to
+        be used again: a worker may still be at that call.
         """
-        self._owners, end = owners, DONE
-        self.call[0] = arguments
-        self.header["n_tasks"] = n_tasks
-        _open(self.address)
+        workers = crew().with_workers(threads - 1, wakes) if threads > 1 else 0
+        self._call[0] = arguments
+        _share_out(self.address, n_tasks, threads, wakes, piece)
+        _under_way[self.address] = self, owners
         try:
-            with contextlib.suppress(RuntimeError):  # no more threads can be started, or Python ends: do with fewer
-                for _ in range(threads - 1 - int(self.header["present"][0])):
-                    slices.pool().submit(self._help)
-                    _count(self.address, 1)
-            while work():
+            while (state := _go(self.address, workers)) == MORE:
                 look()  # here Python sees that the user wants to stop
         except BaseException:
-            end = STOPPED
+            _stop(self.address)
+            self._wait(LEAVING, workers)
             raise
-        finally:
-            while not _closed(self.address, end):
-                time.sleep(0)
-        self._owners = None
+        self._wait(state, workers)
 
-    def _help(self) -> None:
-        try:
-            self._serve(self, _spins())
-        finally:
-            _count(self.address, -1)
+    def _wait(self, state: int, workers: int) -> None:
+        """Return when no worker is at the call any more."""
+        while state != FINISHED:
+            time.sleep(0)
+            state = _left(self.address, workers)
+        del _under_way[self.address]
+
+
+_under_way: dict[int, Any] = {}  # calls, which workers know by an address; one that was interrupted twice stays
+
+
+def _in_memory(bags: list[Any]) -> np.ndarray:
+    """A row for each bag, as compiled code reads it; somebody else keeps the arrays."""
+    memory = np.zeros((len(bags), _store(bags[0], 0)), np.uint8)
+    for k, bag in enumerate(bags):
+        _store(bag, memory.ctypes.data + k * memory.shape[1])
+    return memory
+
+
+def _address(loop: Any, programs: Any, scratch: Any) -> int:
+    """The address of the machine code for bags of these types."""
+    kinds = loop.typeof_pyval(programs), loop.typeof_pyval(scratch), types.int64, types.int64, types.int64
+    if (loop, kinds) not in _addresses:
+        loop.compile(kinds)
+        result = loop.overloads[kinds]
+        name = result.fndesc.llvm_cfunc_wrapper_name
+        _addresses[loop, kinds] = int(result.library.get_pointer_to_function(name))
+    return _addresses[loop, kinds]
+
+
+_addresses: dict[Any, int] = {}  # of the loops that have been used, by their arguments' types
+
+
+class Crew:
+    """The workers of this process: their number and, a ``LINE`` for each, state and lock."""
+
+    def __init__(self) -> None:
+        self._memory, self._starting = np.zeros(LINE * (MOST_THREADS + 1), np.uint8), threading.Lock()
+        start = -self._memory.ctypes.data % LINE
+        self.address, self._lines = self._memory.ctypes.data + start, self._memory[start:].view(np.int64)
+        for place, name in ((RELEASE, "release"), (ACQUIRE, "acquire")):
+            function = getattr(ctypes.pythonapi, f"PyThread_{name}_lock")
+            self._lines[place // 8] = ctypes.cast(function, ctypes.c_void_p).value or 0
+        self._n = 0
+
+    def with_workers(self, n: int, more: int) -> int:
+        """The address, now that there are n workers or so many ``more``; fewer if none can be started."""
+        if self._n < n:
+            with self._starting, contextlib.suppress(RuntimeError):
+                for _ in range(min(more, n - self._n)):
+                    self._start(self.address + LINE * (self._n + 1))
+                    self._n += 1
+                    self._lines[0] = self._n
+        return self.address
+
+    def all_sleep(self) -> bool:
+        """Whether no worker polls or works."""
+        states = self._lines[LINE // 8 :: LINE // 8]
+        return bool(np.all(states[: self._n] == ASLEEP))
+
+    def _start(self, worker: int) -> None:
+        place = (worker + LOCK - self.address) // 8
+        if not self._lines[place]:  # else the last thread could not be started
+            lock = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThread_allocate_lock", ctypes.pythonapi))()
+            ctypes.pythonapi.PyThread_acquire_lock(ctypes.c_void_p(lock), 1)
+            self._lines[place] = lock
+        _thread.start_new_thread(_work, (worker, self.address, _spins()))
+
+
+@functools.cache
+def crew() -> Crew:
+    return Crew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=crew.cache_clear)  # threads do not survive a fork
 
 
 @functools.cache
 def _spins() -> int:
-    """The number of polls of a queue in ``SPIN_SECONDS``; a pause takes 10 to 50 ns."""
-    empty = np.zeros(1, HEADER)
-    seconds = []
+    """The number of polls in ``SPIN_SECONDS``; a pause takes 10 to 50 ns."""
+    idle, seconds = np.zeros(1, np.int64), []
     for _ in range(5):
         start = time.perf_counter()
-        wait(empty.ctypes.data, 1000)
+        _poll(idle.ctypes.data, 1000)
         seconds.append(time.perf_counter() - start)
     return int(1000 * SPIN_SECONDS / max(min(seconds), 1e-6))
 
 
+# ── in compiled code ─────────────────────────────────────────────────────────────────
+
+
 @compiled
-def wait(queue, spins):
-    """Poll for a call with tasks left, so often at the most; whether there is one."""
-    for _ in range(spins):
-        if atomic_load(queue) < atomic_load(queue + N_TASKS):
-            return True
+def _store(bag, address):
+    return stored(bag, address)
+
+
+@compiled
+def _poll(worker, spins):
+    """Poll for a queue that asks, so often at the most; the state."""
+    state = atomic_load(worker)
+    while state == IDLE and spins > 0:
         pause()
-    return False
+        state = atomic_load(worker)
+        spins -= 1
+    return state
 
 
 @compiled
-def enter(queue):
-    """A worker begins with a call."""
-    atomic_add(queue + WORKING, 1)
+def _work(worker, crew, spins):
+    """Take part in one call after another, for good; perhaps it was asked before it ran."""
+    while True:
+        state = _poll(worker, spins)
+        if state == IDLE:
+            if exchange(worker, IDLE, ASLEEP):
+                call_whole(atomic_load(crew + ACQUIRE), (atomic_load(worker + LOCK), 1))
+        elif exchange(worker, state, BUSY):
+            queue, me = state & ((1 << NUMBER_BITS) - 1), state >> NUMBER_BITS
+            while _take_part(queue, me):
+                pass
+            atomic_store(worker, IDLE)
+            atomic_store(_share(queue, me) + TAKEN, 0)
 
 
 @compiled
-def leave(queue):
-    atomic_add(queue + WORKING, -1)
+def _ask(queue, crew, state, most):
+    """Have up to ``most`` workers of that state, IDLE or ASLEEP, take part, if the queue wants more."""
+    me, threads = 1, atomic_load(queue + THREADS)
+    for k in range(1, atomic_load(crew) + 1):
+        worker = crew + LINE * k
+        if atomic_load(worker) != state or most <= 0:
+            continue
+        while me < threads and not exchange(_share(queue, me) + TAKEN, 0, 1):
+            me += 1
+        if me == threads:
+            return
+        if exchange(worker, state, queue | (me << NUMBER_BITS)):
+            if state == ASLEEP:
+                call(atomic_load(crew + RELEASE), (atomic_load(worker + LOCK),))
+            me, most = me + 1, most - 1
+        else:
+            atomic_store(_share(queue, me) + TAKEN, 0)
+
+
+@inline
+def _share(queue, me):
+    return atomic_load(queue + SHARES) + LINE * me
+
+
+@inline
+def _take_part(queue, me):
+    """Do a piece of work; whether any is left."""
+    most, scratch = atomic_load(queue + PIECE), atomic_load(queue + SCRATCH) + me * atomic_load(queue + SCRATCH_BYTES)
+    return call_whole(atomic_load(queue + FUNCTION), (atomic_load(queue + PROGRAMS), scratch, queue, me, most))
 
 
 @compiled
-def next_task(queue):
+def next_task(queue, me):
     """The number of a task that nobody else has; -1: none is left."""
-    k = take(queue)
-    return k if k < atomic_load(queue + N_TASKS) else -1
-
-
-@compiled
-def _open(queue):
-    atomic_store(queue, 0)
+    threads = atomic_load(queue + THREADS)
+    for _ in range(threads):
+        share = _share(queue, me)
+        if atomic_load(share) < atomic_load(share + END):
+            k = atomic_add(share, 1)
+            if k < atomic_load(share + END):
+                return k
+        me = me + 1 if me + 1 < threads else 0
+    return -1
 
 
 @inline
 def is_stopped(queue):
     """Whether the call was interrupted, so that nobody wants what is left of it."""
-    return atomic_load(queue) >= STOPPED
+    return atomic_load(queue + STOPPED) != 0
 
 
 @compiled
-def _closed(queue, end):
-    """Give out no more tasks; whether, after a moment at the most, no worker is at the call any more."""
-    atomic_store(queue, end)
-    for _ in range(CALLER_SPINS):
-        if atomic_load(queue + WORKING) == 0:
-            return True
-        pause()
-    return False
+def _share_out(queue, n_tasks, threads, wakes, piece):
+    atomic_store(queue + THREADS, threads)
+    atomic_store(queue + WAKES, wakes)
+    atomic_store(queue + PIECE, piece)
+    for me in range(threads):
+        share = _share(queue, me)
+        atomic_store(share, n_tasks * me // threads)
+        atomic_store(share + END, n_tasks * (me + 1) // threads)
 
 
 @compiled
-def _count(queue, n):
-    atomic_add(queue + PRESENT, n)
+def _go(queue, crew):
+    """Do a piece of work, while others do what they can: FINISHED, or MORE are left, or others are LEAVING."""
+    if crew != 0:
+        _ask(queue, crew, IDLE, MOST_THREADS)
+        _ask(queue, crew, ASLEEP, atomic_load(queue + WAKES))
+    if _take_part(queue, 0):
+        return MORE
+    return _left(queue, crew)
+
+
+@compiled
+def _left(queue, crew):
+    """Take back what was asked of those who have not followed; FINISHED: nobody is at the call any more."""
+    for k in range(1, atomic_load(crew) + 1 if crew != 0 else 0):
+        state = atomic_load(crew + LINE * k)
+        if state & ((1 << NUMBER_BITS) - 1) == queue and exchange(crew + LINE * k, state, IDLE):
+            atomic_store(_share(queue, state >> NUMBER_BITS) + TAKEN, 0)
+    spins = CALLER_SPINS
+    for me in range(1, atomic_load(queue + THREADS)):
+        while atomic_load(_share(queue, me) + TAKEN) != 0:
+            pause()
+            spins -= 1
+            if spins == 0:
+                return LEAVING
+    return FINISHED
+
+
+@compiled
+def _stop(queue):
+    atomic_store(queue + STOPPED, 1)
+    for me in range(atomic_load(queue + THREADS)):
+        atomic_store(_share(queue, me), DONE)
