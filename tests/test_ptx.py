@@ -203,7 +203,7 @@ def text_of(case):
     pop = ek.parse(texts)
     program = lower(pop, precision=precision, dtype=dtype)
     made = Transpiled(program, find_structures(program, indirect="indirect" in case), shape, dtype.itemsize)
-    return made.module(0, made.kind(task, **how), Precision(precision)).text.decode()
+    return made.module(0, made.kind(task, **how), Precision(precision)).decode()
 
 
 def make_golden():
@@ -222,7 +222,7 @@ def test_the_text_is_as_it_was(case):
 def test_what_is_computed_alike_is_computed_once():
     program = lowered(["exp(x1 * x2) + exp(x1 * x2)", "exp(x1 * x2) - p1"])
     made = Transpiled(program, find_structures(program), CodeShape(1, 128, 8, None), 4)
-    text = made.module(0, made.kind(VALUES), Precision("fast")).text.decode()
+    text = made.module(0, made.kind(VALUES), Precision("fast")).decode()
     assert len(re.findall(r"ex2\.approx", text)) == 1 and len(re.findall(r"mul\.rn\.ftz\.f32 %v", text)) == 1
     assert len(re.findall(r"ld\.global\.nc\.f32 %x", text)) == 2
 
@@ -231,7 +231,7 @@ def test_what_is_computed_alike_is_computed_once():
 def test_a_column_is_loaded_once_a_vector_for_a_bundle():
     program = lowered(["x1 + x2", "x1 * x2 + 1", "x1 - x2", "x2 - x1"])
     made = Transpiled(program, find_structures(program), CodeShape(4, 128, 8, None), 4)
-    text = made.module(0, made.kind(VALUES, store=4), Precision("fast")).text.decode()
+    text = made.module(0, made.kind(VALUES, store=4), Precision("fast")).decode()
     assert text.count("[%columns+") == 2
 
 
@@ -242,7 +242,7 @@ def test_every_sum_and_product_is_rounded_by_itself():
     made = Transpiled(program, find_structures(program), CodeShape(1, 128, 8, None), 4)
     for task in (VALUES, SQUARE):
         for module in made.modules(made.kind(task), Precision()):
-            entry = module.text.decode().partition(".entry")[2]
+            entry = module.decode().partition(".entry")[2]
             assert not re.search(r"\b(add|sub|mul)\.(ftz\.)?f(32|64)\b", entry)
 
 
@@ -251,12 +251,12 @@ def test_every_sum_and_product_is_rounded_by_itself():
 def test_names_in_comments_stay_in_their_line(name):
     program = lowered(["x1 + x2"])
     made = Transpiled(program, find_structures(program), CodeShape(1, 128, 8, None), 4)
-    text = made.one(0, made.kind(VALUES), Precision("fast"), name).text
-    plain = made.one(0, made.kind(VALUES), Precision("fast"), "").text
-    assert [line for line in text.splitlines() if not line.strip().startswith(b"//")] == [
-        line for line in plain.splitlines() if not line.strip().startswith(b"//")
+    text = made.one(0, made.kind(VALUES), Precision("fast"), name)
+    plain = made.one(0, made.kind(VALUES), Precision("fast"), "")
+    assert [line for line in text.splitlines() if not line.strip().startswith("//")] == [
+        line for line in plain.splitlines() if not line.strip().startswith("//")
     ]
-    assert text.isascii() and len(text.split(b"\n")) == len(plain.split(b"\n"))
+    assert text.isascii() and len(text.split("\n")) == len(plain.split("\n"))
 
 
 # ── compiling without a GPU ──

@@ -122,7 +122,7 @@ def _transpiled(
 ) -> KernelText:
     """PTX of all modules, the same text for all architectures."""
     part = Transpiled(lowered.program, lowered.structures, shape, itemsize)
-    source = "\n".join(one.text.decode() for one in part.modules(part.kind(task), settings))
+    source = b"\n".join(part.modules(part.kind(task), settings)).decode()
     return KernelText(source, {}, lambda architecture: source)
 
 

@@ -77,7 +77,7 @@ class Compiled:
         """Make PTX, in shapes as ``changed``, and by ``compiler`` machine code of the whole population."""
         self._changed = changed
         texts = (part.modules(part.kind(self.task), self.settings) for part in self._parts)
-        self.modules = [module.text.decode() for some in texts for module in some]
+        self.modules = [module.decode() for some in texts for module in some]
         linked = sorted(compiler(self.modules, self.arch, self.settings), key=lambda one: one.index)
         self.cubins = [one.cubin for one in linked]
         used = [next(iter(usage(one.report).values())) for one in linked]
@@ -137,7 +137,7 @@ class Compiled:
         """The PTX of expression ``i``'s structure as a module of its own, the expression in a comment."""
         i = range(len(self.pop))[i]
         part = next(part for part in self._parts if part.holds(i))
-        return part.one(i, part.kind(self.task), self.settings, str(self.pop[i])).text.decode()
+        return part.one(i, part.kind(self.task), self.settings, str(self.pop[i]))
 
     def sass(self, i: int) -> str:
         """The machine code of expression ``i``'s structure, disassembled.

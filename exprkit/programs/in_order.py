@@ -24,7 +24,8 @@ What is done with each expression, plainly::
             is a column, if its operand is a variable, or else
             is written: into the prologue if its operands are uniforms, else into the first slot that is free
 
-Rules look at one waiting operator: of ``sqr(neg(abs(a)))`` the ``neg`` is left out, the ``abs`` computed.  A uniform's
+Rules look at one waiting operator: of ``sqr(neg(abs(a)))`` the ``neg`` is left out, the ``abs`` computed.  What stands
+twice in an expression is computed twice, uniforms too, which cost next to nothing beside a tile of points.  A uniform's
 number is the next one, of a constant and of a result of the prologue alike: ``constants`` has holes for results.
 """
 # mypy: disable-error-code="no-untyped-def"

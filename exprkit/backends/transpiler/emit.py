@@ -4,9 +4,9 @@ In: bundles.  Out: modules of PTX, which ``assembler`` takes.  The text around t
 ``templates``, the operators' instructions in ``operator_ptx``; here they are cut
 into pieces, which ``writer`` puts together byte by byte.
 
-    >>> from exprkit.backends.transpiler.emit import Module
-    >>> Module(b"text", "values").entry
-    'values'
+    >>> from exprkit.backends.transpiler.emit import on_one_line
+    >>> print(on_one_line("two\\nlines"))
+    two\\nlines
 
 Registers of a bundle, by kind; each kind is declared once the text is written:
 
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -37,13 +36,6 @@ from exprkit.backends.transpiler.templates import CHUNK, VALUES, Kind
 from exprkit.expressions.rewrite import table_rules
 
 _NO_COMMENTS: Mapping[int, str] = {}
-
-
-class Module(NamedTuple):
-    """The text of a module and the name of its kernel."""
-
-    text: bytes
-    entry: str
 
 
 class Emitter:
@@ -70,36 +62,28 @@ class Emitter:
             table_rules(settings.operators).width,
         )
 
-    def module(self, chosen: range, comments: Mapping[int, str] = _NO_COMMENTS) -> Module:
-        """Consecutive bundles as a module with one entry; ``comments`` are written above structures."""
-        used = np.zeros(256, np.bool_)
-        used[list(self.kind.loss.codes if self.kind.loss else ())] = True
-        entry = self._entry(self.kind.task, chosen, comments, used)
+    def module(self, chosen: range, comments: Mapping[int, str] = _NO_COMMENTS) -> bytes:
+        """Consecutive bundles as a module, its entry named as its task; ``comments`` are written above structures."""
+        kind, used = self.kind, np.zeros(256, np.bool_)
+        used[list(kind.loss.codes if kind.loss else ())] = True
+        body, state = self._write(chosen, comments, used)
         functions = self.bodies.head(self.bodies.of[code] for code in np.flatnonzero(used).tolist())
         head = templates.fill(templates.HEAD, version=VERSION, target=TARGET, functions=functions)
-        return Module(head.encode() + entry, self.kind.task)
-
-    def _count(self, chosen: range) -> int:
-        return int(self.bundles.first[chosen.stop] - self.bundles.first[chosen.start])
-
-    def _entry(self, name: str, chosen: range, comments: Mapping[int, str], used: np.ndarray) -> bytes:
-        """An entry; ``used`` takes the operators that are in it."""
-        body, state = self._write(chosen, comments, used)
-        kind, most = self.kind, np.maximum(state, 1).tolist()
+        most = np.maximum(state, 1).tolist()
         opening = templates.opening(
             kind,
-            self._count(chosen),
+            int(self.bundles.first[chosen.stop] - self.bundles.first[chosen.start]),
             len(chosen),
             most[writer.MOST_STRUCTURES],
             most[writer.MOST_COLUMNS] if kind.indirect else max(self.n_columns, 1),
-            name=name,
+            name=kind.task,
             n_numbers=2 * most[writer.MOST_NUMBERS],
             n_values=most[writer.MOST_RESULTS] * kind.points,
         )
-        return opening.encode() + body + templates.closing(kind).encode()
+        return (head + opening).encode() + body + templates.closing(kind).encode()
 
     def _write(self, chosen: range, comments: Mapping[int, str], used: np.ndarray) -> tuple[bytes, np.ndarray]:
-        """The bundles' text, and the writer's state after it."""
+        """The bundles' text, and the writer's state after it; ``used`` takes the operators that are in it."""
         kind, structures = self.kind, self.structures
         first = self.bundles.first[chosen.start : chosen.stop + 1]
         order = self.bundles.order[first[0] : first[-1]]
@@ -107,7 +91,7 @@ class Emitter:
         most_instructions, most_columns = (
             int(np.add.reduceat(counts, first[:-1] - first[0]).max(initial=1)) for counts in (sizes, n_columns)
         )
-        texts = [f"\t// {_escaped(comments[s])}\n".encode() if s in comments else b"" for s in order.tolist()]
+        texts = [f"\t// {on_one_line(comments[s])}\n".encode() if s in comments else b"" for s in order.tolist()]
         # at most four lines of an instruction, one of a number, three of a column, five of a structure, four of bundles
         n_lines = 4 * sizes.sum() + structures.n_numbers[order].sum() + 3 * n_columns.sum() + 5 * len(order)
         room = (n_lines + 4 * len(chosen)) * max(self._longest[256:]) + sum(map(len, texts))
@@ -132,7 +116,7 @@ class Emitter:
         return writing.out[:n].tobytes(), writing.state
 
 
-def _escaped(text: str) -> str:
+def on_one_line(text: str) -> str:
     """Text that stays on its line and within ASCII, whatever is in it."""
     return text.encode("unicode_escape").decode("ascii")
 

@@ -147,10 +147,14 @@ class Engine(DeviceEngine, contract.Compiling):
         """Make the columns, chunk by chunk of points, and get ready to make numbers."""
         self._load(self.structures.numbers, Columns.of(self.program), self.device.xp.asarray(X))
         columns = self._launcher.columns()
-        padded = self.device.xp.zeros((len(columns), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
-        padded[:, : columns.shape[1]] = columns[:, : padded.shape[1]]
+        self._columns = self._by_chunk(columns[:, : self.n_points], self.device.xp)
+
+    def _by_chunk(self, columns: Any, xp: Any) -> Any:
+        """Columns as they lie on the device, (n_chunks, n_columns, CHUNK): zeros behind the last point."""
+        padded = xp.zeros((len(columns), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
+        padded[:, : self.n_points] = columns
         by_chunk = padded.reshape(len(columns), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
-        self._columns = self.device.xp.ascontiguousarray(by_chunk)
+        return self.device.xp.asarray(xp.ascontiguousarray(by_chunk))
 
     def parts(self, task: str) -> list[tuple[Transpiled, Any]]:
         """The structures in bundles and modules for a task, and each part's instances on the device."""
@@ -282,11 +286,8 @@ class Engine(DeviceEngine, contract.Compiling):
         if any(kind.loss not in (None, code) for _, kind in self._codes):
             self._forget()
             self._codes = {key: kernels for key, kernels in self._codes.items() if key[1].loss in (None, code)}
-        padded = np.zeros((len(columns), -(-self.n_points // CHUNK) * CHUNK), self.dtype)
         with np.errstate(over="ignore"):
-            padded[:, : self.n_points] = columns
-        by_chunk = padded.reshape(len(columns), padded.shape[1] // CHUNK, CHUNK).transpose(1, 0, 2)
-        return PtxSum(SUM, self.device.xp.asarray(np.ascontiguousarray(by_chunk)), None, code, counted)
+            return PtxSum(SUM, self._by_chunk(columns, np), None, code, counted)
 
     def sums(self, params: Any, prepared: PtxSum, counts: Any = None, out: Any = None) -> Any:
         """Sums of a prepared loss, float64 (n_sets, n_exprs)."""
@@ -415,8 +416,7 @@ class Engine(DeviceEngine, contract.Compiling):
     def ptx(self, i: int) -> str:
         """The PTX of expression ``i``'s structure, as a module of its own."""
         part = next(part for part, _ in self.parts(VALUES) if part.holds(i))
-        kind = part.kind(VALUES, store=part.shape.points)
-        return part.one(i, kind, self.settings, str(self.pop[i])).text.decode()
+        return part.one(i, part.kind(VALUES), self.settings, str(self.pop[i]))
 
     def sass(self, i: int) -> str:
         """The machine code of expression ``i``'s structure, disassembled; BackendError without a disassembler."""

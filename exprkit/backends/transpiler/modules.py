@@ -96,7 +96,7 @@ class ModuleCache:
     def _texts(self, modules: list[int]) -> Iterator[bytes]:
         for i in modules:
             started = time.perf_counter()
-            text = self.transpiled.module(i, self.kind, self.settings).text
+            text = self.transpiled.module(i, self.kind, self.settings)
             self._spent("emit", started)
             yield text
 

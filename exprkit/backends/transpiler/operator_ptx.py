@@ -5,9 +5,10 @@ body.  Every other operator is its CUDA C cell (``ops``, ``arithmetic.cu``), com
 NVRTC once, with the interpreter's options, so that interpreter and transpiler make the same
 bits; the compiler's PTX is taken apart here and made a template.
 
-    >>> from exprkit.backends.transpiler.operator_ptx import PLACEHOLDERS
-    >>> PLACEHOLDERS
-    ('y', 'y_low', 'a', 'a_low', 'b', 'n')
+    >>> from exprkit.backends.transpiler.operator_ptx import operands
+    >>> from exprkit.operators import ops
+    >>> operands(ops.BY_NAME["exp2_product"])  # the first one is two numbers
+    ('a', 'a_low', 'b')
 
 A body reads ``{a}``, ``{b}`` (of a pair: ``{a_low}``) and writes ``{y}`` (``{y_low}``), names
 of registers of the emitter, all ``.f32`` or ``.f64`` or untyped of that size.  Its own names
@@ -44,7 +45,6 @@ from exprkit.operators import ops
 from exprkit.operators.defined import table_of_rows
 from exprkit.runtime import disk_cache
 
-PLACEHOLDERS = ("y", "y_low", "a", "a_low", "b", "n")
 VERSION, TARGET = "6.4", "sm_75"  # the lowest that have all instructions used; modules declare them
 MOST_PASTED = 48  # instructions of a body that is pasted rather than called: code that grows against the call's cost
 SOURCE_TARGET = "compute_75"  # one text for all architectures

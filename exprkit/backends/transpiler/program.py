@@ -21,7 +21,7 @@ import numpy as np
 from exprkit.backends.cases.bundles import ROWS, SMALL, CodeShape, shape_of
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
-from exprkit.backends.transpiler.emit import Emitter, Module
+from exprkit.backends.transpiler.emit import Emitter
 from exprkit.backends.transpiler.structures import Structures
 from exprkit.backends.transpiler.templates import VALUES, Kind
 from exprkit.programs.program import Program
@@ -93,25 +93,24 @@ class Transpiled:
         """Whether the structure of an expression is among these."""
         return bool(np.isin(self.structures.of[expression], self.bundles.order))
 
-    def modules(self, kind: Kind, settings: Precision) -> Iterator[Module]:
-        """All modules, one after the other."""
-        for i in range(len(self)):
-            yield self.module(i, kind, settings)
+    def modules(self, kind: Kind, settings: Precision) -> Iterator[bytes]:
+        """The texts of all modules, one after the other."""
+        return (self.module(i, kind, settings) for i in range(len(self)))
 
-    def module(self, i: int, kind: Kind, settings: Precision) -> Module:
-        """Module ``i``."""
+    def module(self, i: int, kind: Kind, settings: Precision) -> bytes:
+        """The text of module ``i``."""
         if (kind, settings) not in self._emitters:
             n_columns = len(self.program.column_code)
             self._emitters[kind, settings] = Emitter(self.structures, self.bundles, kind, settings, n_columns)
         return self._emitters[kind, settings].module(self.ranges[i])
 
-    def one(self, expression: int, kind: Kind, settings: Precision, comment: str) -> Module:
+    def one(self, expression: int, kind: Kind, settings: Precision, comment: str) -> str:
         """A module with nothing but the structure of one expression, and a comment above it."""
         s = int(self.structures.of[expression])
         alone = fuse(self.structures, self.program, self._limits, np.array([s]))
         emitter = Emitter(self.structures, alone, kind, settings, len(self.program.column_code))
         columns = ", ".join(f"column {c} = {text}" for c, text in enumerate(self.program.columns()))
-        return emitter.module(range(1), {s: f"{comment}    ({columns or 'no columns'})"})
+        return emitter.module(range(1), {s: f"{comment}    ({columns or 'no columns'})"}).decode()
 
 
 def parts(
