@@ -709,6 +709,23 @@ def test_a_gpu_s_samples(gpu, results):
     assert (steps > 0).all(axis=None)
 
 
+def test_a_step_is_not_timed_alone_where_its_matrix_has_no_room_beside_the_host_s(gpu, monkeypatch):
+    cupy = sys.modules["cupy"]
+    monkeypatch.setattr(cupy.cuda, "memory", SimpleNamespace(OutOfMemoryError=MemoryError), raising=False)
+    monkeypatch.setattr(cupy, "empty", lambda shape, dtype: np.empty(1 << 50))
+    table = small(backends=["cpu"], results="every", n_samples=1)
+    assert table[["device_s", "device_cold_s"]].isna().all(axis=None) and (table["kernel_s"] > 0).all()
+
+
+@pytest.mark.gpu
+def test_memory_of_a_device_is_that_of_one_configuration():
+    base = {"backends": ["cuda"], "n_exprs": 1000, "n_points": 10_000, "n_steps": 2, "n_samples": 1}
+    for results in ("last", "every", "last", "loss"):
+        row = bench.run(base | {"results": results}).iloc[-1]
+        least, most = (4e7, 3e8) if results == "last" else (1e5, 3e8)
+        assert least < row["device_bytes"] < most and row["device_s"] > 0
+
+
 def test_what_an_engine_gets_ready_is_no_part_of_a_step_on_the_device_alone(gpu):
     calls = []
 

@@ -407,11 +407,11 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         "lower_s": spent["lower"] if "lower" in spent else _lowering(work, pop),
         **{name: sum(spent.get(stage, 0.0) for stage in phases) if spent else np.nan for name, phases in SAID.items()},
     }
-    on_host = comes_back in (*TO_HOST, "loss")
-    target = device.blank(matrix) if on_host else matrix  # what is timed alone has no copy to the host
-    if work.settings.dispatch or comes_back == "fit" or (target is None and comes_back not in SUMS):
-        row |= {"device_s": np.nan, "device_cold_s": np.nan}  # launches that no queue holds, or no room
-    else:
+    queued = not work.settings.dispatch and comes_back != "fit"  # else launches that no queue holds
+    on_host = comes_back in (*TO_HOST, "loss")  # what is timed alone has no copy to the host
+    target = device.blank(matrix) if queued and on_host else matrix
+    row |= {"device_s": np.nan, "device_cold_s": np.nan}
+    if queued and target is not None:
         on_device: Any = device.put(work.parameters[0]) if pop.max_params else None
         alone = _step(comes_back, evaluator, y, target)
         row |= device.alone(lambda: alone(on_device))
