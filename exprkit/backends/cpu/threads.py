@@ -160,9 +160,10 @@ class Crew:
     """The workers of this process: their number and, a ``LINE`` for each, state and lock."""
 
     def __init__(self) -> None:
-        self._memory, self._starting = np.zeros(LINE * (MOST_THREADS + 1), np.uint8), threading.Lock()
-        start = -self._memory.ctypes.data % LINE
-        self.address, self._lines = self._memory.ctypes.data + start, self._memory[start:].view(np.int64)
+        memory, self._starting = np.zeros(LINE * (MOST_THREADS + 1), np.uint8), threading.Lock()
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))  # workers outlive whoever would free it, even Python
+        start = -memory.ctypes.data % LINE
+        self.address, self._lines = memory.ctypes.data + start, memory[start:].view(np.int64)
         for place, name in ((RELEASE, "release"), (ACQUIRE, "acquire")):
             function = getattr(ctypes.pythonapi, f"PyThread_{name}_lock")
             self._lines[place // 8] = ctypes.cast(function, ctypes.c_void_p).value or 0
@@ -177,11 +178,6 @@ class Crew:
                     self._n += 1
                     self._lines[0] = self._n
         return self.address
-
-    def all_sleep(self) -> bool:
-        """Whether no worker polls or works."""
-        states = self._lines[LINE // 8 :: LINE // 8]
-        return bool(np.all(states[: self._n] == ASLEEP))
 
     def _start(self, worker: int) -> None:
         place = (worker + LOCK - self.address) // 8
