@@ -70,10 +70,11 @@ study study-gpu: $(NOTEBOOKS)
 	$(if $(filter %-gpu,$@),$(MAKE) peers)
 	$(MAKE) figures readme
 
-# exprkit beside pyoperon, NumPy, numexpr and JAX, on a GPU beside those that run there.
+# exprkit beside pyoperon, NumPy, numexpr and JAX, on a GPU beside those that run there; and there one expression alone.
 peers: $(NOTEBOOKS)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[peers]' $(if $(CUDA),'jax[cuda$(CUDA)]')
 	$(BIN)/python tests/bench_peers.py $(if $(CUDA),--gpu --csv data/results/peers_h200.csv,--csv data/results/peers.csv)
+	$(if $(CUDA),$(BIN)/python tests/bench_expression.py --csv data/results/expression.csv)
 
 figures: $(NOTEBOOKS)
 	$(BIN)/python -m exprkit figures
