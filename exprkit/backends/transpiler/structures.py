@@ -33,8 +33,7 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.gpu import opcodes
-from exprkit.backends.gpu.bytecode import Bytecode, arrays_of, source, write_prologue
+from exprkit.backends.gpu.bytecode import Bytecode, arrays_of, operator_rows, source, write_prologue
 from exprkit.backends.gpu.layout import CONSTANT
 from exprkit.operators import ops
 from exprkit.programs.program import COLUMN, SLOT, UNIFORM, Program, index_of, kind_of, operand_of
@@ -121,7 +120,7 @@ def find_structures(program: Program, indirect: bool = False) -> Structures:
         np.full(1 << max(4, (2 * n_exprs).bit_length()), -1, np.int32),
         bool(indirect),
     )
-    n, n_results = _find_all(arrays_of(program), _rows(), out, scratch)
+    n, n_results = _find_all(arrays_of(program), operator_rows(program.precision), out, scratch)
     last, n_numbers = out.first[n], out.first_number[-1]
     numbers = Bytecode(
         instructions=np.zeros((n_numbers, 2), np.uint32),
@@ -169,23 +168,6 @@ class _Numbering(NamedTuple):
     indirect: bool
 
 
-class _OperatorTables(NamedTuple):
-    """Cells of the operator table, by code."""
-
-    commutative: np.ndarray
-    width: np.ndarray
-    takes_pair: np.ndarray
-
-
-def _rows() -> _OperatorTables:
-    rows = _OperatorTables(np.zeros(256, np.bool_), np.ones(256, np.uint8), np.zeros(256, np.bool_))
-    for row in ops.BY_CODE.values():
-        rows.takes_pair[row.code] = opcodes.takes_pair(row)
-        rows.commutative[row.code] = row.commutative and not opcodes.takes_pair(row)
-        rows.width[row.code] = row.width
-    return rows
-
-
 @compiled
 def _find_all(programs, rows, out, scratch):
     """Write every expression behind the structures so far; keep it if none of them is equal.
@@ -223,11 +205,11 @@ def _write(e, at, first_result, programs, rows, out, scratch):
         return at + 1
     for k in range(start, stop):
         code = programs.code[k]
-        a = _operand(programs.a[k], rows.takes_pair[code], e, first_result, programs, out, scratch)
+        a = _operand(programs.a[k], rows.pair[code] == 1, e, first_result, programs, out, scratch)
         b = _operand(programs.b[k], False, e, first_result, programs, out, scratch)
         if kind_of(programs.dst[k]) == SLOT:
             scratch.made_by[index_of(programs.dst[k])] = k - start
-        if rows.commutative[code] and kind_of(a) > kind_of(b):
+        if rows.commutative[code] == 1 and kind_of(a) > kind_of(b):  # what is packed has a slot as operand a
             a, b = b, a
         out.code[at], out.a[at], out.b[at] = code, a, b
         at += 1
