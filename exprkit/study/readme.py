@@ -257,8 +257,10 @@ OTHERS: dict[str, Callable[[Path], str]] = {  # name between the marks: the tabl
     "fit peers": fit_peers,
     "accuracy": accuracy,
     "interpreter": lambda folder: measurements(folder, "h200_interpreter.csv", "tests/gpu_speed.py"),
-    "generations": lambda folder: measurements(
-        folder, "h200_generations.csv", "tests/gpu_generations.py --out data/results"
+    "generations": lambda folder: "\n\n".join(
+        f"On an {card}:\n\n"
+        + measurements(folder, f"{card.lower()}_generations.csv", "tests/gpu_generations.py --out DIR")
+        for card in ("H200", "H100")
     ),
     "cases": cases,
 }
