@@ -452,7 +452,7 @@ def test_each_size_is_judged_alone():
 
 @pytest.mark.slow
 def test_save_writes_samples_with_their_origin_and_figure(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 1e10})
+    monkeypatch.setattr(bench, "link_rate", lambda: 1e10)
     samples = small(backends=["numpy"])
     assert set(samples["cpu"]) == {machine.cpu_model()} and f"numpy {np.__version__}" in samples["versions"].iloc[0]
     assert set(samples["commit"]) == {records.provenance()["commit"]}
@@ -462,7 +462,7 @@ def test_save_writes_samples_with_their_origin_and_figure(tmp_path, monkeypatch)
     assert sorted(paths) == sorted((tmp_path / "new" / "folder").iterdir())  # and nothing half-written
     written = pd.read_parquet(paths[0])
     pd.testing.assert_frame_equal(written[[*samples]], samples, check_dtype=False)
-    assert set(written["made_by"]) == {"exprkit.bench"} and set(written["host_bytes_per_s"]) == {1e10}
+    assert set(written["made_by"]) == {"exprkit.bench"} and set(written["link_bytes_per_s"]) == {1e10}
     assert written["day"].str.fullmatch(r"20\d\d-\d\d-\d\d").all()
     again = bench.save(samples, tmp_path / "new" / "folder", {"n_exprs": 5, "backends": ["numpy"]})
     assert again == paths[:1]
@@ -489,7 +489,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path):
 
 
 def test_a_full_disk_is_told_with_the_file_and_leaves_nothing_half_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 1e10})
+    monkeypatch.setattr(bench, "link_rate", lambda: 1e10)
     samples = small(backends=["numpy"], n_samples=1)
     monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(FileError, match=r"benchmark-\w+\.parquet' cannot be written: No space left"):
@@ -563,7 +563,7 @@ def of_a_run(folder, name, **parameters):
 
 
 def test_results_of_many_runs_become_one_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "roofs", lambda: {"host_bytes_per_s": 1e10})
+    monkeypatch.setattr(bench, "link_rate", lambda: 1e10)
     a, b = (of_a_run(tmp_path, name, n_points=n) for name, n in (("a", 10), ("b", 20)))
     target = tmp_path / "all" / "one.parquet"
     records.collect([a], target)
@@ -579,7 +579,6 @@ def test_results_of_many_runs_become_one_file(tmp_path, monkeypatch):
 
 
 def test_samples_measured_anew_stand_for_older_ones_of_their_configuration(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench, "roofs", lambda: {})
     target = tmp_path / "all" / "one.parquet"
     for name, n_points, commit in (("old", 10, "0" * 12), ("other", 20, "0" * 12), ("new", 10, "1" * 12)):
         at(monkeypatch, commit)
@@ -591,7 +590,6 @@ def test_samples_measured_anew_stand_for_older_ones_of_their_configuration(tmp_p
 
 @pytest.mark.parametrize(("commit", "message"), [("", "is no checkout"), ("0123+", "changes: git commit -a")])
 def test_nothing_is_published_of_changed_code(tmp_path, monkeypatch, commit, message):
-    monkeypatch.setattr(bench, "roofs", lambda: {})
     monkeypatch.setattr(records, "RESULTS", tmp_path / "published")
     at(monkeypatch, commit)
     folder = of_a_run(tmp_path, "a")
@@ -633,15 +631,6 @@ def test_what_runs_need_is_compiled_ahead_once_for_work_alike(monkeypatch):
     sizes = sorted((one["backends"][0], one["n_exprs"], one["n_points"]) for one in seen)
     assert sizes == [("cpu", 200, 362), ("cuda", 268, 1_000_000), ("cuda", 10_000, 362), ("ptx", 200, 362)]
     assert all(one["n_steps"] == one["n_samples"] == 1 for one in seen)
-
-
-def test_roofs_are_rates_of_copying(monkeypatch):
-    monkeypatch.setattr(timed_device, "COPIED", 1 << 20)
-    timed_device.roofs.cache_clear()
-    found = timed_device.roofs()
-    timed_device.roofs.cache_clear()
-    assert tuple(found) == timed_device.ROOFS
-    assert 1e8 < found["host_bytes_per_s"] < 1e13
 
 
 # ── a GPU, on a device made of NumPy ──

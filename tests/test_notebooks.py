@@ -257,7 +257,7 @@ def test_comparison_notebook_draws_the_thesis_s_figures_and_concludes(run):
     """With the captions of the page of figures, which ``test_plots`` compares with the results."""
     page = (ROOT / "figures" / "README.md").read_text(encoding="utf-8")
     captions = dict(re.findall(r"!\[(\w+)\]\(\w+\.png\)\n\n(.+)", page))
-    names = "interpreter", "transpiler", "steps", "block_sizes", "benchmark", "phases", "crossover", "roofline"
+    names = "interpreter", "transpiler", "steps", "block_sizes", "benchmark", "crossover"
     expected = [captions[name] for name in names if name in captions]
     _, markdown, shown = run("comparison")
     assert shown["image/png"] == len(expected) >= 5
@@ -320,15 +320,14 @@ def test_tuning_notebook_names_a_backend_that_is_not_there(run):
 def test_scaling_notebook_measures_each_axis(run, tmp_path):
     sizes = {"n_exprs": [5, 10], "n_points": [10, 20], "n_vars": [1, 2], "n_params": [0], "n_tokens": [5]}
     _, markdown, shown = run(
-        "scaling", backends=["cpu", "numpy"], n_samples=2, seconds=60.0, n_steps=[1, 2], **sizes
+        "scaling", backends=["cpu", "numpy"], n_samples=2, seconds=60.0, **sizes
     )  # fmt: skip
     (path,) = (tmp_path / "results").glob("*.parquet")
     sizes = pd.read_parquet(path).groupby("bench")["n_exprs"].size()
-    assert sizes.to_dict() == {"map": 24, "vars": 12, "params": 6, "tokens": 6, "steps_axis": 12}
+    assert sizes.to_dict() == {"map": 24, "vars": 12, "params": 6, "tokens": 6}
     assert shown["image/png"] >= 2 and "by this notebook" in markdown  # the crossover map and the axes measured here
-    assert "A roofline is not drawn: no step of 10,000 points or more is measured" in markdown
     samples = pd.read_parquet(path)
-    assert set(samples["made_by"]) == {"notebooks/scaling.ipynb"} and (samples["host_bytes_per_s"] > 1e8).all()
+    assert set(samples["made_by"]) == {"notebooks/scaling.ipynb"}
 
 
 def test_medians_of_the_thesis_are_those_of_its_text():

@@ -82,7 +82,7 @@ from exprkit.study import records
 from exprkit.study.agreement import disagreement
 from exprkit.study.records import CONFIGURATION
 from exprkit.study.thesis import baseline
-from exprkit.study.timed_device import TRANSFERS, Gpu, Host, device_of, empty_cache, kernel_facts, roofs
+from exprkit.study.timed_device import TRANSFERS, Gpu, Host, device_of, empty_cache, kernel_facts, link_rate
 from exprkit.study.workload import backends_of, dataset, expressions
 
 with brought_by("notebooks"):
@@ -541,8 +541,8 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
 
 
 def recorded(samples: pd.DataFrame, made_by: str) -> pd.DataFrame:
-    """Samples with what made them, the day, and the roofs of this machine."""
-    return samples.assign(made_by=made_by, day=f"{datetime.now(UTC):%Y-%m-%d}", **roofs())
+    """Samples with what made them, the day, and the rate of the way from the GPU to the host."""
+    return samples.assign(made_by=made_by, day=f"{datetime.now(UTC):%Y-%m-%d}", link_bytes_per_s=link_rate())
 
 
 def save(

@@ -10,8 +10,8 @@ In: the files of ``records`` and the thesis's published samples.  Out: what ``fi
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +27,22 @@ with brought_by("notebooks"):
 
 OWN = "own"  # in a file's place, for samples that a notebook has just taken
 OF_THE_THESIS = "benchmarks", "benchmark", "results"  # studies that repeat the thesis's
-BACK = {"last": "last matrix only", "loss": "losses only"}  # beside the matrix of every step
 ITEMSIZE = {"float32": 4, "float64": 8}
-SCRIPTS = "contraction.csv", "contraction_cpu.csv", "contraction_cuda.csv", "specialised.csv"
+ENOUGH_STEPS = 10  # of a sample, for the time of a single one
+EVERY = {  # what the thesis's optimisation steps have left at every step: in words
+    "all": "all at every step",
+    "transpile": "frontend and data once",
+    "compile": "transpiled once",
+    "": "compiled once",
+}
+AXES = (  # study, column, what there is more of, and at which number of what else
+    ("map", "n_exprs", "expressions", ("n_points", 10_000, "points")),
+    ("map", "n_points", "points", ("n_exprs", 1000, "expressions")),
+    ("tokens", "tokens_each", "tokens per expression", None),
+    ("vars", "n_vars", "variables", None),
+    ("params", "params_each", "parameters per expression", None),
+)
+MAPS = [(name, n_steps) for name in plots.PROTOCOLS for n_steps in (1, 10, 100, 1000)]
 WARNINGS = 3  # so many are shown of a file's
 ON_GPU = {"cuda", "ptx"}
 TEXTS, SIZES = bench.CONFIGURATION[:11], bench.CONFIGURATION[11:]
@@ -40,7 +53,7 @@ NUMBERS = [
     *timed_device.KERNEL_FACTS,
     "most_warps",
     "sm_mhz",
-    *timed_device.ROOFS,
+    "link_bytes_per_s",
 ]
 NO_SAMPLES = pd.DataFrame(  # with the columns that they would have
     dict.fromkeys([*TEXTS, *ABOUT], "") | dict.fromkeys([*SIZES, *NUMBERS], 0.0) | {"cold": False}, index=[0]
@@ -53,7 +66,6 @@ class Results(NamedTuple):
     samples: pd.DataFrame  # warm ones
     thesis: pd.DataFrame  # its samples
     steps: pd.DataFrame  # its optimisation steps
-    scripts: pd.DataFrame  # values and notes of other measurements (the files of ``SCRIPTS``), by what was measured
 
 
 def read_results(folder: str | Path | None = None) -> Results:
@@ -64,29 +76,39 @@ def read_results(folder: str | Path | None = None) -> Results:
     folder = records.recorded() if folder is None else Path(folder).expanduser()
     if not folder.is_dir():
         raise DataError(f"there is no folder of results {folder}")
-    tables = [pd.read_csv(folder / name) for name in SCRIPTS if (folder / name).exists()]
-    return results_of(records.read(folder, cold=True), tables)
+    return results_of(records.read(folder, cold=True))
 
 
-def results_of(samples: pd.DataFrame, tables: Sequence[pd.DataFrame] = ()) -> Results:
-    """Samples with what each figure wants to know of every one; and tables of scripts."""
+def results_of(samples: pd.DataFrame) -> Results:
+    """Samples with what each figure wants to know of every one."""
     samples = samples if len(samples) else NO_SAMPLES
-    absent = {name: "" if name in ABOUT else np.nan for name in (*ABOUT, *timed_device.ROOFS) if name not in samples}
-    samples = samples.assign(**absent).fillna(dict.fromkeys(ABOUT, ""))
+    columns = {
+        name: "" if name in ABOUT else np.nan
+        for name in (*ABOUT, "link_bytes_per_s", *timed_device.TRANSFERS, "scaled_from")
+    }
+    samples = samples.assign(**{name: value for name, value in columns.items() if name not in samples})
+    samples = samples.fillna(dict.fromkeys(ABOUT, ""))
     samples = _on_host(_warm(samples.assign(file=samples.get("file", OWN))))
     samples = samples[samples[["total_s", "step_s"]].notna().all(axis=1)]  # the others measured nothing
     where = samples["backend"] + ", " + samples["device"].map(short)
     for name, usual in (("precision", "fast"), ("dtype", "float32"), ("options", "")):  # as the thesis computes
         where += (", " + samples[name]).where(samples[name].ne(usual), "")
     each = {name: samples[f"n_{name}"] / samples["n_exprs"] for name in ("tokens", "params")}
+    on_cpu = samples["backend"].eq("cpu")
+    numbers = samples[on_cpu].groupby("file")["threads"].agg(number="nunique", most="max")
+    most = {file: f"up to {row['most']:.0f} threads" for file, row in numbers.iterrows() if row["number"] > 1}
+    words = [
+        re.sub(r"\d+ threads?", most.get(file, r"\g<0>"), name)
+        for file, name in zip(samples["file"], where, strict=True)
+    ]
     samples = samples.assign(
         evaluator=plots.evaluator_of(samples),
         where=where,
+        machine=pd.Series(words, samples.index, dtype=str).where(on_cpu, where),
         tokens_each=each["tokens"].round().astype(int),
         params_each=each["params"].round().astype(int),
     )
-    scripts = pd.concat([pd.DataFrame(columns=["what", "value", "note"]), *tables]).drop_duplicates("what", keep="last")
-    return Results(samples, data.thesis_samples(), data.thesis_steps(), scripts.set_index("what"))
+    return Results(samples, data.thesis_samples(), data.thesis_steps())
 
 
 def _on_host(samples: pd.DataFrame) -> pd.DataFrame:
@@ -157,6 +179,12 @@ def provenance(rows: pd.DataFrame) -> str:
     return f"by {by} ({', '.join(facts)})" if facts else f"by {by}"
 
 
+def origin(rows: pd.DataFrame) -> str:
+    """Commits and machines of rows, in a sentence; nothing of none."""
+    commits = _each(_short(rows["commit"]), ", ") or "not recorded"
+    return f"Commit {commits}; {machine_of(rows)}." * bool(len(rows))
+
+
 def of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
     """The samples of some studies whose columns have these values."""
     rows = results.samples["bench"].isin(studies)
@@ -179,15 +207,15 @@ def medians(results: Results) -> pd.DataFrame:
 
 def benchmarks(results: Results) -> pd.DataFrame:
     """Our samples of the thesis's benchmarks, of all protocols."""
-    rows = pd.concat([of(results, *OF_THE_THESIS), per_expression(results)])
+    rows = pd.concat([of(results, *OF_THE_THESIS), scaled(results)])
     return rows[plots.benchmark_of(rows) != plots.OTHER]
 
 
-def per_expression(results: Results) -> pd.DataFrame:
-    """Samples of ``scaled_from`` steps with a launch per expression, as they would have been with the thesis's 100."""
-    rows = of(results, "launches", "steps", "benchmarks")
-    own = rows["dispatch"].ne("") & rows["block_size"].isna() & rows["options"].eq("")
-    rows = rows[own & rows["n_steps"].between(2, plots.THESIS_STEPS - 1)]
+def scaled(results: Results) -> pd.DataFrame:
+    """Samples of ``scaled_from`` steps, with a launch per expression or few threads, as of the thesis's 100 steps."""
+    rows = of(results, "launches", "threads", options="")
+    rows = rows[(rows["dispatch"].ne("") | rows["bench"].eq("threads")) & rows["block_size"].isna()]
+    rows = rows[rows["n_steps"].between(2, plots.THESIS_STEPS - 1)]
     more = (plots.THESIS_STEPS - 1) / (rows["n_steps"] - 1)
     each = more.where(rows["results"].ne("last"), 1)  # the last step's matrix is brought back once
     return rows.assign(
@@ -201,50 +229,120 @@ def per_expression(results: Results) -> pd.DataFrame:
     )
 
 
+def on_best_threads(rows: pd.DataFrame, *keys: str) -> pd.DataFrame:
+    """The rows, a CPU's at the number of threads of least median for these columns, and named by its machine alone."""
+    each = ["file", "backend", "precision", "dtype", *keys]
+    medians = rows.groupby([*each, "threads"], dropna=False)["total_s"].transform("median")
+    least = medians.groupby([rows[name] for name in each], dropna=False).transform("min")
+    on_cpu = rows["backend"].eq("cpu")
+    rows = rows[~on_cpu | medians.eq(least)]
+    return rows.assign(where=rows["where"].mask(on_cpu, rows["machine"]))
+
+
 def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
     """Seconds of each sample with another number of steps: all but the first cost the same."""
     return samples["total_s"] - samples["steps_s"] + (n_steps - 1) * samples["step_s"]
 
 
-def own_steps(rows: pd.DataFrame) -> list[tuple[str, float]]:
-    """From the thesis's way to ours: what it is, and the seconds of a sample of 100 steps."""
-    steps = []
-    keys = ["backend", "code", "dispatch", "options", "n_steps", "points_per_thread", "block_size", "precision"]
-    for values, part in rows.groupby([*keys, "results"], dropna=False):
-        backend, code, dispatch, options, n_steps, points, block, precision, comes_back = values
-        seconds = seconds_for(part, plots.THESIS_STEPS).median()
-        if n_steps == 1:
-            name, seconds = "everything anew at every step", part["total_s"].median() * plots.THESIS_STEPS
-        elif dispatch:
-            name = ", ".join([dispatch, *([f"block {block}"] if not pd.isna(block) else []), *filter(None, [options])])
-        elif backend == "ptx":
-            name = "compiled once" if code == "anew" else "machine code from the cache"
-        elif not pd.isna(points):
-            name = f"one launch, {points} points per thread, block {block}"
-        else:
-            name = "as exprkit chooses" + ("" if precision == "fast" else f", {precision}")
-        name += "" if comes_back == "every" else f", {BACK[comes_back]}"
-        steps.append((backend == "ptx", ("transpiler: " if backend == "ptx" else "interpreter: ") + name, seconds))
-    return [(name, seconds) for _, name, seconds in sorted(steps, key=lambda part: (part[0], -part[2]))]
+def _option(rows: pd.DataFrame, name: str) -> pd.Series:
+    """The value of an option of each row, a text; "" where it has none."""
+    return rows["options"].str.extract(rf"\b{name}=(\w+)")[0].fillna("")
+
+
+def thesis_steps(results: Results) -> pd.DataFrame:
+    """Its optimisation steps, a launch for each expression, in its order: seconds of 100 steps, ours and relative."""
+    rows = of(results, "thesis_steps").assign(samples=1)
+    rows = rows.assign(seconds=seconds_for(rows, plots.THESIS_STEPS), every=_option(rows, "every_step"))
+    rows = rows.assign(stack=_option(rows, "stack"), order=rows["every"].map(list(EVERY).index))
+    keys = ["backend", "order", "every", "stack", "block_size", "n_exprs", "n_points"]
+    each = rows.groupby(keys)["seconds"].agg(samples="size", median="median", sd="std").reset_index()
+    each = each.assign(from_large=-each["stack"].replace("", 0).astype(int), block=each["block_size"].replace(256, 0))
+    each = each.sort_values(["backend", "order", "from_large", "block"], ignore_index=True)
+    names = each["backend"].map({"cuda": "gpu_interpreter", "ptx": "gpu_transpiler"})
+    relative = results.steps.set_index(["evaluator", "step"])["relative"]
+    numbered = zip(names, each.groupby("backend").cumcount(), strict=True)
+    words = each["every"].map(EVERY).mask(each["every"].eq("") & each["backend"].eq("cuda"), EVERY["transpile"])
+    return each.assign(
+        evaluator=names.str.removeprefix("gpu_"),
+        change=words + (", stack of " + each["stack"]).where(each["stack"].ne(""), ""),
+        relative=each["median"] / each.groupby("backend")["median"].transform("first"),
+        theirs=[relative.get(number, np.nan) for number in numbered],
+    )
+
+
+def ways(results: Results) -> pd.DataFrame:
+    """Samples from the thesis's way to ours on benchmarks 2 and 3, with the ``order`` and the name of their ``way``."""
+    rows = of(results, "launches")
+    apart, points = rows["dispatch"].ne(""), rows["points_per_thread"].astype(float)
+    streams, graph = _option(rows, "streams").replace("", 1).astype(int), _option(rows, "graph").ne("")
+    threads = rows["threads"].where(apart, 1).astype(int)
+    way = pd.Series("one launch", rows.index).mask(apart, "a launch per expression")
+    for number, words in ((streams, "streams"), (threads, "threads"), (points, "points per thread")):
+        way += (", " + number.astype("Int64").astype(str) + f" {words}").where(number.gt(1), "")
+    way += pd.Series(", one CUDA graph", rows.index).where(graph, "")
+    way += pd.Series(", as exprkit chooses", rows.index).where(~apart & points.isna(), "")
+    order = [apart.map({True: 0, False: 1}), graph.astype(int), threads, streams, points.fillna(np.inf)]
+    numbers = {n_points: number for number, (n_exprs, n_points) in plots.BENCHMARKS.items() if n_exprs == 10_000}
+    return rows.assign(
+        way=way,
+        order=list(zip(*order, strict=True)),
+        benchmark=rows["n_points"].map(numbers),
+        place=plots.places(rows["results"]),
+    )
 
 
 def thesis_medians(results: Results) -> pd.DataFrame:
-    """Seconds of a sample of the thesis at the best block size: a row a benchmark, a column an evaluator."""
+    """Seconds of a sample of the thesis at the best block size: a row a benchmark, columns "CPU" and "best GPU"."""
     keys = ["benchmark", "evaluator", "block_size"]
-    return results.thesis.groupby(keys, dropna=False)["seconds"].median().groupby(level=[0, 1]).min().unstack()
+    each = results.thesis.groupby(keys, dropna=False)["seconds"].median().groupby(level=[0, 1]).min().unstack()
+    on_cpu = each.columns.str.startswith("cpu")
+    return pd.DataFrame({"CPU": each.loc[:, on_cpu].min(axis=1), "best GPU": each.loc[:, ~on_cpu].min(axis=1)})
 
 
-def map_seconds(rows: pd.DataFrame, n_steps: int) -> pd.DataFrame:
-    """Seconds of so many steps: a row a size, a column a backend."""
-    timed = rows.assign(seconds=seconds_for(rows, n_steps))
-    return timed.pivot_table("seconds", ["n_exprs", "n_points"], "where", "median")
+def map_rows(results: Results, code: str) -> pd.DataFrame:
+    """Samples of the maps of sizes, a transpiler's with code compiled "anew" or "kept", a CPU's at its best threads."""
+    rows = of(results, "map")
+    rows = rows[rows["code"].isin(("", code))]
+    return on_best_threads(rows, "n_exprs", "n_points", "results")
+
+
+def axes(results: Results) -> list[tuple[pd.DataFrame, str, str, bool]]:
+    """Samples along each of the ``AXES``, their column, words for it, and whether it is a size of the whole work.
+
+    ``alone`` are seconds of a step of losses, on the device alone, if that is measured.
+    """
+    found = []
+    for study, column, words, other in AXES:
+        rows = with_code(of(results, study, results="loss"), both=False)
+        rows = on_best_threads(rows, "n_exprs", "n_points", column)
+        rows = rows.assign(alone=rows["device_s"].fillna(rows["step_s"]))
+        if other and len(rows):
+            name, number, called = other
+            number = number if rows[name].eq(number).any() else rows[name].max()
+            rows, words = rows[rows[name].eq(number)], f"{words}, {number:,} {called}"
+        found.append((rows, column, words, bool(other)))
+    return found
+
+
+def map_seconds(rows: pd.DataFrame, protocol: str, n_steps: int) -> pd.DataFrame:
+    """Seconds of so many steps: a row a size, a column a backend.
+
+    What is done once, the first step included, is the same whether the matrix of every step or of the last comes back,
+    and one median is of both.
+    """
+    keys = ["n_exprs", "n_points", "where"]
+    alike = rows[rows["results"].eq("loss") == (protocol == "loss")]
+    once = alike.assign(once=alike["total_s"] - alike["steps_s"]).groupby(keys)["once"].median()
+    step = rows[rows["results"].eq(protocol)].groupby(keys)["step_s"].median()
+    return (once + (n_steps - 1) * step).dropna().unstack("where")
 
 
 def blocks(results: Results) -> pd.DataFrame:
     """Our samples of benchmark 3 with a chosen block size."""
-    rows = of(results, "blocks", "launches", options="")
+    rows = of(results, "blocks", "thesis_steps")
     n_exprs, n_points = plots.BENCHMARKS[3]
-    return rows[rows["block_size"].notna() & rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
+    tuned = rows["options"].eq("") | rows["options"].eq("stack=10")
+    return rows[tuned & rows["block_size"].notna() & rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
 
 
 def relative_to_best(results: Results) -> pd.DataFrame:
@@ -289,39 +387,3 @@ def with_code(rows: pd.DataFrame, both: bool) -> pd.DataFrame:
     if not both:
         return rows[rows["code"].ne("anew") | ~rows["code"].eq("kept").any()]
     return rows.assign(where=rows["where"] + (", " + rows["code"].map(plots.CODE)).fillna(""))
-
-
-def maps_of(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """The samples with code compiled anew, then those with code from the cache; all together where none is compiled."""
-    codes = [code for code in bench.CODE if rows["code"].eq(code).any()]
-    return [rows[rows["code"].isin(("", code))] for code in codes] or [rows]
-
-
-def maps_by_protocol(rows: pd.DataFrame, steps: Iterable[int]) -> Iterator[tuple[tuple[str, int], pd.DataFrame]]:
-    """(protocol, number of steps) and ``map_seconds`` for each of them that was measured."""
-    for name, n_steps in itertools.product(plots.PROTOCOLS, steps):
-        part = rows[rows["results"].eq(name)]
-        if len(part):
-            yield (name, n_steps), map_seconds(part, n_steps)
-
-
-def kernels(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rate and intensity of the steps of each configuration; on a GPU by its own clock."""
-    timed = rows.assign(seconds=rows["device_s"].fillna(rows["kernel_s"]).fillna(rows["step_s"]))
-    sizes = ["n_exprs", "n_points", "n_vars", "n_tokens"]
-    keys = ["file", "where", "results", "precision", "dtype", "dispatch", "source", *sizes]
-    table = timed.groupby(keys, as_index=False, dropna=False)["seconds"].median()
-    nodes = table["n_tokens"] * table["n_points"]
-    size = table["dtype"].map(ITEMSIZE)
-    matrix = table["results"].ne("loss") * table["n_exprs"] * table["n_points"] * size
-    moved = matrix + table["n_points"] * (table["n_vars"] + 1) * size + 8 * table["n_tokens"]
-    return table.assign(nodes_per_s=nodes / table["seconds"], nodes_per_byte=nodes / moved)
-
-
-def roofs_of(rows: pd.DataFrame) -> list[tuple[str, float, float]]:
-    """Name, bytes per second and node evaluations a second of the roofs that the backends of samples work under."""
-    roofs, on_gpu = rows[list(timed_device.ROOFS)].max(), rows["backend"].isin(ON_GPU)
-    lines = [] if on_gpu.all() else [("host memory", roofs["host_bytes_per_s"], np.inf)]
-    if on_gpu.any():
-        lines.append((rows["gpu"].max(), roofs["gpu_bytes_per_s"], np.nan_to_num(roofs["gpu_nodes_per_s"], nan=np.inf)))
-    return [line for line in lines if not np.isnan(line[1])]

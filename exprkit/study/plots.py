@@ -50,7 +50,14 @@ FEW = 10  # samples that are shown as points; a violin's shape would be made up
 REPEATED = "247 repeated"
 
 # seaborn's colour-blind palette; the thesis's evaluators have the colour of what exprkit has in their place
-_COLOURS = {"per-expression": 4, "cpu interpreter": 0, "gpu interpreter": 1, "gpu transpiler": 2}
+_COLOURS = {
+    "per-expression": 4,
+    "per expression": 4,
+    "one launch": 1,
+    "cpu interpreter": 0,
+    "gpu interpreter": 1,
+    "gpu transpiler": 2,
+}
 _COLOURS |= {"cpu": 0, "cuda": 1, "ptx": 2, "numpy": 7}
 _STYLE: Any = {"svg.hashsalt": "exprkit", "font.family": "DejaVu Sans", "pdf.fonttype": 42, "axes.unicode_minus": False}
 

@@ -46,7 +46,7 @@ def refreshed(text: str, results_folder: str | Path) -> str:
 def pages(root: str | Path = ".") -> list[Path]:
     """The pages of a checkout that have such tables."""
     root = Path(root)
-    named = root / "README.md", root / "exprkit" / "operators" / "README.md"
+    named = (root / folder / "README.md" for folder in ("", "exprkit/operators", "data/results"))
     return [*named, *sorted((root / "data" / "results" / "tables").glob("*.md"))]
 
 
@@ -58,11 +58,12 @@ def of_the_thesis(folder: str | Path = "") -> list[str]:
 
 
 def markdown(table: pd.DataFrame, measured_by: str) -> str:
-    """A table of texts in Markdown; without lines what measures it."""
+    """A table of texts in Markdown, and where its numbers are from; without lines what measures it."""
     if table.empty:
         return f"Not measured yet: {measured_by}."
+    origin = table.attrs.get("origin", "")
     lines = [tuple(table.columns), ("---",) * len(table.columns), *table.itertuples(index=False, name=None)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + f"\n\n{origin}" * bool(origin)
 
 
 def _read(path: Path, **kinds: Any) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Tables of the recorded results, each a function: results in, a table of texts out, empty where nothing is measured.
 
-``readme`` writes them between the marks of the pages in ``data/results``, ``comparison.ipynb`` shows those pages.
+``readme`` writes them between the marks of the pages in ``data/results``, ``comparison.ipynb`` shows those pages.  A
+table's ``attrs["origin"]`` is a sentence on machines and commits that its samples are from.
 
     >>> from exprkit.study import measured, tables
     >>> tables.block_sizes(measured.read_results("data/results")).columns[:3].tolist()
@@ -9,7 +10,6 @@
 
 from __future__ import annotations
 
-import re
 import string
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import brought_by
-from exprkit.study import bench, figures, measured, plots
+from exprkit.study import bench, measured, plots, records, timed_device
 from exprkit.study.measured import ON_GPU, Results, of, with_code
 from exprkit.study.plots import BENCHMARKS, PROTOCOLS, gigabytes, known, places, written
 from exprkit.study.workload import SOURCES
@@ -25,18 +25,12 @@ from exprkit.study.workload import SOURCES
 with brought_by("notebooks"):
     import pandas as pd
 
-GROWING = (  # study, column, words, whether cost may grow in proportion
-    ("map", "n_exprs", "expressions, {:,} points", True),
-    ("map", "n_points", "points, {:,} expressions", True),
-    ("tokens", "tokens_each", "tokens per expression", True),
-    ("vars", "n_vars", "variables", False),
-    ("params", "params_each", "parameters per expression", False),
-)
-MANY = 10_000  # expressions from which interpreter and transpiler are compared
 STEP_RESULTS = {"every": "matrix to the host", "last": "matrix", "loss": "errors"}
 STAGES = {"parse_s": "read", "lower_s": "programs", "emit_s": "structures and PTX", "compile_s": "machine code"}
 GENERATIONS = 54  # of the search that the thesis estimates
 COPIED: dict[str, str] = PROTOCOLS | {"half": "matrix of every step, 16 bits", "fit": "fitted parameters"}
+ONE_STEP = "matrix"  # of one step, which is every step's and the last one's
+HIDDEN = "hidden by the host"
 NOTHING = pd.DataFrame()
 Cells = dict[str, str]  # heading: the text of a cell, with fields for columns of the row, as ``{step_s:s}``
 SIZE = {"expressions x points": "{n_exprs:,} x {n_points:,}"}
@@ -52,7 +46,7 @@ class _Words(string.Formatter):
         return own(value) if own else str(super().format_field(value, format_spec))
 
 
-def table_of(rows: pd.DataFrame, cells: Cells) -> pd.DataFrame:
+def table_of(rows: pd.DataFrame, cells: Cells, samples: pd.DataFrame) -> pd.DataFrame:
     """A line for each row; a cell with a field that is nan is empty, a column of such is left out."""
     if rows.empty:
         return NOTHING
@@ -65,7 +59,13 @@ def table_of(rows: pd.DataFrame, cells: Cells) -> pd.DataFrame:
         texts[head] = pd.Series([words.vformat(cell, (), line) for line in lines]).mask(
             rows[fields].isna().any(axis=1).to_numpy(), ""
         )
-    return texts.loc[:, texts.ne("").any()]
+    return _from(samples, texts.loc[:, texts.ne("").any()])
+
+
+def _from(samples: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """A table with the machines and commits of its samples."""
+    table.attrs["origin"] = measured.origin(samples)
+    return table
 
 
 def _bold_least(values: pd.Series, write: Callable[[float], str] = written) -> pd.Series:
@@ -74,52 +74,52 @@ def _bold_least(values: pd.Series, write: Callable[[float], str] = written) -> p
     return texts.mask(values.eq(values.min()), "**" + texts + "**")
 
 
+def _ratio(factor: float) -> str:
+    """A ratio as a text: ``2.3``, ``1,234``."""
+    return f"{factor:,.0f}" if factor >= 10 else f"{factor:.2g}"
+
+
 def _times(factor: float) -> str:
-    """A ratio as a text: ``2.3 times``."""
-    return f"{factor:,.0f} times" if factor >= 10 else f"{factor:.2g} times"
+    """The same in words: ``2.3 times``."""
+    return f"{_ratio(factor)} times"
 
 
 # ── samples of the thesis's benchmarks ───────────────────────────────────────────────
 
 
-def own_medians(results: Results) -> pd.DataFrame:
-    """Seconds of a sample: a row for each (protocol, benchmark), a column for each backend, one launch for all."""
+def _own_samples(results: Results) -> pd.DataFrame:
+    """Our samples of the benchmarks, one launch for all, a CPU's at its best number of threads."""
     rows = measured.benchmarks(results)
     rows = with_code(rows[rows["dispatch"].eq("")], both=True)
     rows = rows.assign(benchmark=plots.benchmark_of(rows), repeated=rows["source"].eq(plots.ESR))
+    return measured.on_best_threads(rows, "benchmark", "results", "repeated")
+
+
+def own_medians(results: Results) -> pd.DataFrame:
+    """Seconds of a sample: a row for each (protocol, benchmark), a column for each backend, one launch for all."""
     keys = ["results", "benchmark", "where"]
-    each = rows.groupby([*keys, "repeated"])["total_s"].median().reset_index().drop_duplicates(keys)
+    each = _own_samples(results).groupby([*keys, "repeated"])["total_s"].median().reset_index().drop_duplicates(keys)
     table = each.pivot(index=keys[:2], columns="where", values="total_s")
     return table.sort_index(key=lambda level: places(level) if level.name == "results" else level)
 
 
-def _beside_the_thesis(results: Results, medians: pd.DataFrame) -> pd.DataFrame:
-    """``own_medians`` as texts, behind the thesis's, which copies the matrix of every step."""
+def headline(results: Results) -> pd.DataFrame:
+    """Seconds of a sample of the thesis's benchmarks on every backend that ran all of them, the least in bold."""
+    medians = own_medians(results)
+    complete = medians.groupby(level="benchmark").count().gt(0).all()
+    medians = medians.loc[:, complete].dropna(how="all")
     if medians.empty:
         return NOTHING
     theirs, (protocols, numbers) = measured.thesis_medians(results), zip(*medians.index, strict=True)
     front = pd.DataFrame(index=medians.index)
     front["benchmark"] = ["{}: {:,} x {:,}".format(number, *BENCHMARKS[number]) for number in numbers]
     front["copied to the host"] = [PROTOCOLS[name] for name in protocols]
-    for head, who in (
-        ("thesis, CPU", theirs["cpu_interpreter"]),
-        ("thesis, best GPU", theirs.drop(columns="cpu_interpreter").min(axis=1)),
-    ):
-        front[head] = [written(who[number]) if name == "every" else "" for name, number in medians.index]
-    return front.join(medians.apply(_bold_least, axis=1).rename(columns="`{}`".format))
-
-
-def by_backend(results: Results) -> pd.DataFrame:
-    """Seconds of a sample of the thesis's benchmarks on every backend, the least in bold."""
-    return _beside_the_thesis(results, own_medians(results))
-
-
-def headline(results: Results) -> pd.DataFrame:
-    """``by_backend`` for those that ran all benchmarks, with new expressions in every sample."""
-    medians = own_medians(results)
-    new = ~medians.columns.str.endswith(plots.CODE["kept"])
-    complete = new & medians.groupby(level="benchmark").count().gt(0).all()
-    return _beside_the_thesis(results, medians.loc[:, complete].dropna(how="all"))
+    for head in ("CPU", "best GPU"):  # the thesis copies the matrix of every step
+        who = theirs[head]
+        front[f"thesis, {head}"] = [written(who[number]) if name == "every" else "" for name, number in medians.index]
+    samples = _own_samples(results)
+    shown = medians.apply(_bold_least, axis=1).rename(columns="`{}`".format)
+    return _from(samples[samples["where"].isin(medians.columns)], front.join(shown))
 
 
 def samples(results: Results) -> pd.DataFrame:
@@ -127,7 +127,6 @@ def samples(results: Results) -> pd.DataFrame:
     rows = measured.benchmarks(results)
     if rows.empty:
         return NOTHING
-    rows = rows.assign(scaled_from=rows.get("scaled_from", np.nan))
     medians = pd.concat(
         [bench.medians(part).assign(scaled_from=steps) for steps, part in rows.groupby("scaled_from", dropna=False)],
         ignore_index=True,
@@ -136,10 +135,10 @@ def samples(results: Results) -> pd.DataFrame:
     medians = medians.assign(
         benchmark=plots.benchmark_of(medians), order=places(medians["results"]), source=medians["source"].map(SOURCES)
     )
-    for name, who in (("cpu", theirs["cpu_interpreter"]), ("gpu", theirs.drop(columns="cpu_interpreter").min(axis=1))):
-        medians[f"thesis_{name}"] = medians["benchmark"].map(who).where(medians["results"].eq("every"))
+    for head in ("CPU", "best GPU"):
+        medians[head] = medians["benchmark"].map(theirs[head]).where(medians["results"].eq("every"))
     medians["configuration"] = medians.apply(_configuration, axis=1)
-    return table_of(medians.sort_values(["benchmark", "order", "source", "median_s"]), SAMPLES)
+    return table_of(medians.sort_values(["benchmark", "order", "source", "median_s"]), SAMPLES, rows)
 
 
 def _configuration(row: Any) -> str:
@@ -161,8 +160,8 @@ SAMPLES: Cells = {
     "threads busy": "{busy_threads:.1f}",
     "memory, host": "{host_bytes:GB}",
     "memory, device": "{device_bytes:GB}",
-    "thesis, CPU": "{thesis_cpu:s}",
-    "thesis, best GPU": "{thesis_gpu:s}",
+    "thesis, CPU": "{CPU:s}",
+    "thesis, best GPU": "{best GPU:s}",
 }
 
 
@@ -177,18 +176,19 @@ def machines(results: Results) -> pd.DataFrame:
 def boundary(results: Results) -> pd.DataFrame:
     """The number of sizes that CPU and GPU win in each map of sizes, by protocol and number of steps."""
     lines = []
-    for _, part in of(results, "map").groupby("file"):
-        first = measured.maps_of(part)[0]  # as in a search, each generation new
-        for (name, n_steps), seconds in measured.maps_by_protocol(first, figures.CROSSOVER_STEPS):
+    rows = measured.map_rows(results, "anew")  # as in a search, each generation new
+    for _, part in rows.groupby("file"):
+        for name, n_steps in measured.MAPS:
+            seconds = measured.map_seconds(part, name, n_steps)
             gpus = [column for column in seconds if column.partition(",")[0] in ON_GPU]
             cpus = [column for column in seconds if column.startswith("cpu")]
             lead = (seconds[cpus].min(axis=1) / seconds[gpus].min(axis=1)).dropna() if cpus and gpus else NOTHING
-            if len(lead) == 0:
+            if len(lead) == 0 or (name, n_steps) == ("last", 1):  # which is that of every step
                 continue
             lost, best = lead.index[lead < 1], seconds.loc[lead.index[lead >= 1], gpus].idxmin(axis=1)
             lines.append(
                 {
-                    "copied to the host": PROTOCOLS[name],
+                    "copied to the host": ONE_STEP if n_steps == 1 and name == "every" else PROTOCOLS[name],
                     "steps": f"{n_steps:,}",
                     f"won by {', '.join(f'`{cpu}`' for cpu in cpus)}": f"{len(lost)} of {len(lead)}",
                     "these sizes (expressions x points)": _sizes(lost),
@@ -196,7 +196,8 @@ def boundary(results: Results) -> pd.DataFrame:
                     "the GPU's largest lead": f"{_times(lead.max())} at {_sizes([lead.idxmax()])}",
                 }
             )
-    return pd.DataFrame(lines).fillna("")
+    table = pd.DataFrame(lines).fillna("")
+    return _from(rows, table[sorted(table, key=lambda head: "lead" in head)])  # that last
 
 
 def _sizes(index: Iterable[tuple[int, int]]) -> str:
@@ -211,29 +212,37 @@ def own_data(results: Results) -> pd.DataFrame:
     keys = ["results", "n_exprs", "n_points", "source", "where", "code", "dispatch", "file", "own"]
     each = rows.groupby(keys)["seconds"].median().unstack().reindex(columns=[True, False])
     each = each.assign(ratio=each[True] / each[False]).dropna(subset="ratio")[["ratio"]].reset_index()
-    return table_of(each, WORK | WHERE | {"own over synthetic data": "{ratio:.2f}"})
+    return table_of(each, WORK | WHERE | {"own over synthetic data": "{ratio:.2f}"}, rows)
 
 
 def link(results: Results) -> pd.DataFrame:
-    """Steps whose matrices come to the host, on a GPU: bytes a step, seconds, rate, and share of the link's rate."""
+    """Steps whose matrices come to the host, on a GPU: copies, bytes, seconds, rate, and share of the link's rate."""
     rows = pd.concat([measured.benchmarks(results), of(results, "results", results="half")])
-    rows = rows[rows["results"].isin(bench.TO_HOST) & rows["backend"].isin(ON_GPU) & rows["dispatch"].eq("")]
+    rows = rows[rows["results"].isin((*bench.TO_HOST, "loss")) & rows["backend"].isin(ON_GPU) & rows["dispatch"].eq("")]
     rows = with_code(rows[rows["source"].eq(plots.DIFFERENT)], both=False)
     if rows.empty:
         return NOTHING
     size = rows["dtype"].map(measured.ITEMSIZE).mask(rows["results"].eq("half"), 2)
-    rows = rows.assign(size=rows["n_exprs"] * rows["n_points"] * size, roof=rows["link_bytes_per_s"])
-    keys = ["n_exprs", "n_points", "where", "results", "size", "roof"]
-    each = rows.groupby(keys, dropna=False)["step_s"].median().reset_index()
+    size = (size * rows["n_exprs"] * rows["n_points"]).where(rows["results"].ne("loss"))
+    rows = rows.assign(size=size, order=places(rows["results"].replace("half", "every")))
+    keys, numbers = (
+        ["n_exprs", "n_points", "order", "where", "results"],
+        ["step_s", "size", *timed_device.TRANSFERS, "link_bytes_per_s"],
+    )
+    each = rows.groupby(keys)[numbers].median().reset_index()
     rate = each["size"] / each["step_s"]
-    each = each.assign(megabytes=each["size"] / 1e6, gigabytes_per_s=rate / 1e9, share=rate / each["roof"])
-    return table_of(each, WORK | WHERE | LINK)
+    each = each.assign(
+        rate=rate / 1e9, share=rate / each["link_bytes_per_s"], **{n: each[n] / 1e6 for n in timed_device.TRANSFERS[:2]}
+    )
+    return table_of(each, WORK | WHERE | LINK, rows)
 
 
 LINK: Cells = {
     "time per step": "**{step_s:s}**",
-    "bytes per step": "{megabytes:,.0f} MB",
-    "rate": "{gigabytes_per_s:.3g} GB/s",
+    "to the device": "{bytes_in:,.3g} MB",
+    "to the host": "{bytes_out:,.3g} MB",
+    "copies": "{transfers:.0f}",
+    "rate of the matrix": "{rate:.3g} GB/s",
     "of the link's rate": "{share:.0%}",
 }
 
@@ -241,32 +250,51 @@ LINK: Cells = {
 # ── interpreter or transpiler ────────────────────────────────────────────────────────
 
 
-def pairs(results: Results) -> pd.DataFrame:
-    """Seconds of a step on the device by interpreter and transpiler, and from which step on compiling pays."""
-    rows = of(results, "benchmarks", "results", "map", dispatch="", options="")
-    rows = rows[rows["n_exprs"].ge(MANY) & rows["backend"].isin(ON_GPU) & rows["results"].isin(STEP_RESULTS)]
+def pair_rows(results: Results) -> pd.DataFrame:
+    """A row for each piece of work that interpreter and transpiler were measured with in one file at one commit.
+
+    ``device`` and ``host`` are seconds of a step on the device alone and in a sample, of the interpreter and (``_ptx``)
+    of the transpiler; ``anew`` and ``kept`` what a sample of the transpiler takes once, more than the interpreter's.
+    """
+    rows = of(results, "benchmarks", "results", "map", "large", dispatch="", options="")
+    rows = rows[rows["backend"].isin(ON_GPU) & rows["n_steps"].ge(measured.ENOUGH_STEPS)]
+    rows = rows[rows["results"].isin(("last", "loss"))]  # on the device, every step's matrix is the last one's
     rows = rows.assign(
-        kind=rows["code"].mask(rows["backend"].eq("cuda"), "cuda"),
-        gives=rows["results"].map(STEP_RESULTS),
-        once=rows["total_s"] - rows["steps_s"],
-        alone=rows["device_s"].fillna(rows["kernel_s"]).fillna(rows["step_s"]),
+        kind=rows["code"].mask(rows["backend"].eq("cuda"), "cuda"), once=rows["total_s"] - rows["steps_s"]
     )
-    keys = ["gives", "n_exprs", "n_points", "source", "file", "results", "dtype", "precision", "n_steps"]
-    each = rows.groupby([*keys, "kind"])[["once", "step_s", "alone"]].median().unstack("kind")
-    columns = pd.MultiIndex.from_product([("once", "step_s", "alone"), ("cuda", "anew", "kept")])
-    once, step, alone = (each.reindex(columns=columns)[name] for name in ("once", "step_s", "alone"))
-    gain = step["cuda"] - step["kept"].fillna(step["anew"])
-    work = pd.DataFrame(
-        {"interpreter": alone["cuda"], "transpiler": alone["kept"].fillna(alone["anew"])}
-        | {"compiling": once["anew"] - once["cuda"]}
+    keys = ["results", "n_exprs", "n_points", "source", "file", "commit", "precision", "n_steps"]
+    each = rows.groupby([*keys, "kind"])[["once", "step_s", "device_s"]].median().unstack("kind")
+    columns = pd.MultiIndex.from_product([("once", "step_s", "device_s"), ("cuda", "anew", "kept")])
+    once, host, device = (each.reindex(columns=columns)[name] for name in ("once", "step_s", "device_s"))
+    table = pd.DataFrame(
+        {"device": device["cuda"], "device_ptx": device["kept"].fillna(device["anew"])}
+        | {"host": host["cuda"], "host_ptx": host["kept"].fillna(host["anew"])}
+        | {code: once[code] - once["cuda"] for code in plots.CODE}
     )
-    for code in plots.CODE:
-        pays = 1 + ((once[code] - once["cuda"]) / gain).clip(lower=0)
-        work[code] = pays.mask(gain.le(0) & once[code].notna(), np.inf).map(steps)
-    work = work.dropna(subset=list(PAIR)).reset_index()
-    work[list(PAIR)] = work[list(PAIR)].apply(_bold_least, axis=1)
-    other = work["precision"].map(lambda name: "" if name == "fast" else f", {name}")
-    return table_of(work.assign(gives=work["gives"] + other, source=work["source"].replace(SOURCES)), PAIRS)
+    table = table.dropna(subset=["device", "device_ptx"]).reset_index()
+    order = table["results"].map(list(STEP_RESULTS)[::-1].index)
+    return table.assign(order=order).sort_values(["order", "n_points", "n_exprs"], ignore_index=True)
+
+
+def pays_after(pairs: pd.DataFrame, code: str, clock: str) -> pd.Series:
+    """From which step on the transpiler is ahead, by a ``clock`` ("device" or "host"); inf: never, nan: not known."""
+    gain = pairs[clock] - pairs[f"{clock}_ptx"]
+    return (1 + (pairs[code] / gain).clip(lower=0)).mask(gain.le(0) & pairs[code].notna(), np.inf)
+
+
+def pairs(results: Results) -> pd.DataFrame:
+    """Seconds of a step by interpreter and transpiler, on the device and in a sample; when compiling pays."""
+    rows = pair_rows(results)
+    for clock in ("device", "host"):
+        for code in plots.CODE:
+            after = pays_after(rows, code, clock).map(steps)
+            hidden = after.eq("never") & rows["device_ptx"].lt(rows["device"])  # a step waits for the host either way
+            rows[f"{clock}_{code}"] = after.mask(hidden, HIDDEN)
+        both = [clock, f"{clock}_ptx"]
+        rows[both] = rows[both].apply(_bold_least, axis=1)
+    other = rows["precision"].map(lambda name: "" if name == "fast" else f", {name}")
+    rows = rows.assign(gives=rows["results"].map(STEP_RESULTS) + other, source=rows["source"].replace(SOURCES))
+    return table_of(rows, PAIRS, of(results, "benchmarks", "results", "map", "large", backend="ptx"))
 
 
 def steps(count: float) -> str:
@@ -277,15 +305,18 @@ def steps(count: float) -> str:
     return f"{int(np.ceil(count / unit)) * unit:,}"
 
 
-PAIR = ("interpreter", "transpiler")
 PAIRS: Cells = {
     "result of a step": "{gives}",
     "expressions x points": "{n_exprs:,} ({source}) x {n_points:,}",
-    "interpreter, device": "{interpreter}",
-    "transpiler, device": "{transpiler}",
-    "compiling adds": "{compiling:s}",
-    "recovered after steps, compiled anew": "{anew}",
-    "from cache": "{kept}",
+    "interpreter, device": "{device}",
+    "transpiler, device": "{device_ptx}",
+    "compiling adds": "{anew:s}",
+    "device: pays after steps, compiled anew": "{device_anew}",
+    "device: from cache": "{device_kept}",
+    "interpreter, step": "{host}",
+    "transpiler, step": "{host_ptx}",
+    "host: pays after steps, compiled anew": "{host_anew}",
+    "host: from cache": "{host_kept}",
 }
 
 
@@ -294,18 +325,14 @@ PAIRS: Cells = {
 
 def growth(results: Results) -> pd.DataFrame:
     """A step of squared errors at the end of a range over that at its beginning, and the exponent of growth there."""
-    lines: list[dict[str, str]] = []
-    for study, column, words, proportional in GROWING:
-        rows = with_code(of(results, study, results="loss"), both=False)
-        if column in figures.AT and len(rows):
-            other, size, _ = figures.AT[column]
-            size = size if rows[other].eq(size).any() else rows[other].max()
-            rows, words = rows[rows[other] == size], words.format(size)
+    lines, used = list[dict[str, str]](), []
+    for rows, column, words, _ in measured.axes(results):
         rows = measured_by_all(rows[rows["backend"] != "numpy"], column)
         if rows[column].nunique() >= 2:
-            grown = {f"`{where}`": _grown(part, column, proportional) for where, part in rows.groupby("where")}
+            used.append(rows)
+            grown = {f"`{where}`": _grown(part, column) for where, part in rows.groupby("where")}
             lines.append({"more of": words, "from ... to": f"{rows[column].min():,} to {rows[column].max():,}"} | grown)
-    return pd.DataFrame(lines).fillna("")
+    return _from(pd.concat(used), pd.DataFrame(lines).fillna("")) if used else NOTHING
 
 
 def measured_by_all(rows: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -314,56 +341,51 @@ def measured_by_all(rows: pd.DataFrame, column: str) -> pd.DataFrame:
     return rows[rows[column].map(common).astype(bool)]
 
 
-def _grown(rows: pd.DataFrame, column: str, proportional: bool) -> str:
+def _grown(rows: pd.DataFrame, column: str) -> str:
     """``31 times, ^0.97``: over all of the range, and the exponent between its last two values."""
-    step = rows["device_s"].fillna(rows["step_s"]).groupby(rows[column]).median()  # on the device alone, if measured
+    step = rows.groupby(column)["alone"].median()
     text = _times(step.iloc[-1] / step.iloc[0])
-    if len(step) > 2 and proportional:
+    if len(step) > 2:
         text += f", ^{np.log(step.iloc[-1] / step.iloc[-2]) / np.log(step.index[-1] / step.index[-2]):.2f}"
     return text
-
-
-def once_and_step(results: Results) -> pd.DataFrame:
-    """Seconds that a sample of losses takes once, and for each step, at the most steps that were measured."""
-    rows = of(results, "steps_axis", results="loss")
-    rows = with_code(rows[rows["backend"].ne("numpy") & rows["n_steps"].gt(1)], both=True)
-    rows = rows[rows["n_steps"].eq(rows.groupby("where")["n_steps"].transform("max"))]
-    keys = ["where", "n_exprs", "n_points", "tokens_each"]
-    each = rows.assign(once=rows["total_s"] - rows["steps_s"]).groupby(keys)[["once", "step_s"]].median().reset_index()
-    cells = {"tokens": "{tokens_each}", "once": "{once:s}", "each step": "{step_s:s}"}
-    return table_of(each, WHERE | SIZE | cells)
 
 
 def block_sizes(results: Results) -> pd.DataFrame:
     """Time over the least of each evaluator, by threads of a block: the thesis's samples, our steps."""
     relative = measured.relative_to_best(results)
     texts = relative.apply(lambda line: _bold_least(line, "{:.2f}".format), axis=1)
-    return texts.rename(columns=str).rename_axis("", axis=0).reset_index()
+    return _from(measured.blocks(results), texts.rename(columns=str).rename_axis("", axis=0).reset_index())
 
 
-def baseline(results: Results) -> pd.DataFrame:
-    """Block and stack of a kernel as the thesis's, with a launch for each expression."""
-    rows = of(results, "baseline")
-    rows = rows.assign(seconds=measured.seconds_for(rows, plots.THESIS_STEPS))
-    each = rows.groupby(["block_size", "options"])["seconds"].agg(["median", "std"]).reset_index()
-    launches, stack = (
-        f"{plots.THESIS_STEPS} launches of every expression",
-        each["options"].astype(str).str.split("=").str[-1],
-    )
-    cells = {"block": "{block_size}", "stack": "{stack}", launches: "{median:s}", "standard deviation": "{std:s}"}
-    return table_of(each.assign(stack=stack), cells)
+def thesis_steps(results: Results) -> pd.DataFrame:
+    """The thesis's optimisation steps, a launch for each expression: ours in its order, and its own gains."""
+    return table_of(measured.thesis_steps(results), THESIS_STEPS, of(results, "thesis_steps"))
+
+
+THESIS_STEPS: Cells = {
+    "": "{evaluator}: {change}",
+    "block": "{block_size}",
+    "expressions x points": "{n_exprs:,} x {n_points:,}",
+    "100 steps": "**{median:s}**",
+    "standard deviation": "{sd:s}",
+    "samples": "{samples}",
+    "of the first": "{relative:.0%}",
+    "in the thesis": "{theirs:.0%}",
+}
 
 
 def launches(results: Results) -> pd.DataFrame:
-    """Samples with one launch per expression, scaled to 100 steps, beside one launch for all."""
-    rows = measured.benchmarks(results)
-    rows = with_code(rows.assign(benchmark=plots.benchmark_of(rows), apart=rows["dispatch"].ne("")), both=True)
-    keys = ["benchmark", "results", "where", "source", "n_exprs", "n_points"]
-    each = rows.groupby([*keys, "apart"])["total_s"].median().unstack().reindex(columns=[True, False])
-    each = each.set_axis(["apart", "whole"], axis=1).dropna().reset_index()
-    cells = {"a launch per expression": "{apart:s}", "one launch": "**{whole:s}**", "ratio": "{ratio:x}"}
-    each = each.assign(ratio=each["apart"] / each["whole"])
-    return table_of(each, {"benchmark": "{benchmark}"} | WORK | WHERE | cells)
+    """A step from the thesis's way to ours: launches for every expression, then one launch for all."""
+    rows = measured.ways(results)
+    table = rows.pivot_table("step_s", ["order", "way"], ["benchmark", "place"], "median", sort=True)
+    if table.empty:
+        return NOTHING
+    heads = [f"{number}: {list(BACK.values())[place]}" for number, place in table.columns]
+    texts = table.apply(_bold_least).set_axis(heads, axis=1).droplevel("order")
+    return _from(rows, texts.rename_axis("a step, benchmark 2 and 3").reset_index())
+
+
+BACK = {"every": "matrix to the host", "last": "matrix, left on the device", "loss": "losses"}
 
 
 def busy(results: Results) -> pd.DataFrame:
@@ -374,7 +396,7 @@ def busy(results: Results) -> pd.DataFrame:
     keys, seconds = ["gives", "n_exprs", "n_points", "where"], ["step_s", "device_s", "device_cold_s"]
     each = rows.groupby(keys)[seconds].median().reset_index()
     each["share"] = (each["device_s"] / each["step_s"]).clip(upper=1)
-    return table_of(each, {"result of a step": "{gives}"} | SIZE | WHERE | BUSY)
+    return table_of(each, {"result of a step": "{gives}"} | SIZE | WHERE | BUSY, rows)
 
 
 BUSY: Cells = {
@@ -395,7 +417,7 @@ def stages(results: Results) -> pd.DataFrame:
     each = rows.groupby(["n_exprs", "where"])[list(STAGES)].median().reset_index()
     cells = {words: f"{{{name}:s}}" for name, words in STAGES.items()}
     each = each.dropna(subset=list(STAGES), how="all")
-    return table_of(each, {"expressions": "{n_exprs:,}"} | WHERE | cells)
+    return table_of(each, {"expressions": "{n_exprs:,}"} | WHERE | cells, rows)
 
 
 def _every_run(results: Results, study: str) -> pd.DataFrame:
@@ -415,86 +437,142 @@ def search(results: Results) -> pd.DataFrame:
     each["per_second"] = each["count"] / each["seconds"]
     cells = {"evaluations": "{count:.2g}", f"{GENERATIONS} generations": "**{seconds:s}**"}
     cells |= {"evaluations per second": "{per_second:.2g}"}
-    return table_of(each, {"copied to the host": "{copied}"} | WHERE | cells)
+    return table_of(each, {"copied to the host": "{copied}"} | WHERE | cells, rows)
 
 
-def sizes(results: Results, study: str) -> pd.DataFrame:
-    """Time, work of the CPU and memory of every configuration of a study."""
-    rows = _every_run(results, study)
+def memory(results: Results) -> pd.DataFrame:
+    """Time and memory of what did not fit in the thesis's memory."""
+    rows = _every_run(results, "memory")
     if rows.empty:
         return NOTHING
     rows = rows.assign(order=places(rows["results"])).sort_values(["n_exprs", "order", "n_points", "where"])
     names = rows.groupby(list(bench.CONFIGURATION), dropna=False, sort=False)["where"].first()
     each = bench.medians(rows.drop(columns="file")).assign(where=list(names))
-    return table_of(each.assign(tokens=each["n_tokens"] / each["n_exprs"]), SIZES)
+    return table_of(each, MEMORY, rows)
 
 
-SIZES: Cells = {
+MEMORY: Cells = {
     **WORK,
-    "tokens": "{tokens:.0f}",
     **WHERE,
     "steps": "{n_steps:,}",
     "a sample": "**{median_s:s}**",
-    "standard deviation": "{sd_s:s}",
     "a step": "{step_s:s}",
     "of it on the device": "{device_s:s}",
-    "threads busy": "{busy_threads:.1f}",
     "memory, host": "{host_bytes:GB}",
     "memory, device": "{device_bytes:GB}",
 }
 
 
-# ── other measurements, of scripts ───────────────────────────────────────────────────
+# ── the thesis's questions ───────────────────────────────────────────────────────────
 
 
-def contraction(results: Results) -> pd.DataFrame:
-    """Instructions, and at most time, that fused multiplication and addition saves."""
-    value, note = results.scripts["value"], results.scripts["note"]
-    ratios = {
-        "cpu without the products": "cpu, products left out",
-        "cuda without the products": "cuda, products left out",
-        "ptx": "fused beside apart",
-    }
-    lines = []
-    for name, saved in value.filter(regex=", instructions saved$").items():
-        name = str(name).rpartition(",")[0]
-        errors = re.findall(r"error ([^,]*),", " ".join(str(note.get(f"{name}, {how}")) for how in ("apart", "fused")))
-        lines.append(
-            {"expressions": name, "instructions saved": f"{saved:.1f}%"}
-            | {head: known("{:.2f}".format, value.get(f"{name}, {what}", np.nan)) for head, what in ratios.items()}
-            | {"errors of ptx": " / ".join(errors)}
-        )
-    frame = pd.DataFrame(lines)
-    return frame.loc[:, frame.ne("").any()]
-
-
-def specialised(results: Results) -> pd.DataFrame:
-    """Registers and times of kernels with and without powers."""
-    value, note = results.scripts["value"], results.scripts["note"]
-    lines = []
-    for what, ratio in value.filter(regex=", without over with$").items():
-        size, _, task = str(what).removesuffix(", without over with").rpartition(", ")
-        kinds = ("with powers", "without")
-        registers = [note[f"{size}, first losses {kind}"].partition(" ")[0] for kind in kinds]
-        seconds = [written(1e-6 * value[f"{size}, {task} {kind}"]) for kind in kinds]
-        lines.append((task, size, *registers, *seconds, f"{ratio:.2f}"))
-    head = (
-        "result of a step",
-        "precision, points",
-        "registers, all operators",
-        "registers without powers",
-        "time, all operators",
-        "time without powers",
-        "ratio",
+def _when_it_pays(results: Results) -> str:
+    """How often the transpiler is faster, and how often compiling is made up for, by the device's times of losses."""
+    rows = pair_rows(results)
+    rows = rows[rows["results"].eq("loss") & rows["anew"].notna()]
+    if rows.empty:
+        return ""
+    ratio, after = rows["device"] / rows["device_ptx"], pays_after(rows, "anew", "device")
+    soon = [f"{int(after.le(count).sum())} within {count:,} steps" for count in (100, 1000, 10_000)]
+    return (
+        f"losses: faster on the device in {int(ratio.gt(1).sum())} of {len(rows)} cases, {_times(ratio.max())} at most;"
+        f" compiling is made up for in {', '.join(soon)}"
     )
-    return pd.DataFrame(lines, columns=head)
+
+
+def _gpu_over_cpu(results: Results) -> str:
+    """How many times as fast as the best CPU the best GPU backend is, of each protocol on the three benchmarks."""
+    medians = own_medians(results)
+    gpus = [name for name in medians if name.partition(",")[0] in ON_GPU]
+    ratio = (medians.filter(regex="^cpu").min(axis=1) / medians[gpus].min(axis=1)).dropna()
+    lines = [
+        f"{PROTOCOLS[str(name)]}: {', '.join(map(_ratio, part))}"
+        for name, part in ratio.groupby(level="results", sort=False)
+        if len(part) == len(BENCHMARKS)
+    ]
+    return f"CPU's time over the GPU's, benchmarks 1, 2, 3: {'; '.join(lines)}" * bool(lines)
+
+
+def _worst_block(results: Results) -> str:
+    """By how much the worst block size is slower than the best, of each of our evaluators."""
+    own = measured.relative_to_best(results).filter(regex="^exprkit (?!.*per-expression)", axis=0).max(axis=1)
+    return "; ".join(f"{name}: {worst - 1:.0%} at most" for name, worst in own.items())
+
+
+def _gain_of_one_launch(results: Results) -> str:
+    """The best step with a launch for each expression over one launch for all, by benchmark."""
+    rows = measured.ways(results)
+    each = rows.groupby(["benchmark", "results", "dispatch", "way"])["step_s"].median().groupby(level=[0, 1, 2]).min()
+    table = each.unstack("dispatch").reindex(columns=["per-expression", ""]).dropna()
+    lines = [
+        f"{number}: {_times(line.iloc[0] / line.iloc[1])} ({BACK[back]})" for (number, back), line in table.iterrows()
+    ]
+    return f"over the best launches for each expression, benchmark {'; '.join(lines)}" * bool(lines)
+
+
+def _cell(table: str, column: str, *texts: str) -> Callable[[Results], str]:
+    """The text in the first column so called, in the first row that has all the texts, without asterisks; else ""."""
+
+    def text(results: Results) -> str:
+        frame = TABLES[table](results)
+        head = next((name for name in frame if str(name).startswith(column)), None)
+        lines = frame.astype(str).agg("|".join, axis=1) if head else pd.Series(dtype=str)
+        with_all = np.logical_and.reduce([lines.str.contains(text, regex=False) for text in texts])
+        return str(frame[head][with_all].iloc[0]).replace("*", "") if np.any(with_all) else ""
+
+    return text
+
+
+LOSSES, EVERY = ("errors", "`cuda"), ("10,000 x 10,860", "`cuda", "every step")  # rows of busy, of link
+ANSWERS: dict[str, tuple[str, tuple[Callable[[Results], str], ...]]] = {  # page: the answer, its numbers
+    "cpu_or_gpu": ("{}", (_gpu_over_cpu,)),
+    "interpreter_or_transpiler": ("{}", (_when_it_pays,)),
+    "launches": ("{}", (_gain_of_one_launch,)),
+    "block_size": ("{}", (_worst_block,)),
+    "stages": (
+        "250,000: read in {}, lowered in {}, machine code in {}; 10,000: machine code in {}",
+        (
+            *(_cell("stages", part, "250,000", "compiling") for part in ("read", "programs", "machine code")),
+            _cell("stages", "machine code", "10,000", "compiling"),
+        ),
+    ),
+    "busy": (
+        "losses of 10,000 x 362: {} of a step; x 10,860: {}; x 108,600: {}",
+        tuple(_cell("busy", "share", f"10,000 x {points}|", *LOSSES) for points in ("362", "10,860", "108,600")),
+    ),
+    "link": (
+        "{}, {} of the link's rate (benchmark 3); a step {}, in 16 bits {}",
+        (
+            *(_cell("link", column, *EVERY) for column in ("rate", "of the link's rate", "time")),
+            _cell("link", "time", *EVERY, "16 bits"),
+        ),
+    ),
+    "memory": (
+        "10 steps and the last matrix {}, losses {}",
+        tuple(_cell("memory", "a sample", f"{back}|250,000", "`cuda") for back in ("last step", "losses only")),
+    ),
+    "search": ("losses of 54 generations {}", (_cell("search", f"{GENERATIONS} generations", "losses", "`cuda"),)),
+    "growth": (
+        "100 times the expressions {}; 1,000 times the points {}",
+        tuple(_cell("growth", "`cuda", f"{what},") for what in ("expressions", "points")),
+    ),
+}
+
+
+def answers(results: Results) -> pd.DataFrame:
+    """Ours to the thesis's questions, as far as they are measured; the questions are the pages' titles."""
+    lines = []
+    for page, (ours, parts) in ANSWERS.items():
+        texts = [part(results) for part in parts]
+        title = (records.recorded() / "tables" / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0]
+        if all(texts):
+            lines.append((f"[{title.removeprefix('# ')}](tables/{page}.md)", ours.format(*texts)))
+    on_gpu = results.samples["file"].isin(results.samples["file"][results.samples["backend"].isin(ON_GPU)])
+    return _from(results.samples[on_gpu], pd.DataFrame(lines, columns=["question", "answer"]))
 
 
 TABLES: dict[str, Callable[[Results], pd.DataFrame]] = {  # name between a page's marks
-    "headline": headline, "samples": samples, "machines": machines, "by backend": by_backend, "boundary": boundary,
-    "own data": own_data, "link": link, "pairs": pairs, "growth": growth, "once and step": once_and_step,
-    "block sizes": block_sizes, "baseline": baseline, "launches": launches, "busy": busy, "stages": stages,
-    "memory": lambda results: sizes(results, "memory"), "large": lambda results: sizes(results, "large"),
-    "variants": lambda results: sizes(results, "variants"), "search": search, "contraction": contraction,
-    "specialised": specialised,
+    "headline": headline, "samples": samples, "machines": machines, "boundary": boundary, "own data": own_data,
+    "link": link, "pairs": pairs, "growth": growth, "block sizes": block_sizes, "thesis steps": thesis_steps,
+    "launches": launches, "busy": busy, "stages": stages, "memory": memory, "search": search, "answers": answers,
 }  # fmt: skip

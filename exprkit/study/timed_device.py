@@ -16,11 +16,9 @@ import contextlib
 import ctypes
 import functools
 import gc
-import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -41,7 +39,6 @@ READY = 2  # calls until an engine has everything ready for the next one
 NO_CLOCK = {"sm_mhz": np.nan, "throttled": False}
 CLEAR = Path("/proc/self/clear_refs")  # "5" written there makes the peak of resident memory the present one
 FOLDER = "EXPRKIT_CACHE_DIR"
-ROOFS = "host_bytes_per_s", "gpu_bytes_per_s", "link_bytes_per_s", "gpu_nodes_per_s"
 KERNEL_FACTS = {  # column: what the engine calls it
     "registers": "registers",
     "local_bytes": "local_bytes",
@@ -50,11 +47,6 @@ KERNEL_FACTS = {  # column: what the engine calls it
     "points_used": "points_per_thread",
     "resident_blocks": "resident_blocks",
 }
-
-
-# Results of 32-bit arithmetic a clock and multiprocessor, where they are not 128, by compute capability (CUDA C++
-# Programming Guide, "Arithmetic Instructions"); no attribute of a device tells them
-LANES = {"60": 64, "70": 64, "72": 64, "75": 64, "80": 64}
 
 
 def device_of(backend: str) -> Host:
@@ -153,15 +145,6 @@ class Gpu(Host):
                 clock = float(nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM))
                 facts |= {"sm_mhz": clock, "throttled": bool(reasons & ~NOT_HELD_BACK)}
         return facts
-
-    def most_nodes(self) -> float:
-        """Results of 32-bit arithmetic a second at the highest clock; nan if not told."""
-        properties, (nvml, handle) = self.runtime.getDeviceProperties(self.index), self.nvml
-        lanes = LANES.get(f"{properties['major']}{properties['minor']}", 128)
-        with contextlib.suppress(Exception):  # no NVML, or a virtual machine's driver that does not tell
-            clock = nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)
-            return float(lanes * properties["multiProcessorCount"] * clock * 1e6)
-        return np.nan
 
     def put(self, array: np.ndarray) -> Any:
         copy = self.cupy.asarray(array)
@@ -280,40 +263,17 @@ def empty_cache() -> Iterator[None]:
 
 
 @functools.cache
-def roofs() -> dict[str, float]:
-    """Bytes per second that copying moves, and node evaluations a second of a GPU's arithmetic: what nothing can beat.
-
-    Read plus written on the host and on the device; once from the device to page-locked memory of the host.  Nan where
-    there is no GPU, or it does not tell its highest clock.
-    """
-    rates = dict.fromkeys(ROOFS, np.nan) | {"host_bytes_per_s": 2 * COPIED / _host_copy()}
-    if not device.missing():
-        import cupy
-
-        source, target = (cupy.zeros(COPIED // 4, np.float32) for _ in range(2))
-        times = [Gpu().alone(lambda: cupy.copyto(target, source))["device_s"] for _ in range(COPIES)]
-        rates["gpu_bytes_per_s"] = 2 * COPIED / min(times)
-        place = Gpu().room((COPIED // 4,), np.dtype("float32"), on_host=True)[0]
-        times = [_seconds(lambda: source.get(out=place)) for _ in range(COPIES)]
-        rates["link_bytes_per_s"] = COPIED / min(times)
-        rates["gpu_nodes_per_s"] = Gpu().most_nodes()
-    return rates
-
-
-def _host_copy() -> float:
-    """Seconds, by all threads together."""
-    source, target = np.zeros(COPIED // 4, np.float32), np.ones(COPIED // 4, np.float32)
-    edges = np.linspace(0, len(source), machine.cores() + 1).astype(int)
-    parts = [slice(*pair) for pair in itertools.pairwise(edges)]
-    with ThreadPoolExecutor(machine.cores()) as threads:
-        copy = lambda part: np.copyto(target[part], source[part])  # noqa: E731
-        return min(_seconds(lambda: list(threads.map(copy, parts))) for _ in range(COPIES))
-
-
-def _seconds(call: Callable[[], Any]) -> float:
-    begin = perf_counter()
-    call()
-    return perf_counter() - begin
+def link_rate() -> float:
+    """Bytes a second from the device to page-locked memory of the host; nan without a GPU."""
+    if device.missing():
+        return np.nan
+    gpu, shape, times = Gpu(), (COPIED // 4,), []
+    source, place = (gpu.room(shape, np.dtype("float32"), on_host)[0] for on_host in (False, True))
+    for _ in range(COPIES):
+        begin = perf_counter()
+        gpu.get(source, place)
+        times.append(perf_counter() - begin)
+    return COPIED / min(times)
 
 
 def card() -> dict[str, str]:
