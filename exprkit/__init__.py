@@ -39,8 +39,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.expressions.parser import parse as parse
     from exprkit.expressions.population import Population as Population
     from exprkit.fitting.description_length import description_length as description_length
-    from exprkit.fitting.fit import FitProblem as FitProblem
     from exprkit.fitting.fit import fit as fit
+    from exprkit.fitting.fit_problem import FitProblem as FitProblem
     from exprkit.fitting.fit_result import FitResult as FitResult
     from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
     from exprkit.operators import ops as ops
@@ -64,7 +64,8 @@ _NAMES = {  # by module
     "expressions.parser": "parse",
     "expressions.population": "Population",
     "fitting.description_length": "description_length",
-    "fitting.fit": "FitProblem fit",
+    "fitting.fit": "fit",
+    "fitting.fit_problem": "FitProblem",
     "fitting.fit_result": "FitResult",
     "fitting.fitted_expression": "FittedExpression",
     "regression.estimator.expression_regressor": "ExpressionRegressor",

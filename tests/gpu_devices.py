@@ -37,7 +37,7 @@ from exprkit.distributed import rows as row_sums
 from exprkit.distributed.sharing import shared_by
 from exprkit.distributed.threads import places_of, thread_of
 from exprkit.expressions.arguments import operators_of
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit_problem import FitProblem
 from exprkit.regression.on_device.join import DeviceLookup, DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.pairs import links

@@ -24,7 +24,7 @@ from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.interpreter.derivatives import Derivatives
 from exprkit.expressions import generate
 from exprkit.expressions.arguments import operators_of
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit_problem import FitProblem
 from exprkit.regression.generations import evolution as evolutions
 from exprkit.regression.generations import survival
 from exprkit.regression.generations.evolution import Evolution

@@ -88,7 +88,7 @@ def test_groups_that_are_fitted_together_give_what_they_give_one_after_the_other
         monkeypatch.setattr(problem, "fit", counted)
         found[together] = best_fits.best_fits(problem, pop, names, restarts, 3, sizes)
         n_fits[together] = len(calls)
-    for name in ("params", "loss", "times", "at_bound"):
+    for name in ("params", "loss", "times"):
         assert getattr(found[True], name).tobytes() == getattr(found[False], name).tobytes()
     assert found[True].times.max() >= (2 if restarts > 63 else 1)
     assert n_fits[True] <= 5

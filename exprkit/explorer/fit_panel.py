@@ -25,7 +25,7 @@ from exprkit.explorer.drawings import AXES, CurvePlot, widest
 from exprkit.explorer.inspectors import Subject
 from exprkit.explorer.jobs import JobQueue, ProgressBar, Stopped
 from exprkit.explorer.pages import CodeView, Picture, button, choice, error_page, red_page, show_if, table_page
-from exprkit.fitting.fit import LOSSES
+from exprkit.fitting.fit_problem import LOSSES
 from exprkit.fitting.fitted_expression import rounded
 from exprkit.runtime.jit import COMPILING
 from exprkit.text.tokens import VARIABLE

@@ -3,7 +3,8 @@
 In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description lengths.
 
 ======================  ==================================================================
-``fit``                 ``fit`` and ``FitProblem``
+``fit``                 ``fit``
+``fit_problem``         ``FitProblem``: one population after another to the same data
 ``fit_result``          ``FitResult``; ``fit_file``: on disk
 ``fitted_expression``   one expression with its numbers
 ``starts``              where fits begin: as the user says, or by what the data show; bounds

@@ -102,10 +102,9 @@ class FitResult:
     loss: Annotated[np.ndarray, "float[n]"]
     iterations: Annotated[np.ndarray, "int[n]"]
     ended: Annotated[np.ndarray, "int[n]"] = field(repr=False)  # uint8 (n_exprs,): ``status`` as the backend left it
-    r2: Annotated[np.ndarray, "float[n]"]
     n_evaluations: int
+    r2: Annotated[np.ndarray, "float[n]"]
     seconds: float
-    at_bound: Annotated[np.ndarray, "bool[n, width]"]
     goal: FitGoal = field(repr=False)
     _evaluator: Evaluator | None = field(repr=False)
     method: str = "lm"
@@ -120,6 +119,14 @@ class FitResult:
     @property
     def kind(self) -> str:
         return self.goal.loss
+
+    @functools.cached_property
+    def at_bound(self) -> np.ndarray:
+        at_bound, dtype = np.zeros(self.params.shape, bool), self.goal.y.dtype
+        with np.errstate(over="ignore"):
+            for side in (side for side in (self.goal.lower, self.goal.upper) if side is not None):
+                at_bound |= np.isfinite(side) & (self.params.astype(dtype) == side.astype(dtype))
+        return at_bound
 
     @functools.cached_property
     def status(self) -> np.ndarray:
@@ -261,8 +268,7 @@ class FitResult:
         arrays = {name: value[order] for name, value in arrays.items() if isinstance(value, np.ndarray)}
         part = replace(
             self,
-            **arrays | {name: arrays[name][:, :width] for name in ("params", "at_bound")},
-            pop=pop,
+            **arrays | {"params": arrays["params"][:, :width], "pop": pop},
             goal=self.goal._replace(lower=lower, upper=upper),
             columns={name: column[order] for name, column in self.columns.items()},
             _composed=None if self._composed is None else self._composed[order],

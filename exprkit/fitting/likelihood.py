@@ -68,15 +68,6 @@ class FitGoal(NamedTuple):
     target: str = "y"  # what y is called
 
 
-def at_bound(params: np.ndarray, goal: FitGoal, dtype: np.dtype) -> np.ndarray:
-    """A mask of parameters that equal a finite bound of their own, as numbers of ``dtype``."""
-    at_bound = np.zeros(params.shape, bool)
-    with np.errstate(over="ignore"):
-        for side in (side for side in (goal.lower, goal.upper) if side is not None):
-            at_bound |= np.isfinite(side) & (params.astype(dtype) == side.astype(dtype))
-    return at_bound
-
-
 def negative_log_likelihood(goal: FitGoal, objective: np.ndarray) -> np.ndarray:
     """The negative log-likelihood by the least value of the ``objective`` (sum of squares or Poisson's deviance).
 

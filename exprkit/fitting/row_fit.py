@@ -31,7 +31,7 @@ from exprkit.evaluate.options import compiler_of
 from exprkit.fitting.finishing.factors import factors_of
 from exprkit.fitting.finishing.stationarity import FALLING, is_short
 from exprkit.fitting.fit_result import FitResult
-from exprkit.fitting.likelihood import SINGULAR, FitGoal, at_bound, inverted
+from exprkit.fitting.likelihood import SINGULAR, FitGoal, inverted
 from exprkit.fitting.starts.given import Bounds, sides_of, starts_of
 from exprkit.runtime.progress import Progress, shown
 
@@ -83,26 +83,14 @@ def fit_rows(
     finally:
         for one in (engine, double):
             one.forget()
-    goal = FitGoal("squares", 1.0, np.empty((0, source.X.shape[1])), np.empty(0), None, options.lower, options.upper)
+    goal = FitGoal("squares", 1.0, np.empty((0, source.X.shape[1])), np.empty(0, engine.dtype), None, lower, upper)
     sse, spread = np.where(np.isfinite(fitted.loss), fitted.loss, np.nan), totals.wyy - totals.wy**2 / totals.w
     size, eps = float(np.sqrt(totals.wyy)), float(np.finfo(engine.dtype).eps)
     with np.errstate(all="ignore"):
         factors, p = factors_of(*sums, size), np.nan_to_num(fitted.params, nan=0.0)
         is_at_minimum = is_short(factors, p, options, source.n_rows, eps)
         fitted.status[np.isin(fitted.status, CONVERGED) & (pop.n_params > 0) & ~is_at_minimum] = FALLING
-        result = FitResult(
-            pop,
-            fitted.params,
-            fitted.loss,
-            fitted.iterations,
-            fitted.status,
-            1 - sse / spread,
-            fitted.evaluations,
-            time.perf_counter() - begin,
-            at_bound(fitted.params, goal, engine.dtype),
-            goal,
-            None,
-        )
+        result = FitResult(pop, *fitted, 1 - sse / spread, time.perf_counter() - begin, goal, None)
         result.__dict__["covariance"] = inverted(pop, sums[0], result.at_bound, SINGULAR["float32"], source.n_rows, sse)
     return result
 

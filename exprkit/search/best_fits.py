@@ -35,7 +35,7 @@ from exprkit.distributed.shared import SharedObject
 from exprkit.distributed.workers import Workers
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit_problem import FitProblem
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.likelihood import FitGoal
 from exprkit.runtime import slices
@@ -76,7 +76,6 @@ class BestFits(NamedTuple):
     params: np.ndarray  # float64 (n_exprs, max_params), nan where there is none
     loss: np.ndarray  # float64 (n_exprs,), nan or inf where there is none
     times: np.ndarray  # how many groups of ``AT_ONCE`` starts ended there
-    at_bound: np.ndarray
     goal: FitGoal | None  # of the last fit
     evaluations: int
 
@@ -198,7 +197,6 @@ def _note(best: BestFits, which: np.ndarray, result: Any, rows: np.ndarray) -> N
     improved, rows = which[better], rows[better]
     best.loss[improved] = new[better]
     best.params[improved, : result.params.shape[1]] = result.params[rows]
-    best.at_bound[improved, : result.params.shape[1]] = result.at_bound[rows]
 
 
 # ── shared between workers ──
@@ -231,7 +229,6 @@ def shared_best_fits(
     evaluations = 0
     for (begin, end), fits in problem.each(_best_fits, problem.cuts(pop, PARTS, LEAST), arguments, check):
         best.params[begin:end, : fits.params.shape[1]] = fits.params
-        best.at_bound[begin:end, : fits.params.shape[1]] = fits.at_bound
         best.loss[begin:end], best.times[begin:end] = fits.loss, fits.times
         evaluations += fits.evaluations
     return best._replace(evaluations=evaluations)
@@ -247,9 +244,8 @@ def _best_fits(problem: FitProblem, *arguments: Any) -> BestFits:
 
 
 def _no_fits(pop: Population) -> BestFits:
-    n, width = len(pop), pop.max_params
-    params, at_bound = np.full((n, width), np.nan), np.zeros((n, width), bool)
-    return BestFits(params, np.full(n, np.nan), np.zeros(n, np.int64), at_bound, None, 0)
+    n = len(pop)
+    return BestFits(np.full((n, pop.max_params), np.nan), np.full(n, np.nan), np.zeros(n, np.int64), None, 0)
 
 
 # ── where fits begin ──

@@ -32,13 +32,14 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from exprkit.backends.objective import Fitted
 from exprkit.distributed import ahead
 from exprkit.distributed.shared import SharedObject
 from exprkit.errors import shortened
 from exprkit.evaluate.inputs import CheckedData
 from exprkit.expressions.population import Population
 from exprkit.fitting.description_length import DescriptionLength, front
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit_problem import FitProblem
 from exprkit.fitting.fit_result import FitResult
 from exprkit.runtime import codec, files
 from exprkit.runtime.budget import Budget
@@ -449,19 +450,9 @@ def _as_result(pop: Population, fits: BestFits, rows: np.ndarray) -> FitResult:
     """Rows of best fits as the result of one fit."""
     n, width = len(pop), pop.max_params
     assert fits.goal is not None
-    return FitResult(
-        pop,
-        fits.params[rows][:, :width],
-        fits.loss[rows],
-        np.zeros(n, np.int32),
-        np.zeros(n, np.uint8),
-        np.zeros(n),
-        0,
-        0.0,
-        fits.at_bound[rows][:, :width],
-        fits.goal,
-        None,
-    )
+    status = np.zeros(n, np.uint8)
+    fitted = Fitted(fits.params[rows][:, :width], fits.loss[rows], np.zeros(n, np.int32), status, 0)
+    return FitResult(pop, *fitted, np.zeros(n), 0.0, fits.goal, None)
 
 
 def _groups(total: np.ndarray, tolerance: np.ndarray) -> np.ndarray:

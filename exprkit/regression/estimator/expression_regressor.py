@@ -26,7 +26,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting import ranking
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit_problem import FitProblem
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.regression.estimator.refusals import checked_data, checked_rows

@@ -33,7 +33,7 @@ from exprkit.backends.device_programs.population import DevicePopulation
 from exprkit.backends.objective import Fitted
 from exprkit.errors import DataError, FileError
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem, backend_of_fits
+from exprkit.fitting.fit_problem import FitProblem, backend_of_fits
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.generations import survival, variation

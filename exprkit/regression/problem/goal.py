@@ -37,7 +37,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.inputs import LossPoints
 from exprkit.evaluate.loss_text import OwnGoal
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit_problem import FitProblem
 from exprkit.regression.problem.rows import FLOOR_ERROR, Rows, as_counts
 
 NAMED = ("squares", "mae", "huber", "poisson")

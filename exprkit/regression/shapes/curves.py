@@ -30,7 +30,7 @@ from exprkit.distributed.sharing import helpers
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit_problem import FitProblem
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.parameters import as_constants
 from exprkit.regression.formulas.simplify import simplified

@@ -25,7 +25,7 @@ from exprkit.errors import ArgumentError, FileError, brought_by
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import backend_of_fits
+from exprkit.fitting.fit_problem import backend_of_fits
 from exprkit.operators import ops
 from exprkit.regression.formulas.front import Entry
 from exprkit.regression.generations.evolution import Evolution

@@ -28,7 +28,7 @@ import numpy as np
 from exprkit.backends.device_programs.operator_kernels import OperatorKernels, device_of
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.fitting.fit import FitProblem
+from exprkit.fitting.fit_problem import FitProblem
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas import parameters as constants
 from exprkit.regression.formulas.front import Entry, FrontView
