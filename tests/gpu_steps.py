@@ -32,7 +32,7 @@ from exprkit.backends.gpu import device as gpu
 from exprkit.backends.interpreter import derivatives, loss_step
 from exprkit.evaluate import inputs
 from exprkit.expressions import generate
-from exprkit.fitting import fit as fitting
+from exprkit.fitting import fit_problem as fitting
 from exprkit.runtime.calls import Sequence
 from exprkit.study import workload
 
@@ -267,7 +267,7 @@ def fits(repeats=12):
     noted("fits", *results)
     print("    ended by", np.bincount(found.status).tolist(), "after at most", found.iterations.max(), "steps")
     places = [
-        (ek.Evaluator, "update"), (derivatives, "batches_of"), (fitting, "starts_of"), (fitting, "_result"),
+        (ek.Evaluator, "update"), (derivatives, "batches_of"), (fitting, "starts_of"),
         (derivatives.FitResults, "on_host"),
         *((derivatives.Derivatives, name) for name in ("_launch_all", "_choose", "fit")),
     ]  # fmt: skip

@@ -170,7 +170,7 @@ def _logarithms() -> frozenset[int]:
 
 
 def _with_0_log_0(loss: LossText, points: LossPoints) -> tuple[LossText, LossPoints]:
-    """The same loss, in which 0 log 0 is 0, as in likelihoods of counts and shares.
+    """A loss and its data with 0 log 0 = 0, as in likelihoods of counts and shares.
 
     Where a factor without f is 0, ``SMALL`` is added inside the logarithms of what it multiplies: 0 times a finite
     number is the 0 that it was, and the logarithm of a negative number stays nan.
@@ -298,7 +298,7 @@ def _numbered(
 
 
 def fused_known(made: Composition, fast: bool = False) -> Fused:
-    """The same of squares or absolute errors of a formula: what holds no f is one target and one weight a point.
+    """Squares or absolute errors of a formula as a ``Fused``: what holds no f is one target and one weight a point.
 
     Of a ``fast`` loss, squares are those of the formula times the weight's root, less the target times that: one
     operation less.
@@ -435,7 +435,7 @@ class LossTree:
         (self.root,) = stack
 
     def with_columns(self, fast: bool) -> tuple[LossText, LossPoints]:
-        """The same loss, in which every part without f that takes an operator is a column."""
+        """The loss with every part without f that takes an operator as a column."""
         names, columns = list(self.loss.columns), dict(self.points.columns)
 
         def column(node: _Branch, reciprocal: bool = False) -> list[tuple[int, int]]:

@@ -84,6 +84,6 @@ def check_has_texts(pop: Population | DevicePopulation, name: str, slopes: bool 
 
 
 def check_slopes(pop: Population | DevicePopulation, name: str) -> None:
-    """The same for derivatives on a backend, of one that is not for GPUs nothing."""
+    """An error for operators whose derivatives a backend for GPUs has no text of."""
     if load(name).takes_settings:
         check_has_texts(pop, name, slopes=True)

@@ -62,7 +62,7 @@ class DescriptionLength:
 
     @classmethod
     def of(cls, result: Any) -> DescriptionLength:
-        """Those of a fit's ``result``; also of a "sum" of negative log-likelihoods of a point."""
+        """The lengths of a fit's ``result``; also of a "sum" of negative log-likelihoods of a point."""
         likelihood = Likelihood(result.goal, points_of(result.pop, result.goal), result.evaluator.threads)
         code = _as_fitted(result, likelihood)
         _set_to_0(code, likelihood)

@@ -154,11 +154,11 @@ class FittedExpression:
         return self.expression.to_numpy(self.params.tolist())
 
     def jax(self) -> str:
-        """The same over JAX (``Expression.jax``)."""
+        """The text of such a function over JAX (``Expression.jax``)."""
         return self.expression.jax(self.params.tolist())
 
     def torch(self) -> str:
-        """The same over PyTorch (``Expression.torch``)."""
+        """The text of such a function over PyTorch (``Expression.torch``)."""
         return self.expression.torch(self.params.tolist())
 
     def plot(self) -> Any:

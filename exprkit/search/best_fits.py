@@ -71,7 +71,7 @@ ONE = np.ones(1)
 
 
 class BestFits(NamedTuple):
-    """Of every expression the parameters and the loss of the best of its starts."""
+    """Parameters and loss of every expression from the best of its starts."""
 
     params: np.ndarray  # float64 (n_exprs, max_params), nan where there is none
     loss: np.ndarray  # float64 (n_exprs,), nan or inf where there is none

@@ -81,8 +81,8 @@ from exprkit.search.function_table import (
     LEAST,
     OTHERS,
     PIECE,
-    Made,
     Stored,
+    TreeBatch,
     find,
     find_wider,
     hand_over,
@@ -134,7 +134,7 @@ class Enumeration:
         self.part_of = np.empty(0, np.int64)
         self._members = [Members(np.empty(0, np.int64), np.empty(0), np.empty(0, np.int64))]
         self._stored, self._n_rows = empty(Stored, n=0, r=0), 0
-        self._known = no_functions(1 << 10, 1 << 10)
+        self._table = no_functions(1 << 10, 1 << 10)
         self._n = self._n_keys = 0
         self._forms = forms_of.no_forms(1 << 10)
         # by salt: keys of functions that stand for themselves, (n, 2), 0 of others; and a table of their numbers
@@ -149,12 +149,12 @@ class Enumeration:
         ``check`` is called with the number of functions after each chunk, and may raise an exception to stop.
         """
         size = self.size + 1
-        self._known.trees[: self._n] = 0.0
+        self._table.trees[: self._n] = 0.0
         if size == 1:
             self._add_leaves()
             check(self._n)
-        for made, blocks in self._combinations(size) if size > 1 else ():
-            self._take(made, blocks, size)
+        for batch, blocks in self._combinations(size) if size > 1 else ():
+            self._add_batch(batch, blocks, size)
             check(self._n)
         self._finish(size)
         new = np.arange(self.first_of_size[size], self._n)
@@ -166,7 +166,7 @@ class Enumeration:
 
     def forms(self, functions: np.ndarray) -> np.ndarray:
         """The number of the shortest form of each function, of the sizes done so far."""
-        first = self._known.first_form[functions]
+        first = self._table.first_form[functions]
         best = np.empty_like(first)
         forms_of.best_forms(self._forms, first, best)
         return best
@@ -181,34 +181,34 @@ class Enumeration:
     def find(self, pop: Population) -> np.ndarray:
         """The number of each expression's function; -1: it is none of those found."""
         numbers = np.empty(len(pop), np.int64)
-        find(self._known, fingerprints(pop, self.threads), numbers)
+        find(self._table, fingerprints(pop, self.threads), numbers)
         return numbers
 
     def stands_for(self, functions: np.ndarray) -> np.ndarray:
-        """How many trees of the sizes done each function stands for."""
+        """The number of trees of the sizes done that each function stands for."""
         n = len(self.part_of)
-        together = np.bincount(self.part_of, self._known.stands_for[:n], minlength=n)
+        together = np.bincount(self.part_of, self._table.stands_for[:n], minlength=n)
         return together[functions]
 
     @property
     def n_bytes(self) -> int:
-        """What is kept in memory."""
+        """Bytes of the functions in memory."""
         stored = sum(array.nbytes for array in self._stored[:-1]) + 8 * K * self._n_rows
-        return stored + sum(array.nbytes for bag in (self._known, self._forms, *self._confirmed) for array in bag)
+        return stored + sum(array.nbytes for bag in (self._table, self._forms, *self._confirmed) for array in bag)
 
     # ── the steps ──
 
     def _add_leaves(self) -> None:
         self._stored = leaves = _leaves(self.grammar)
         self._n_rows = len(leaves.rows)
-        made = zeros(Made, n=self.grammar.n_leaves, s=0)
-        made.keys[:], made.functions[:], made.trees[:] = leaves.keys, -1, 1.0
-        made.n_rows[:], made.n_params[:] = 1 + leaves.heads[:, M], leaves.heads[:, M]
-        self._number(made)
-        for leaf, n_params in enumerate(made.n_params.tolist()):
-            forms_of.add_leaf(self._forms, self._known.first_form, leaf, n_params)
+        batch = zeros(TreeBatch, n=self.grammar.n_leaves, s=0)
+        batch.keys[:], batch.functions[:], batch.trees[:] = leaves.keys, -1, 1.0
+        batch.n_rows[:], batch.n_params[:] = 1 + leaves.heads[:, M], leaves.heads[:, M]
+        self._number(batch)
+        for leaf, n_params in enumerate(batch.n_params.tolist()):
+            forms_of.add_leaf(self._forms, self._table.first_form, leaf, n_params)
 
-    def _combinations(self, size: int) -> Iterator[tuple[Made, Blocks]]:
+    def _combinations(self, size: int) -> Iterator[tuple[TreeBatch, Blocks]]:
         """The operands of all trees of a size, a chunk at a time."""
         one = Members(np.zeros(1, np.int64), np.ones(1), np.zeros(1, np.int64))
         blocks, members = self.grammar.blocks(size), self._members
@@ -222,82 +222,82 @@ class Enumeration:
             every.code[b], every.symbol[b] = block.operator.code, self.grammar.symbol(block.operator)
             every.commutative[b] = block.operator.commutative
             every.left_size[b], every.right_size[b], every.third_size[b] = block.left, block.right, block.third
-        made, n = empty(Made, n=room, s=0 if ruled else room), 0
+        batch, n = empty(TreeBatch, n=room, s=0 if ruled else room), 0
         for number, (block, (left, right, third)) in enumerate(zip(blocks, operands, strict=True)):
             begin = 0
             while begin >= 0:
                 choice = _PairChoice(begin, number, block.half, block.operator.commutative, self.grammar.n_params)
-                n, begin = _list(left, right, third, choice, made, n)
+                n, begin = _list(left, right, third, choice, batch, n)
                 if n == room > 0:
-                    yield made, every
+                    yield batch, every
                     n = 0
         if n:
-            yield _first(made, n), every
+            yield _first(batch, n), every
 
-    def _take(self, made: Made, blocks: Blocks, size: int) -> None:
-        """What a chunk of combinations is: new functions are numbered and kept, trees counted, forms noted."""
+    def _add_batch(self, batch: TreeBatch, blocks: Blocks, size: int) -> None:
+        """Number and keep the new functions of a chunk of trees, count the trees, note the forms."""
         keep = size < self.grammar.max_nodes
-        if len(made.heads):
-            for block in range(int(made.blocks[0]), int(made.blocks[-1]) + 1):
+        if len(batch.heads):
+            for block in range(int(batch.blocks[0]), int(batch.blocks[-1]) + 1):
                 if not has_rule(blocks.code[block]):
-                    self._evaluate(made, blocks, block)
-        scratch = empty(Stored, n=len(made.keys) if keep else 0, r=MOST_ROWS * len(made.keys) if keep else 0)
+                    self._evaluate(batch, blocks, block)
+        scratch = empty(Stored, n=len(batch.keys) if keep else 0, r=MOST_ROWS * len(batch.keys) if keep else 0)
         counter = np.zeros(1, np.int64)
         job = _Job(keep, counter.ctypes.data)
-        loop = functools.partial(_make_all, self._stored, self._known, blocks, made, scratch, job)
-        slices.by_turns(loop, len(made.keys), self.threads, LEAST)
-        before, new = self._n, self._number(made)
+        loop = functools.partial(_make_all, self._stored, self._table, blocks, batch, scratch, job)
+        slices.by_turns(loop, len(batch.keys), self.threads, LEAST)
+        before, new = self._n, self._number(batch)
         if keep:
-            self._keep(made, scratch, new, before)
-        done, first = 0, self._known.first_form
+            self._keep(batch, scratch, new, before)
+        done, first = 0, self._table.first_form
         while True:
-            done = forms_of.add_forms(self._forms, first, blocks, made, done)
-            if done == len(made.functions):
+            done = forms_of.add_forms(self._forms, first, blocks, batch, done)
+            if done == len(batch.functions):
                 return
             self._forms = forms_of.more_room(self._forms)
 
-    def _evaluate(self, made: Made, blocks: Blocks, block: int) -> None:
-        """What an operator without rules makes of its operands' values."""
-        begin, end = np.searchsorted(made.blocks, [block, block + 1]).tolist()
+    def _evaluate(self, batch: TreeBatch, blocks: Blocks, block: int) -> None:
+        """Apply an operator without rules to its operands' values."""
+        begin, end = np.searchsorted(batch.blocks, [block, block + 1]).tolist()
         operator = defined.known(int(blocks.code[block]))
 
         def some(first: int, last: int) -> None:
-            _operands_of(self._stored, blocks, made, begin + first, begin + last)
-            values = made.values[:, begin + first : begin + last]
+            _operands_of(self._stored, blocks, batch, begin + first, begin + last)
+            values = batch.values[:, begin + first : begin + last]
             with np.errstate(all="ignore"):
                 values[0] = operator.numpy(*values[: operator.arity])
 
         slices.each(some, slices.even(end - begin, self.threads, LEAST))
 
-    def _number(self, made: Made) -> np.ndarray:
+    def _number(self, batch: TreeBatch) -> np.ndarray:
         """Look every combination up; gives those that are new, in their order."""
-        room = int(np.count_nonzero((made.functions < 0) & (made.n_rows > 0)))
+        room = int(np.count_nonzero((batch.functions < 0) & (batch.n_rows > 0)))
         most_keys = self._n_keys + (1 + OTHERS) * room
-        self._known = with_room(self._known, self._n, self._n_keys, self._n + room, most_keys)
+        self._table = with_room(self._table, self._n, self._n_keys, self._n + room, most_keys)
         new = np.empty(room, np.int64)
-        found, self._n_keys = look_up(self._known, made, self._n, self._n_keys, new)
-        self._n += found
-        return new[:found]
+        n_new, self._n_keys = look_up(self._table, batch, self._n, self._n_keys, new)
+        self._n += n_new
+        return new[:n_new]
 
-    def _keep(self, made: Made, scratch: Stored, new: np.ndarray, before: int) -> None:
+    def _keep(self, batch: TreeBatch, scratch: Stored, new: np.ndarray, before: int) -> None:
         """Keep the families of the new functions."""
-        ends = self._n_rows + np.cumsum(made.n_rows[new])
+        ends = self._n_rows + np.cumsum(batch.n_rows[new])
         n_rows = int(ends[-1]) if len(new) else self._n_rows
         self._stored = with_rows(self._stored, before, self._n_rows, self._n, n_rows)
-        self._stored.starts[before : self._n] = ends - made.n_rows[new]
+        self._stored.starts[before : self._n] = ends - batch.n_rows[new]
         self._n_rows = n_rows
-        _keep_some(self._stored, before, scratch, new, made.keys)
+        _keep_some(self._stored, before, scratch, new, batch.keys)
 
     def _finish(self, size: int) -> None:
-        known, n, first = self._known, self._n, self.first_of_size[size]
+        table, n, first = self._table, self._n, self.first_of_size[size]
         part_of = np.arange(first, n)
-        find_wider(known, first, part_of)
+        find_wider(table, first, part_of)
         self.part_of = np.concatenate([self.part_of, part_of])
         self._confirm(first)
-        hand_over(known, self.part_of)
-        there = np.flatnonzero(known.trees[:n] > 0)
-        self._members.append(Members(there, known.trees[there].copy(), known.n_params[there].copy()))
-        known.stands_for[there] += known.trees[there]
+        hand_over(table, self.part_of)
+        there = np.flatnonzero(table.trees[:n] > 0)
+        self._members.append(Members(there, table.trees[there].copy(), table.n_params[there].copy()))
+        table.stands_for[there] += table.trees[there]
         self.n_of_size.append(len(there))
         self.first_of_size.append(n)
         self.size = size
@@ -320,7 +320,7 @@ class Enumeration:
 
 
 class _PairChoice(NamedTuple):
-    """Which pairs (triples) of functions of two (three) sizes are wanted."""
+    """A choice of the pairs (triples) of functions of two (three) sizes."""
 
     begin: int
     block: int
@@ -330,15 +330,15 @@ class _PairChoice(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """How combinations are made."""
+    """Settings of ``_make_all``."""
 
     keep: bool  # new families are wanted, with their other keys
     counter: int  # where the number of rows written so far is
 
 
-def _first(made: Made, n: int) -> Made:
-    s = min(n, len(made.heads))
-    return Made(*[array[:n] for array in made[:-2]], made.heads[:s], made.values[:, :s])  # type: ignore[call-arg]
+def _first(batch: TreeBatch, n: int) -> TreeBatch:
+    s = min(n, len(batch.heads))
+    return TreeBatch(*[array[:n] for array in batch[:-2]], batch.heads[:s], batch.values[:, :s])  # type: ignore[call-arg]
 
 
 def _leaves(grammar: Grammar) -> Stored:
@@ -357,7 +357,7 @@ def _leaves(grammar: Grammar) -> Stored:
 
 
 @compiled
-def _list(left, right, third, choice, made, n):
+def _list(left, right, third, choice, batch, n):
     """Write pairs of two sizes' functions, or triples, behind ``n`` others; gives how many there are then, and the next
     one or -1."""
     width, depth = len(right.functions), len(third.functions)
@@ -373,15 +373,15 @@ def _list(left, right, third, choice, made, n):
             while t < depth:
                 n_params = both + third.n_params[t]
                 if n_params <= choice.most_params:
-                    if n == len(made.keys):
+                    if n == len(batch.keys):
                         return n, (i * width + j) * depth + t
-                    made.blocks[n] = choice.block
-                    made.operands[n, 0], made.operands[n, 1] = left.functions[i], right.functions[j]
-                    made.operands[n, 2] = third.functions[t]
-                    made.n_params[n] = n_params
-                    made.trees[n] = left.trees[i] * right.trees[j] * third.trees[t]
+                    batch.blocks[n] = choice.block
+                    batch.operands[n, 0], batch.operands[n, 1] = left.functions[i], right.functions[j]
+                    batch.operands[n, 2] = third.functions[t]
+                    batch.n_params[n] = n_params
+                    batch.trees[n] = left.trees[i] * right.trees[j] * third.trees[t]
                     if choice.commutative and not (choice.half and i == j):
-                        made.trees[n] *= 2.0
+                        batch.trees[n] *= 2.0
                     n += 1
                 t += 1
             t = 0
@@ -391,32 +391,32 @@ def _list(left, right, third, choice, made, n):
 
 
 @compiled
-def _load_operands(stored, arity, made, i, work, keys):
+def _load_operands(stored, arity, batch, i, work, keys):
     for side in range(arity):
-        operand = made.operands[i, side]
+        operand = batch.operands[i, side]
         load(stored, operand, work, side)
         keys[side, 0], keys[side, 1] = stored.keys[operand, 0], stored.keys[operand, 1]
 
 
 @compiled
-def _operands_of(stored, blocks, made, begin, end):
-    """Of an operator without rules: its operands' values, every number held; nan where there is no way to hold them."""
+def _operands_of(stored, blocks, batch, begin, end):
+    """Operands' values of operators without rules, every number held; a head of -1 where that can not be."""
     work, keys = working_slots(SLOTS), np.zeros((3, 2), np.uint64)
     for i in range(begin, end):
-        arity = 1 + (blocks.right_size[made.blocks[i]] > 0) + (blocks.third_size[made.blocks[i]] > 0)
-        _load_operands(stored, arity, made, i, work, keys)
+        arity = 1 + (blocks.right_size[batch.blocks[i]] > 0) + (blocks.third_size[batch.blocks[i]] > 0)
+        _load_operands(stored, arity, batch, i, work, keys)
         if arity == 1:
             fine = formed(work, 0, FUNCTION_FORM, 0) == FINE
         elif arity == 3:
             fine = _are_fixed(work)
         else:
             fine = bring(work, FUNCTION_FORM, FUNCTION_FORM, keys) and hold_all_of(work, 0, 1)
-        made.heads[i, KIND] = 0 if fine else -1
+        batch.heads[i, KIND] = 0 if fine else -1
         for j in range(1, WIDTH):
-            made.heads[i, j] = work.heads[0, j]
+            batch.heads[i, j] = work.heads[0, j]
         for side in range(arity):
             for k in range(K):
-                made.values[side, i, k] = work.rows[side, 0, k]
+                batch.values[side, i, k] = work.rows[side, 0, k]
 
 
 @inline
@@ -429,97 +429,97 @@ def _are_fixed(f):
 
 
 @compiled
-def _make_all(stored, known, blocks, made, scratch, job, counter):
+def _make_all(stored, table, blocks, batch, scratch, job, counter):
     """Make combinations' families: their keys and, where no function has these, what else there is to know of one."""
     work, keys, piece = working_slots(SLOTS), np.zeros((3, 2), np.uint64), working_slots(PIECE)
     while True:
         begin = take(counter) * PIECE
-        n = min(PIECE, len(made.keys) - begin)
+        n = min(PIECE, len(batch.keys) - begin)
         if n <= 0:
             return
         for i in range(n):
-            _make(stored, blocks, made, begin + i, work, keys)
+            _make(stored, blocks, batch, begin + i, work, keys)
             copy(work, 0, piece, i)
-            if made.n_rows[begin + i] == 0:
+            if batch.n_rows[begin + i] == 0:
                 piece.heads[i, M] = -1
-        keys_of_all(piece, n, made.keys, begin)
-        n_rows = _look_up(known, made, begin, n)
+        keys_of_all(piece, n, batch.keys, begin)
+        n_rows = _look_up(table, batch, begin, n)
         start = atomic_add(job.counter, n_rows) if job.keep else 0
         for i in range(begin, begin + n):
-            if made.n_rows[i] > 0 and made.functions[i] < 0:
-                _tell(made, i, piece, i - begin, job.keep, work)
+            if batch.n_rows[i] > 0 and batch.functions[i] < 0:
+                _write_keys(batch, i, piece, i - begin, job.keep, work)
                 if job.keep:
                     store(piece, i - begin, scratch, i, start)
-                    start += made.n_rows[i]
+                    start += batch.n_rows[i]
 
 
 @inline
-def _look_up(known, made, begin, n):
+def _look_up(table, batch, begin, n):
     """The functions of some combinations, as far as they are known; gives how many rows the others have."""
     n_rows = 0
     for i in range(begin, begin + n):
-        made.functions[i] = -1
-        if made.n_rows[i] > 0:
-            made.functions[i] = number_of(known, made.keys[i, 0], made.keys[i, 1])
-        if made.functions[i] < 0:
-            n_rows += made.n_rows[i]
+        batch.functions[i] = -1
+        if batch.n_rows[i] > 0:
+            batch.functions[i] = number_of(table, batch.keys[i, 0], batch.keys[i, 1])
+        if batch.functions[i] < 0:
+            n_rows += batch.n_rows[i]
     return n_rows
 
 
 @inline
-def _tell(made, i, piece, a, keep, work):
-    """What else there is to know of a new function, whose family is in slot a of its piece."""
+def _write_keys(batch, i, piece, a, keep, work):
+    """Further keys of a new function, whose family is in slot a of its piece."""
     for j in range(OTHERS):
-        made.others[i, j, 0] = np.uint64(0)
+        batch.others[i, j, 0] = np.uint64(0)
     if keep:
-        _other_keys(piece, a, made, i, work)
+        _other_keys(piece, a, batch, i, work)
     copy(piece, a, work, 0)
-    _wider_key(work, made, i)
+    _wider_key(work, batch, i)
 
 
 @compiled
-def _make(stored, blocks, made, i, work, keys):
+def _make(stored, blocks, batch, i, work, keys):
     """A combination's family in slot 0, and how many rows it has."""
-    b = made.blocks[i]
+    b = batch.blocks[i]
     code, arity = blocks.code[b], 1 + (blocks.right_size[b] > 0) + (blocks.third_size[b] > 0)
     if has_rule(code):
-        _load_operands(stored, arity, made, i, work, keys)
+        _load_operands(stored, arity, batch, i, work, keys)
         ended = apply(work, code, keys)
     else:
         plain(work, 0)
         for j in range(1, WIDTH):
-            work.heads[0, j] = made.heads[i, j]
+            work.heads[0, j] = batch.heads[i, j]
         for k in range(K):
-            work.rows[0, 0, k] = made.values[0, i, k]
+            work.rows[0, 0, k] = batch.values[0, i, k]
         ended = normalise(work, 0)
-        if made.heads[i, KIND] < 0:
+        if batch.heads[i, KIND] < 0:
             ended = FINE - 1
     if ended != FINE and ended != UNDEFINED:
-        _load_operands(stored, arity, made, i, work, keys)
+        _load_operands(stored, arity, batch, i, work, keys)
         stand_alone(work, code, arity, blocks.commutative[b], keys)
-    made.n_rows[i] = 0 if ended == UNDEFINED else 1 + work.heads[0, M]
+    batch.n_rows[i] = 0 if ended == UNDEFINED else 1 + work.heads[0, M]
 
 
 @compiled
-def _wider_key(work, made, i):
+def _wider_key(work, batch, i):
     """The key of the family with any factor, where this one has a positive one."""
-    made.wider[i, 0] = made.wider[i, 1] = np.uint64(0)
+    batch.wider[i, 0] = batch.wider[i, 1] = np.uint64(0)
     if work.heads[0, KIND] == LOG and work.heads[0, SCALE] == POSITIVE:
         work.heads[0, SCALE] = FREE
         if normalise(work, 0) == FINE:
-            keys_of(work, 0, made.wider, i)
+            keys_of(work, 0, batch.wider, i)
 
 
 @compiled
-def _other_keys(piece, a, made, i, work):
+def _other_keys(piece, a, batch, i, work):
     """The keys of a family with its numbers held, as a function of them and in the other form."""
     for j in range(OTHERS):
         copy(piece, a, work, 0)
         form = FUNCTION_FORM if j == 0 else LIN if work.heads[0, KIND] == LOG else LOG
         if formed(work, 0, form, 0) == FINE and normalise(work, 0) == FINE:
-            keys_of(work, 0, made.others[i], j)
-            if made.others[i, j, 0] == made.keys[i, 0]:
-                made.others[i, j, 0] = made.others[i, j, 1] = np.uint64(0)
+            keys_of(work, 0, batch.others[i], j)
+            if batch.others[i, j, 0] == batch.keys[i, 0]:
+                batch.others[i, j, 0] = batch.others[i, j, 1] = np.uint64(0)
 
 
 @compiled

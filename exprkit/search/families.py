@@ -126,7 +126,7 @@ def rounded(a):
 
 @compiled
 def rows_hash(f, a, first, end, seed):
-    """Of some rows of a family."""
+    """A hash of some rows of a family."""
     h, rows = seed, f.rows
     for r in range(first, end):
         for k in range(K):
@@ -170,7 +170,7 @@ def keys_of(f, a, keys, i):
 
 @inline
 def held_value(name, draw):
-    """What a held number is in a draw: of both signs, neither small nor large."""
+    """The value of a held number in a draw: of both signs, neither small nor large."""
     h = mixed(np.uint64(name) + np.uint64(draw // 2 + 1) * np.uint64(0xA0761D6478BD642F))
     size = 0.4 + 1.4 * unit(joined(h, np.uint64(draw)))
     return size if (h & np.uint64(1)) == np.uint64(draw % 2) else -size
@@ -403,7 +403,7 @@ def _as_numbers(f, a):
 
 @compiled
 def stand_alone(f, code, arity, commutative, keys):
-    """What an operator makes of slots 0 (1, 2), of these keys, as an atom in slot 0: a function like no other."""
+    """An operator applied to slots 0 (1, 2), of these keys, as an atom in slot 0: a function like no other."""
     h, other = keys[0, 0], keys[1, 0] if arity >= 2 else np.uint64(0)
     if commutative and other < h:
         h, other = other, h

@@ -144,7 +144,7 @@ def _is_zero(f, a):
 
 @compiled
 def _is_multiple(f, a):
-    """Of one function, by any number."""
+    """Whether slot a is all multiples of one function."""
     return f.heads[a, KIND] == LIN and f.heads[a, M] == 1 and f.heads[a, CONE] == 1
 
 

@@ -130,7 +130,7 @@ def _leaf(tokens, t, times, work):
 
 @compiled
 def _operator(work, code, arity, commutative, first, own):
-    """What an operator makes of the operands from ``first`` on; False where that is undefined."""
+    """Apply an operator to the operands from ``first`` on; False where that is undefined."""
     for side in range(arity):
         copy(work, first + side, work, side)
     keys = own[first : first + 3]

@@ -37,7 +37,7 @@ class Forms(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """What makes some trees, by number: an operator over the functions of some sizes."""
+    """Blocks of combinations by number: an operator, and the sizes of its operands."""
 
     code: Annotated[np.ndarray, "int64[b]"]
     symbol: Annotated[np.ndarray, "int64[b]"]
@@ -55,7 +55,7 @@ def no_forms(room: int) -> Forms:
 
 
 def more_room(forms: Forms) -> Forms:
-    """The same forms with room for twice as many."""
+    """The forms with room for twice as many."""
     return larger(forms, int(forms.n_forms[0]), n=2 * len(forms.size))
 
 
@@ -87,30 +87,30 @@ def _add(forms, first, function, size, symbols, n_params):
 
 
 @compiled
-def add_forms(forms, first, blocks, made, begin):
+def add_forms(forms, first, blocks, batch, begin):
     """The forms of some trees, from the one numbered ``begin`` on: operands ``made.operands[i]`` and so on.
 
     Gives the number of the first tree there was no room for; to begin with it again adds nothing twice.
     """
-    for i in range(begin, len(made.functions)):
-        if made.n_rows[i] == 0:
+    for i in range(begin, len(batch.functions)):
+        if batch.n_rows[i] == 0:
             continue
-        b = made.blocks[i]
-        a = first[made.operands[i, 0]]
+        b = batch.blocks[i]
+        a = first[batch.operands[i, 0]]
         while a >= 0:
-            right = first[made.operands[i, 1]] if blocks.right_size[b] > 0 else -1
-            third = first[made.operands[i, 2]] if blocks.third_size[b] > 0 else -1
-            if forms.size[a] == blocks.left_size[b] and not _add_made(
-                forms, first, blocks, b, (a, right, third), made.functions[i]
+            right = first[batch.operands[i, 1]] if blocks.right_size[b] > 0 else -1
+            third = first[batch.operands[i, 2]] if blocks.third_size[b] > 0 else -1
+            if forms.size[a] == blocks.left_size[b] and not _add_forms_of(
+                forms, first, blocks, b, (a, right, third), batch.functions[i]
             ):
                 return i
             a = forms.next[a]
-    return len(made.functions)
+    return len(batch.functions)
 
 
 @inline
-def _add_made(forms, first, c, block, operands, function):
-    """Of an operand's form and all those of the others' functions, from these on; False where there is no room."""
+def _add_forms_of(forms, first, c, block, operands, function):
+    """Add the forms of an operand's form with those of the other functions from these on; False without room."""
     a, b, third = operands
     two, three = c.right_size[block] > 0, c.third_size[block] > 0
     size = c.left_size[block] + c.right_size[block] + c.third_size[block] + 1
@@ -142,7 +142,7 @@ def _add_made(forms, first, c, block, operands, function):
 
 @compiled
 def best_forms(forms, first, best):
-    """Of each function the form of the fewest parameters that is shortest to describe, of such the first found."""
+    """Write each function's form of fewest parameters and shortest description, the first of several, into ``best``."""
     for i in range(len(best)):
         form, best[i] = first[i], first[i]
         least_params, least = 1 << 30, np.inf

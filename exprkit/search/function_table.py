@@ -39,8 +39,8 @@ class Stored(NamedTuple):
     rows: Annotated[np.ndarray, "float64[r, 32]"]
 
 
-class Made(NamedTuple):
-    """What some combinations are."""
+class TreeBatch(NamedTuple):
+    """Trees of a chunk: an operator and operands each, and the functions that they are."""
 
     blocks: Annotated[np.ndarray, "int64[n]"]  # what makes them
     operands: Annotated[np.ndarray, "int64[n, 3]"]
@@ -55,7 +55,7 @@ class Made(NamedTuple):
     values: Annotated[np.ndarray, "float64[3, s, 32]"]  # ... its operands, then the result in the first
 
 
-class Known(NamedTuple):
+class FunctionTable(NamedTuple):
     """All functions so far, by number; their keys, and ``slots``, a table of numbers of keys + 1 by the first word."""
 
     wider: Annotated[np.ndarray, "uint64[n, 2]"]
@@ -145,8 +145,8 @@ def _keys_of_four(f, m, four, keys, i):
 # ── the table ────────────────────────────────────────────────────────────────────────
 
 
-def no_functions(room: int, room_keys: int) -> Known:
-    return zeros(Known, n=room, k=room_keys, s=n_slots(room_keys))
+def no_functions(room: int, room_keys: int) -> FunctionTable:
+    return zeros(FunctionTable, n=room, k=room_keys, s=n_slots(room_keys))
 
 
 def n_slots(room: int) -> int:
@@ -154,12 +154,12 @@ def n_slots(room: int) -> int:
     return 2 << room.bit_length()
 
 
-def with_room(known: Known, n: int, n_keys: int, room: int, room_keys: int) -> Known:
-    """The same functions and keys with room for more, if there is too little."""
-    if room <= len(known.trees) and room_keys <= len(known.function):
-        return known
+def with_room(table: FunctionTable, n: int, n_keys: int, room: int, room_keys: int) -> FunctionTable:
+    """The table with room for more functions and keys, if there is too little."""
+    if room <= len(table.trees) and room_keys <= len(table.function):
+        return table
     larger = no_functions(max(room, 2 * n), max(room_keys, 2 * n_keys))
-    for name, old, new in zip(Known._fields, known, larger, strict=True):
+    for name, old, new in zip(FunctionTable._fields, table, larger, strict=True):
         count = {"keys": n_keys, "function": n_keys, "slots": 0}.get(name, n)
         new[:count] = old[:count]
     _fill(larger.keys, larger.slots, n_keys)
@@ -167,56 +167,56 @@ def with_room(known: Known, n: int, n_keys: int, room: int, room_keys: int) -> K
 
 
 @compiled
-def look_up(known, made, n, n_keys, new):
+def look_up(table, batch, n, n_keys, new):
     """Number the functions of combinations that are new; returns how many there are, which, in ``new``, and how many
     keys there are then."""
-    found = 0
-    for i in range(len(made.keys)):
-        if made.n_rows[i] == 0:
+    n_new = 0
+    for i in range(len(batch.keys)):
+        if batch.n_rows[i] == 0:
             continue
-        function = made.functions[i]
+        function = batch.functions[i]
         if function < 0:
-            function = number_of(known, made.keys[i, 0], made.keys[i, 1])
+            function = number_of(table, batch.keys[i, 0], batch.keys[i, 1])
         if function < 0:
-            function = n + found
-            n_keys = _add(known, made, i, function, n_keys)
-            new[found] = i
-            found += 1
-        made.functions[i] = function
-        if known.trees[function] == 0.0 or made.n_params[i] < known.n_params[function]:
-            known.n_params[function] = made.n_params[i]
-        known.trees[function] += made.trees[i]
-    return found, n_keys
+            function = n + n_new
+            n_keys = _add(table, batch, i, function, n_keys)
+            new[n_new] = i
+            n_new += 1
+        batch.functions[i] = function
+        if table.trees[function] == 0.0 or batch.n_params[i] < table.n_params[function]:
+            table.n_params[function] = batch.n_params[i]
+        table.trees[function] += batch.trees[i]
+    return n_new, n_keys
 
 
 @compiled
-def _add(known, made, i, function, n_keys):
+def _add(table, batch, i, function, n_keys):
     """Note a new function, its key, and its other keys where nobody has them; returns how many keys there are then."""
     for j in range(2):
-        known.wider[function, j] = made.wider[i, j]
-    known.first_form[function], known.stands_for[function], known.trees[function] = -1, 0.0, 0.0
-    n_keys = _add_key(known, made.keys[i, 0], made.keys[i, 1], function, n_keys)
+        table.wider[function, j] = batch.wider[i, j]
+    table.first_form[function], table.stands_for[function], table.trees[function] = -1, 0.0, 0.0
+    n_keys = _add_key(table, batch.keys[i, 0], batch.keys[i, 1], function, n_keys)
     for j in range(OTHERS):
-        if made.others[i, j, 0] != 0:
-            n_keys = _add_key(known, made.others[i, j, 0], made.others[i, j, 1], function, n_keys)
+        if batch.others[i, j, 0] != 0:
+            n_keys = _add_key(table, batch.others[i, j, 0], batch.others[i, j, 1], function, n_keys)
     return n_keys
 
 
 @compiled
-def _add_key(known, key, other, function, n_keys):
-    slot = _slot_of(known.keys, known.slots, key, other)
-    if known.slots[slot] == 0:
-        known.keys[n_keys, 0], known.keys[n_keys, 1], known.function[n_keys] = key, other, function
+def _add_key(table, key, other, function, n_keys):
+    slot = _slot_of(table.keys, table.slots, key, other)
+    if table.slots[slot] == 0:
+        table.keys[n_keys, 0], table.keys[n_keys, 1], table.function[n_keys] = key, other, function
         n_keys += 1
-        known.slots[slot] = n_keys
+        table.slots[slot] = n_keys
     return n_keys
 
 
 @compiled
-def number_of(known, key, other):
+def number_of(table, key, other):
     """The function that has this key; -1: none."""
-    slot = _slot_of(known.keys, known.slots, key, other)
-    return known.function[known.slots[slot] - 1] if known.slots[slot] > 0 else -1
+    slot = _slot_of(table.keys, table.slots, key, other)
+    return table.function[table.slots[slot] - 1] if table.slots[slot] > 0 else -1
 
 
 @compiled
@@ -233,9 +233,9 @@ def _slot_of(keys, slots, key, other):
 
 
 @compiled
-def find(known, keys, numbers):
+def find(table, keys, numbers):
     for i in range(len(keys)):
-        numbers[i] = number_of(known, keys[i, 0], keys[i, 1])
+        numbers[i] = number_of(table, keys[i, 0], keys[i, 1])
 
 
 @compiled
@@ -245,11 +245,11 @@ def _fill(keys, slots, n):
 
 
 @compiled
-def find_wider(known, first, part_of):
+def find_wider(table, first, part_of):
     """By function from ``first`` on the one that stands for it."""
     for i in range(len(part_of)):
-        if known.wider[first + i, 0] != 0:
-            function = number_of(known, known.wider[first + i, 0], known.wider[first + i, 1])
+        if table.wider[first + i, 0] != 0:
+            function = number_of(table, table.wider[first + i, 0], table.wider[first + i, 1])
             if function >= 0:
                 part_of[i] = function
 
@@ -268,12 +268,12 @@ def merge(keys, slots, functions, part_of):
 
 
 @compiled
-def hand_over(known, part_of):
-    """What is part of another function hands its trees over to it."""
+def hand_over(table, part_of):
+    """Count the trees of functions that are part of another one as that one's."""
     for i in range(len(part_of)):
         whole = part_of[i]
-        if whole != i and known.trees[i] > 0:
-            if known.trees[whole] == 0.0:
-                known.n_params[whole] = max(known.n_params[whole], known.n_params[i])
-            known.trees[whole] += known.trees[i]
-            known.trees[i] = 0.0
+        if whole != i and table.trees[i] > 0:
+            if table.trees[whole] == 0.0:
+                table.n_params[whole] = max(table.n_params[whole], table.n_params[i])
+            table.trees[whole] += table.trees[i]
+            table.trees[i] = 0.0

@@ -142,7 +142,7 @@ class SearchResult:
         return table[self.on_front].sort_values("size")
 
     def predict(self, X: Any, i: int = 0) -> np.ndarray:
-        """What function ``i`` gives, link and all, float64 (n_points,).
+        """Predictions of function ``i``, link and all, float64 (n_points,).
 
         Raises
         ------

@@ -186,7 +186,7 @@ def gradient_changes(
 
 
 def second_derivatives(gradient: Callable[[np.ndarray], np.ndarray], p: np.ndarray, h: np.ndarray) -> np.ndarray:
-    """Those of a loss, (m, P, P), by central differences of its gradient over ``h`` on both sides of ``p``, (m, P)."""
+    """Second derivatives of a loss, (m, P, P), by its gradient ``h`` below and above ``p``, (m, P)."""
     return np.moveaxis(gradient_changes(gradient, p, h) / ((p + h) - (p - h)).T[:, :, None], 0, 2)
 
 

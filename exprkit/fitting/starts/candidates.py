@@ -76,7 +76,7 @@ class StartSample(NamedTuple):
 
     @property
     def random(self) -> np.random.Generator:
-        """The same numbers for the same data."""
+        """A generator that the data determine."""
         return np.random.Generator(np.random.PCG64([len(self.y), self.X.shape[1]]))
 
 
@@ -92,7 +92,7 @@ class Sides(NamedTuple):
         return cls(lower, np.full(n, np.inf) if options.upper is None else options.upper[i, :n])
 
     def within(self, p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """The same, where they are outside on the other side of 0, at the bound, or anywhere between two bounds."""
+        """Parameters within the bounds: outside ones on the other side of 0, at the bound, or anywhere between two."""
         out = (p < self.lower) | (p > self.upper)
         p = np.where(out, -p, p)
         both = np.isfinite(self.lower) & np.isfinite(self.upper)
@@ -484,7 +484,7 @@ def turns_of(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def waves_of(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The same along two columns at once, (n, 2): the second may turn against the first."""
+    """Frequencies along two columns at once, (n, 2): the second may turn against the first."""
     rows = some_rows(len(y), TURNED_ON, np.random.Generator(np.random.PCG64(len(y))))
     width = np.ptp(X[rows], axis=0)
     if not (np.isfinite(width) & (width > 0)).all():

@@ -203,7 +203,7 @@ def _of_squares(
 
 
 def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.ndarray:
-    """How much larger errors are at rows that are left out than if all rows decided equally much, 1 at least.
+    """Ratio of leave-one-out errors to those of rows that decide equally much, (n,), 1 at least.
 
     Of a linear fit both are known without fitting again, from the share h of a row in its own value:
     (error / (1 - h))^2 (D. M. Allen, Technometrics 16, 1974), and for equal shares that of G. H. Golub, M. Heath and
@@ -234,7 +234,7 @@ def _of_rows_left_out(pop: Population, params: np.ndarray, goal: Goal) -> np.nda
 def _of_loss(
     entries: Sequence[Entry], pop: Population, params: np.ndarray, goal: Goal
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same by any loss as a likelihood but for a factor, the dispersion, which is the most accurate formula's.
+    """Nats and information by any loss as a likelihood but for the dispersion, which is the most accurate formula's.
 
     R. W. M. Wedderburn, Biometrika 61 (1974), "Quasi-likelihood functions".  Rows that are far off count as in
     K. L. Lange, R. J. A. Little, J. M. G. Taylor, JASA 84 (1989), by the logarithm, so that no formula is chosen for

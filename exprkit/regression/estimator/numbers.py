@@ -118,7 +118,7 @@ def _is_unit(number: float) -> bool:
 
 
 def undetermined(pop: Population, params: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """Which numbers of a formula, (n,), fewer than rows, could be others with the same values at all of these."""
+    """A mask of the numbers of a formula, (n,), fewer than rows, that could change without a change of values."""
     slopes = Evaluator(pop, X, "cpu", dtype="float64").jacobian(params)[0]
     size = np.abs(slopes).max(axis=0, initial=0.0)
     if not np.isfinite(slopes).all():

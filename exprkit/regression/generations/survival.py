@@ -40,7 +40,7 @@ class ScaledTrees(NamedTuple):
 
 
 class ParameterSubset(NamedTuple):
-    """Which numbers of a tree are parameters in a generation: ``size`` in a row, cyclically, from one that moves on."""
+    """The numbers of a tree that are parameters in a generation: ``size`` in a row, cyclically, from a moving first."""
 
     size: int
     generation: int
@@ -76,7 +76,7 @@ class Groups(NamedTuple):
 
 
 class SurvivalLimits(NamedTuple):
-    """How many trees survive, and which count as equal."""
+    """Numbers of trees that survive, and the tolerance of equal losses."""
 
     n: int  # children
     capacity: int  # trees of an island and a size

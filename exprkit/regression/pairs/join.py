@@ -16,7 +16,7 @@ Nearly all lookups end at a table of marks, a bit for every s that there may be,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -77,23 +77,14 @@ class Partners:
         if v is None or not len(self):
             return NO_PAIRS
         n, inner = len(self._pool), None if link.inner is None else link.inner.code
-        found = sharing.each(
-            _pairs,
-            self.lookup,
-            n,
-            CHUNK,
-            v,
-            link.way,
-            inner,
-            seconds=n * LOOKUP,
-            threads=self._threads,
-        )
-        f, h = np.concatenate(found, axis=1)
+        limits: dict[str, Any] = {"seconds": n * LOOKUP, "threads": self._threads}
+        pairs = sharing.each(_pairs, self.lookup, n, CHUNK, v, link.way, inner, **limits)
+        f, h = np.concatenate(pairs, axis=1)
         return smallest_first(f, h, self._pool.sizes[f], self._pool.sizes[h])
 
 
 def _pairs(lookup: Lookup, v: np.ndarray, way: int, inner: int | None, begin: int, end: int) -> np.ndarray:
-    """Of some functions f; ``inner``: the code of the operator inside."""
+    """The pairs of functions f ``begin`` to ``end``; ``inner``: the code of the operator inside."""
     link = Link(None, way, None if inner is None else defined.known(inner))
     values, place = lookup.values[begin:end], np.empty(end - begin, np.int64)
     q = np.ascontiguousarray(link.linear_part(v[:SIGNS], values[:, :SIGNS]))
@@ -129,25 +120,25 @@ class Lookup(NamedTuple):
 
 @compiled
 def _signatures(values, s, error):
-    found = np.empty(2)
+    signature = np.empty(2)
     for i in range(len(values)):
-        find_signature(values[i], found)
-        s[i], error[i] = found[0], found[1]
+        find_signature(values[i], signature)
+        s[i], error[i] = signature[0], signature[1]
 
 
 @inline
-def find_signature(q, found):
+def find_signature(q, signature):
     """(h2 - h0) / (h3 - h1), and the share of it that rounding may be."""
     above, below = q[2] - q[0], q[3] - q[1]
-    found[0], found[1] = 0.0, np.inf
+    signature[0], signature[1] = 0.0, np.inf
     if above != 0.0 and below != 0.0 and abs(above) < np.inf and abs(below) < np.inf:
         error = max(abs(q[2]), abs(q[0])) / abs(above) + max(abs(q[3]), abs(q[1])) / abs(below)
-        found[0], found[1] = above / below, 4e-16 * error
+        signature[0], signature[1] = above / below, 4e-16 * error
 
 
 @compiled
 def _distinct(lookup, sizes, repeated, smallest):
-    """Of neighbours that are the same but for a and b, the smallest."""
+    """Mark the functions that repeat the one before but for a and b; note the smallest of each group."""
     n = len(lookup.order)
     for k in range(n):
         repeated[k] = is_repeated(lookup, k)
@@ -216,13 +207,13 @@ def is_marked(lookup, cell):
 
 
 @inline
-def may_have_partner(q, lookup, found, room):
+def may_have_partner(q, lookup, signature, room):
     """Whether the table of marks has what q is looked up by; seldom where no function is."""
-    find_signature(q, found)
-    if not found[1] < WIDE:
+    find_signature(q, signature)
+    if not signature[1] < WIDE:
         return False
-    width = abs(found[0]) * (2 * found[1] + NARROW)
-    low, high = cell_of(found[0] - width, room), cell_of(found[0] + width, room)
+    width = abs(signature[0]) * (2 * signature[1] + NARROW)
+    low, high = cell_of(signature[0] - width, room), cell_of(signature[0] + width, room)
     least, most = min(low, high), max(low, high)
     return most - least > np.uint64(1) or is_marked(lookup, least) or is_marked(lookup, most)
 
@@ -230,9 +221,9 @@ def may_have_partner(q, lookup, found, room):
 @compiled
 def _possible(q, lookup, place):
     """The rows of q that may have a partner; how many they are."""
-    n, found, room = 0, np.empty(2), np.empty(1)
+    n, signature, room = 0, np.empty(2), np.empty(1)
     for i in range(len(q)):
-        if may_have_partner(q[i], lookup, found, room):
+        if may_have_partner(q[i], lookup, signature, room):
             place[n] = i
             n += 1
     return n
@@ -241,9 +232,9 @@ def _possible(q, lookup, place):
 @compiled
 def _look_up(q, lookup, pairs):
     """Pairs of rows of q and functions; how many there are."""
-    n, found = 0, np.empty(2)
+    n, signature = 0, np.empty(2)
     for i in range(len(q)):
-        h = partner_of(q[i], lookup, found)
+        h = partner_of(q[i], lookup, signature)
         if h >= 0 and n < pairs.shape[1]:
             pairs[0, n], pairs[1, n] = i, h
             n += 1
@@ -251,11 +242,11 @@ def _look_up(q, lookup, pairs):
 
 
 @inline
-def partner_of(q, lookup, found):
+def partner_of(q, lookup, signature):
     """The first function h with q = a + b h; -1 where there is none.  ``found``: room for two numbers."""
-    find_signature(q, found)
+    find_signature(q, signature)
     s, order = lookup.s, lookup.order
-    wanted, error = found[0], found[1]
+    wanted, error = signature[0], signature[1]
     if not error < WIDE:
         return -1
     width = abs(wanted) * (2 * error + NARROW)

@@ -73,14 +73,14 @@ class Combinations(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """How functions are made: an operator's code as in ``made_by``, and the numbers of its operands."""
+    """Origins of functions: an operator's code as in ``made_by``, and the numbers of its operands."""
 
     code: int
     operands: tuple[np.ndarray, ...]
 
 
 class PoolArrays(NamedTuple):
-    """What a pool knows of every function, with room for more of them."""
+    """Arrays of a pool by function, with room for more of them."""
 
     values: Annotated[np.ndarray, "float64[n, n_points]"]
     sizes: Annotated[np.ndarray, "uint8[n]"]  # in tokens
@@ -477,7 +477,7 @@ def _hash(rows):
 
 @inline
 def hash_of(words):
-    """Of values up to their common sign, rounded; ``words``: their bits."""
+    """A hash of values up to their common sign, rounded; ``words``: their bits."""
     flip = SIGN if words[0] > SIGN else np.uint64(0)
     h = GOLDEN
     for k in range(len(words)):

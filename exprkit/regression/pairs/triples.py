@@ -67,11 +67,11 @@ class Removal(NamedTuple):
     what: Any
 
     def off(self, v: np.ndarray, f: np.ndarray) -> np.ndarray | None:
-        """What is left of v; ``f``: the function's values, of any kind where there is none."""
+        """The remainder of v; ``f``: the function's values, of any kind where there is none."""
         return inverted(self.what, v) if self.way == WITHIN_ROW else remainder(self.way, v, f)
 
     def on(self, rest: Expression, f: Expression) -> Expression:
-        """What the remainder was before the step, as an expression."""
+        """The expression of which ``off`` leaves ``rest``."""
         return around_of(self.what, rest) if self.way == WITHIN_ROW else beside(self.way, f, rest)
 
 
@@ -193,13 +193,13 @@ class _Rests(NamedTuple):
 
 
 def _look_up_slice(work: _Rests, lookup: Lookup, begin: int, end: int) -> list[tuple[int, ...]]:
-    found = np.empty((MAX_TRIPLES, 3), np.int64)
-    n = int(_look_up(work, lookup, found, begin, end))
-    return [tuple(row) for row in found[:n].tolist()]
+    triples = np.empty((MAX_TRIPLES, 3), np.int64)
+    n = int(_look_up(work, lookup, triples, begin, end))
+    return [tuple(row) for row in triples[:n].tolist()]
 
 
 @compiled
-def _look_up(work, lookup, found, begin, end):
+def _look_up(work, lookup, triples, begin, end):
     """Write numbers of remainders, functions f and functions h; return how many triples there are."""
     n_points = work.rests.shape[1]
     n, q, signature, room = 0, np.empty(n_points), np.empty(2), np.empty(1)
@@ -212,7 +212,7 @@ def _look_up(work, lookup, found, begin, end):
             for k in range(n_points):
                 q[k] = work.rests[i, k] * work.factors[f, k]
             h = partner_of(q, lookup, signature)
-            if h >= 0 and n < len(found):
-                found[n, 0], found[n, 1], found[n, 2] = i, f, h
+            if h >= 0 and n < len(triples):
+                triples[n, 0], triples[n, 1], triples[n, 2] = i, f, h
                 n += 1
     return n

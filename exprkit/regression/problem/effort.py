@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RowCounts:
-    """How many rows of the data stages look at."""
+    """Numbers of rows of the data that stages look at."""
 
     generations: int = 256  # rows, for the fits of generations
     templates: int = 1_000  # rows, for numbers inside of operators

@@ -103,7 +103,7 @@ class FormulaRules:
         return COUNTS + len(self._table.counted)
 
     def allow(self, pop: Population) -> np.ndarray:
-        """Which formulas of a population are admissible and have the unit of y, bool (n_exprs,)."""
+        """A mask of the formulas of a population that are admissible and have the unit of y, bool (n_exprs,)."""
         fits = np.empty(len(pop), np.bool_)
         stack = np.empty((pop.longest + 2, self.width))
         _allow(self._table, pop.kinds, pop.values, pop.offsets, stack, self.target, fits)
@@ -120,7 +120,7 @@ class FormulaRules:
         return states
 
     def combined(self, code: int, states: np.ndarray, operands: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Which combinations are admissible, bool (n,), and their states, (n, width), of operands by index."""
+        """A mask of admissible combinations, bool (n,), and their states, (n, width), of operands by index."""
         n = len(operands[0])
         out, fits, places = np.empty((n, self.width)), np.empty(n, np.bool_), np.zeros((3, n), np.int64)
         places[: len(operands)] = operands
@@ -133,7 +133,7 @@ class FormulaRules:
 
 
 def have_same_dimension(a: np.ndarray | float, b: float) -> np.ndarray:
-    """Which dimensions are equal, or may be as one is nan."""
+    """A mask of dimensions that are equal, or may be as one is nan."""
     is_fixed = ~(np.isnan(a) | np.isnan(b))
     return ~is_fixed | (np.abs(np.where(is_fixed, a, 0.0) - b) < NEAR)
 

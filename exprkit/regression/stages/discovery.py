@@ -190,7 +190,7 @@ class Discovery:
 
     @property
     def spent(self) -> tuple[float, float, str]:
-        """How much is used of what ends the search, of how much, and its unit: time, functions or steps."""
+        """Use, limit and unit of what ends the search: time, functions or steps."""
         done, total = self._n_done + self.generation, len(self.turns) + self.problem.settings.niterations
         return self.problem.budget.spent or (done, total, "generations and stages")
 

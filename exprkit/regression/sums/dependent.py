@@ -91,8 +91,8 @@ def dependent(
         if v is None or not np.isfinite(v).all() or (v == 0).any():
             continue
         for power in (1, 2) if place.outer is None and root is not None else (1,):
-            found = itertools.islice(_formulas(pool, places, v, power, place, root, threads), MOST_GIVEN)
-            yield sorted(found, key=lambda formula: formula.n_tokens)
+            formulas = itertools.islice(_formulas(pool, places, v, power, place, root, threads), MOST_GIVEN)
+            yield sorted(formulas, key=lambda formula: formula.n_tokens)
 
 
 def makes_products(row: defined.Written) -> bool:
@@ -113,38 +113,38 @@ def _formulas(
     root: defined.Written | None,
     threads: int | None,
 ) -> Iterator[Expression]:
-    """Of all dependent triples of columns beside 1 and this power of v."""
+    """The formulas of all dependent triples of columns beside 1 and this power of v."""
     f, target = pool.values[places], v**power
     with np.errstate(all="ignore"):
         values = np.concatenate([f, v * f]) / np.abs(target)
         length = np.abs(values).max(axis=1)
         values /= length[:, None]
-    one = 1 / np.abs(target)
-    columns, number = _left(values[:, :ROWS], np.sign(target[:ROWS]), one[:ROWS], len(f))
+    ones = 1 / np.abs(target)
+    columns, number = _left(values[:, :ROWS], np.sign(target[:ROWS]), ones[:ROWS], len(f))
     seen = set()
     for triple in _dependent(columns, threads):
         chosen = [int(number[k]) for k in triple]
-        numbers = _regressed(values[chosen], np.sign(target), one)
+        numbers = _regressed(values[chosen], np.sign(target), ones)
         if numbers is None:
             continue
-        kept = tuple(sorted((k, a) for k, a in zip([*chosen, -1], numbers, strict=True) if a))
-        if not kept or (key := tuple(k for k, _ in kept)) in seen:
+        nonzero = tuple(sorted((k, a) for k, a in zip([*chosen, -1], numbers, strict=True) if a))
+        if not nonzero or (key := tuple(k for k, _ in nonzero)) in seen:
             continue
         seen.add(key)
         terms: list[_Term] = [
-            (a, None) if k < 0 else (a / float(length[k]), pool.tree(int(places[k % len(f)]))) for k, a in kept
+            (a, None) if k < 0 else (a / float(length[k]), pool.tree(int(places[k % len(f)]))) for k, a in nonzero
         ]
-        above = [term for term, (k, _) in zip(terms, kept, strict=True) if k < len(f)]
-        beside = [term for term, (k, _) in zip(terms, kept, strict=True) if k >= len(f)]
+        above = [term for term, (k, _) in zip(terms, nonzero, strict=True) if k < len(f)]
+        beside = [term for term, (k, _) in zip(terms, nonzero, strict=True) if k >= len(f)]
         for total in _solved(above, beside, power, root):
             yield simplified(place.expression(plain_numbers(simplified(expression_of(total)))))
 
 
-def _left(values: np.ndarray, v: np.ndarray, one: np.ndarray, n: int) -> tuple[_Projections, np.ndarray]:
+def _left(values: np.ndarray, v: np.ndarray, ones: np.ndarray, n: int) -> tuple[_Projections, np.ndarray]:
     """The usable columns, and their numbers; those of f and of v f take turns to be first."""
-    v, one = v / np.abs(v).max(), one / np.abs(one).max()  # whose squares are numbers
-    beside_1 = np.linalg.svd((one / np.linalg.norm(one))[:, None])[0][:, 1:]
-    both = np.column_stack([v / np.linalg.norm(v), one / np.linalg.norm(one)])
+    v, ones = v / np.abs(v).max(), ones / np.abs(ones).max()  # whose squares are numbers
+    beside_1 = np.linalg.svd((ones / np.linalg.norm(ones))[:, None])[0][:, 1:]
+    both = np.column_stack([v / np.linalg.norm(v), ones / np.linalg.norm(ones)])
     beside = np.linalg.svd(both)[0][:, 2:]
     with np.errstate(all="ignore"):
         left, other = values @ beside, values @ beside_1
@@ -166,18 +166,18 @@ def _dependent(columns: _Projections, threads: int | None) -> Iterator[tuple[int
     cuts = slices.cut_into(ends, max(1, pairs // TOGETHER)) if n > 1 else []
     for k in range(0, len(cuts), 8):
         check(WORK.sums_check)
-        for found in slices.each(functools.partial(_look_slice, columns), cuts[k : k + 8], threads=threads):
-            yield from found
+        for triples in slices.each(functools.partial(_look_slice, columns), cuts[k : k + 8], threads=threads):
+            yield from triples
 
 
 def _look_slice(columns: _Projections, begin: int, end: int) -> list[tuple[int, ...]]:
-    found = np.empty((MOST_FOUND, 3), np.int64)
-    n = int(_look(columns, found, begin, end))
-    return [tuple(row) for row in found[:n].tolist()]
+    triples = np.empty((MOST_FOUND, 3), np.int64)
+    n = int(_look(columns, triples, begin, end))
+    return [tuple(row) for row in triples[:n].tolist()]
 
 
 @compiled
-def _look(columns, found, begin, end):
+def _look(columns, triples, begin, end):
     """Write dependent triples whose first column is from begin to end; return how many there are."""
     n, count, left = 0, columns.left.shape[1], columns.left
     near = np.empty(count, np.bool_)
@@ -201,13 +201,13 @@ def _look(columns, found, begin, end):
                 near[k] = abs(x * left[0, k] + y * left[1, k] + z * left[2, k]) < IN_PLANE
                 hits += near[k]
             if hits > 2 - 2 * (of_v == 2):  # a and b are near themselves
-                n = _note(columns, found, near[:last], a, b, n)
+                n = _note(columns, triples, near[:last], a, b, n)
     return n
 
 
 @compiled
-def _note(columns, found, near, a, b, n):
-    """Those of the near columns that do not depend on a, b and 1 alone."""
+def _note(columns, triples, near, a, b, n):
+    """Append a, b and each near column that does not depend on a, b and 1 alone; returns how many triples there are."""
     p, q, r = columns.beside_1[a], columns.beside_1[b], np.empty(4)
     along = 0.0
     for i in range(4):
@@ -216,7 +216,7 @@ def _note(columns, found, near, a, b, n):
     for i in range(4):
         square += (q[i] - along * p[i]) ** 2
     for k in range(len(near)):
-        if not near[k] or k in (a, b) or n == len(found) or square < LEFT**2:
+        if not near[k] or k in (a, b) or n == len(triples) or square < LEFT**2:
             continue
         first, second, rest = 0.0, 0.0, 0.0
         for i in range(4):
@@ -226,14 +226,14 @@ def _note(columns, found, near, a, b, n):
         for i in range(4):
             rest += (r[i] - first * p[i] - second / square * (q[i] - along * p[i])) ** 2
         if rest > LEFT**2:
-            found[n, 0], found[n, 1], found[n, 2] = a, b, k
+            triples[n, 0], triples[n, 1], triples[n, 2] = a, b, k
             n += 1
     return n
 
 
-def _regressed(values: np.ndarray, v: np.ndarray, one: np.ndarray) -> list[float] | None:
+def _regressed(values: np.ndarray, v: np.ndarray, ones: np.ndarray) -> list[float] | None:
     """Coefficients of three columns and 1 that make v at all rows, negligible ones 0; None where they do not."""
-    columns = np.concatenate([values, one[None]]).T
+    columns = np.concatenate([values, ones[None]]).T
     use = np.ones(4, bool)
     numbers = np.zeros(4)
     for _ in range(4):

@@ -153,7 +153,7 @@ def weighted(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] 
 
 
 def weighted_by_share(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
-    """The same, with weights by which errors count as shares of what the sum has to be, but where that is nearly 0."""
+    """Target and weights of a sum whose errors count as shares of the target, but where that is nearly 0."""
     with np.errstate(all="ignore"):
         v = transform.behind(rows.y)
         if v is None or not np.isfinite(v).all() or not v.any():

@@ -94,7 +94,7 @@ def _regressions(pairs: _Regressed, begin: int, end: int) -> Best:
 
 
 def _smallest(best: Best, sizes: np.ndarray, kinds: np.ndarray, each: int) -> list[Pair]:
-    """Of every sum of sizes so many."""
+    """At most ``each`` pairs of every sum of sizes."""
     f = np.repeat(np.arange(len(sizes)), len(kinds))
     h, error = best.h.ravel(), best.error.ravel()
     total = sizes[f] + np.tile(kinds, len(sizes))
@@ -122,7 +122,7 @@ class Best(NamedTuple):
 
 
 def _weight(link: Link, rows: Rows, v: np.ndarray) -> np.ndarray | None:
-    """Of squared errors of v, so that they are those of y; also where v is divided by."""
+    """Weights by which squared errors of v are those of y, also where v is divided by."""
     slope = np.ones(len(v))
     if link.outer is not None:
         step = 1e-6 * np.maximum(np.abs(v), 1e-300)
@@ -155,7 +155,7 @@ def _regress(pairs, best, begin, end):
 
 @compiled
 def _sum(pairs, i, first, n, sums):
-    """Of f^2 h, f^2 h^2 and f v h over the rows."""
+    """Sums of f^2 h, f^2 h^2 and f v h over the rows."""
     h = pairs.h
     for j in range(n):
         sums[0, j] = 0.0
@@ -174,7 +174,7 @@ def _sum(pairs, i, first, n, sums):
 
 @compiled
 def _compare(pairs, best, i, first, n, sums, of_f):
-    """What the errors are, as shares of v's square, and whether they are the least of their sizes."""
+    """Note a pair's squared error, as a share of v's square, where it is the least of its size."""
     ff, fv = of_f
     size = 0
     for j in range(n):
