@@ -156,17 +156,10 @@ def fit(
     check_options(options, fit)
     if is_source(X):
         check_settings(method, loss, delta, max_iter, tol)
-        refuse(
-            method=method != "lm",
-            loss=loss != "squares",
-            link=link is not None,
-            columns=columns is not None,
-            prior=prior is not None,
-            groups=bool(groups),
-            restarts=bool(restarts),
-            missing=missing != "raise",
-            accuracy=one_of("accuracy", accuracy, ACCURACIES) == "final",
-        )
+        asked = {"method": method != "lm", "loss": loss != "squares", "link": link is not None, "groups": bool(groups)}
+        asked |= {"columns": columns is not None, "prior": prior is not None, "restarts": bool(restarts)}
+        is_final = one_of("accuracy", accuracy, ACCURACIES) == "final"
+        refuse(**asked, missing=missing != "raise", accuracy=is_final)
         workers = Workers.of(devices, client) or Workers.of(1, None)
         compute = Compute(backend_of_fits(backend, workers), precision, dtype, threads, workers, options)
         ends = Options(
@@ -185,27 +178,16 @@ def fit(
     if grouped:
         pop = spread(on_host(pop), X, grouped)
         bounds, prior = (bounds_of(one, pop, grouped) for one in (bounds, prior))
-    problem = FitProblem(
-        X,
-        y,
-        weights=weights,
-        method=method,
-        loss=loss,
-        link=link,
-        columns=columns,
-        prior=prior,
-        delta=delta,
-        max_iter=max_iter,
-        tol=tol,
-        accuracy=accuracy,
-        bounds=bounds,
-        backend=backend,
-        precision=precision,
-        dtype=dtype,
-        threads=threads,
-        devices=devices,
-        client=client,
-        **options,
-    )
+    goal: dict[str, Any] = {
+        "loss": loss,
+        "delta": delta,
+        "link": link,
+        "columns": columns,
+        "prior": prior,
+        "bounds": bounds,
+    }
+    limits: dict[str, Any] = {"method": method, "max_iter": max_iter, "tol": tol, "accuracy": accuracy}
+    where: dict[str, Any] = {"backend": backend, "precision": precision, "dtype": dtype, "threads": threads}
+    problem = FitProblem(X, y, weights=weights, **goal, **limits, **where, devices=devices, client=client, **options)
     problem.target_name = target_name
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)

@@ -316,16 +316,9 @@ class FitProblem:
             r2 = np.where(np.isfinite(loss), r2, np.nan)
         else:
             r2 = _r2(sums_of_squares(ev, inner.params, target.y, target.w), target.spread, loss)
-        return replace(
-            inner,
-            pop=ev.pop,
-            loss=loss,
-            r2=r2,
-            goal=goal._replace(loss=own.words),
-            _evaluator=ev,
-            seconds=time.perf_counter() - begin,
-            _composed=inner,
-        )
+        goal, seconds = goal._replace(loss=own.words), time.perf_counter() - begin
+        own_fit: dict[str, Any] = {"pop": ev.pop, "loss": loss, "r2": r2, "goal": goal, "seconds": seconds}
+        return replace(inner, **own_fit, _evaluator=ev, _composed=inner)
 
     def _known_problem(self, ev: Evaluator, own: OwnGoal) -> tuple[Penalty, FitProblem]:
         """The penalty that expressions are put into, and the problem of a named loss that fits them then."""
@@ -334,18 +327,15 @@ class FitProblem:
         combined = penalty(self._prior, ev.pop, own, points, ev.X.shape[1], lm)
         X, target, weights = combined.points(inputs.with_columns(ev.X, combined.base.columns, ev.dtype))
         loss = own.named if own.loss is None else combined.base.loss
-        problem = FitProblem(
-            X,
-            target,
-            method="lbfgs" if loss == "sum" and lm else self.method,
-            loss=loss,
-            weights=None if np.all(weights == 1) else weights,
-            delta=(combined.base.delta or 1.0) if own.loss else self._delta,
-            max_iter=self._max_iter,
-            tol=self._tol,
-            **replace(self._compute, dtype=ev.dtype).arguments,
-        )
-        return combined, problem
+        delta, method = combined.base.delta or 1.0, "lbfgs" if loss == "sum" and lm else self.method
+        settings: dict[str, Any] = {
+            "delta": delta if own.loss else self._delta,
+            "max_iter": self._max_iter,
+            "tol": self._tol,
+        }
+        settings |= replace(self._compute, dtype=ev.dtype).arguments
+        w = None if np.all(weights == 1) else weights
+        return combined, FitProblem(X, target, method=method, loss=loss, weights=w, **settings)
 
     def _in_parts(self, ev: Evaluator, starts: Any, target: _FitTarget, options: Options, progress: Progress) -> Fitted:
         """The fit of all, a part of the population after the other where progress is shown."""

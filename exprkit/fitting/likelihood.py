@@ -266,18 +266,14 @@ def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarra
     if is_small:
         options = Options(objectives.KINDS.get(goal.loss, objectives.SQUARES), goal.delta)
         A = triangles(ev.pop, points_of(ev.pop, goal), options, params, ev.threads)
+    middle: np.ndarray | None = None
     if goal.loss == "huber" or not is_small:
         equations, middle = information(ev, params, goal)
-    return inverted(
-        ev.pop,
-        A if is_small else equations,
-        held,
-        FACTORS if is_small else SINGULAR[ev.dtype.name],
-        n_points,
-        sse,
-        middle if goal.loss == "huber" else None,
-        is_small,
-    )
+    if goal.loss != "huber":
+        middle = None
+    if is_small:
+        return inverted(ev.pop, A, held, FACTORS, n_points, sse, middle, factored=True)
+    return inverted(ev.pop, equations, held, SINGULAR[ev.dtype.name], n_points, sse, middle)
 
 
 def inverted(

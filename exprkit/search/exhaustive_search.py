@@ -145,21 +145,9 @@ def exhaustive_search(
     basis = grammar(max_nodes, operators, data.X.shape[1], n_params)
     if timeout is None and max_memory is None:
         basis.refuse_endless(threads or machine.cores())
-    goal = SearchGoal.of(
-        data.X,
-        data.y,
-        data.weights,
-        loss=loss,
-        link=link,
-        columns=columns,
-        rank=rank,
-        delta=delta,
-        max_iter=MAX_ITER,
-        backend=backend,
-        precision=precision,
-        dtype=dtype,
-        threads=threads,
-    )
+    compute: dict[str, Any] = {"backend": backend, "precision": precision, "dtype": dtype, "threads": threads}
+    fits = {"loss": loss, "link": link, "columns": columns, "delta": delta, "max_iter": MAX_ITER, **compute}
+    goal = SearchGoal.of(data.X, data.y, data.weights, rank=rank, **fits)
     workers = Workers.of(devices, client)
     shared = shared_problem(workers, goal.X, goal.y, goal.weights, goal.settings) if workers else None
     plan = SearchPlan(data, basis, goal, int(restarts), int(keep), int(seed), int(chunk), shared)

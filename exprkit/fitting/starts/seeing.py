@@ -187,11 +187,7 @@ def _solved(
 
 
 def _fitted(
-    pop: Population,
-    candidates: dict[int, np.ndarray],
-    sample: StartSample,
-    options: Options,
-    threads: int | None,
+    pop: Population, candidates: dict[int, np.ndarray], sample: StartSample, options: Options, threads: int | None
 ) -> np.ndarray:
     """The best different ends of fits from the candidates to some rows, (GIVEN, n_exprs, max_params)."""
     rows = sample.of(some_rows(len(sample.y), FITTED_ON, sample.random))

@@ -23,7 +23,7 @@ MAX_TOKENS = 1000
 @checks_keywords
 def breed(
     pop: Population, loss: Any, n: int | None = None, *, operators: Any = "gp", crossover: float = 0.4,
-    tournament: int = 5, max_tokens: int = 30, seed: int = 0, threads: int | None = None,
+    tournament: int = 5, max_tokens: int = 30, seed: int = 0, threads: int | None = None
 ) -> Population:  # fmt: skip
     """Children of a population: tournament selection, crossover and mutation, a generation of genetic programming.
 

@@ -22,7 +22,7 @@ import itertools
 import operator
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,7 @@ MAX_CURVES = 3_000  # curves of a kind (chosen, not measured)
 MAX_REFINED = 200  # of MAX_CURVES that are screened; of fewer as large a share (chosen, not measured)
 SIMPLEST_KINDS = 2  # kinds of curves that are tried before all others, also as reciprocals (chosen, not measured)
 KINDS_WITHIN = 3  # kinds of curves that are tried within operators as well (chosen, not measured)
+SCREENED: dict[str, Any] = {"backend": "cpu", "dtype": "float64", "accuracy": "screen"}  # settings of all fits
 _AT = np.array([0.11, 0.37, 0.52, 0.83])  # operands at which families of operators are recognised
 
 
@@ -214,12 +215,7 @@ def _transforms(operators: Sequence[defined.Written]) -> list[Transform]:
 
 
 def _fit(
-    kind: list[CurveModel],
-    n_refined: int,
-    h: np.ndarray,
-    rows: Rows,
-    seed: int,
-    threads: int | None,
+    kind: list[CurveModel], n_refined: int, h: np.ndarray, rows: Rows, seed: int, threads: int | None
 ) -> list[Expression]:
     """Curves as formulas with fitted numbers: all are screened, the best ``n_refined`` of them refined."""
     pop = parse([_with_parameters(curve.text) for curve in kind])
@@ -229,17 +225,9 @@ def _fit(
     for effort in (SCREENING, REFINEMENT):
         check()
         part = rows.subsample(min(effort.rows, len(rows)), seed)
-        problem = FitProblem(
-            part.X,
-            part.y / scale,
-            weights=part.w / part.w.mean(),
-            max_iter=effort.max_iter,
-            backend="cpu",
-            dtype="float64",
-            accuracy="screen",
-            threads=threads,
-            client=helpers(),
-        )
+        limits: dict[str, Any] = {"max_iter": effort.max_iter, "threads": threads, "client": helpers()}
+        target, weights = part.y / scale, part.w / part.w.mean()
+        problem = FitProblem(part.X, target, weights=weights, **SCREENED, **limits)
         result = problem.fit(pop, init=np.concatenate([params, _starts(roles, h, effort.starts, seed)]))
         loss = np.where(_are_usual(result.params, roles, h), result.loss, np.nan)
         best = np.argsort(loss, kind="stable")[: min(n_refined, int(np.isfinite(loss).sum()))]

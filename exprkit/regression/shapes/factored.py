@@ -50,10 +50,7 @@ _Column = tuple[int, Inner, int, float]  # f, u, h and c of a factor f u(c h)
 
 
 def factored(
-    pools: Sequence[Pool],
-    rows: Rows,
-    operators: Sequence[defined.Written],
-    threads: int | None = None,
+    pools: Sequence[Pool], rows: Rows, operators: Sequence[defined.Written], threads: int | None = None
 ) -> list[Expression]:
     """The formulas of least error over the first functions f, h and g of two pools, the best first.
 

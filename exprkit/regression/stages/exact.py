@@ -91,12 +91,7 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
     yield from problem.for_share(
         effort.EXACT.triples_share,
         triples.formulas(
-            pool,
-            partners,
-            points.y,
-            problem.rows,
-            problem.unary,
-            np.nan if rules is None else rules.target,
+            pool, partners, points.y, problem.rows, problem.unary, np.nan if rules is None else rules.target
         ),
     )
     if problem.device is not None and problem.largest_pool > effort.POOLS.host_sizes[-1] and not problem.is_exact:
@@ -133,13 +128,6 @@ def sum_exactly(problem: SearchProblem) -> Iterator[Step]:
     pool.multiply_operators(2 * len(pool))
     yield from problem.for_share(
         effort.EXACT.sums_share,
-        exact_sums(
-            pool,
-            rows,
-            settings.operators,
-            settings.maxsize,
-            settings.rules,
-            settings.threads,
-        ),
+        exact_sums(pool, rows, settings.operators, settings.maxsize, settings.rules, settings.threads),
     )
     yield Signal.PART_DONE

@@ -63,10 +63,7 @@ def grow(problem: SearchProblem) -> Iterator[Step]:
 
 
 def _grow(
-    problem: SearchProblem,
-    n_rounds: int,
-    is_over: Callable[[], bool],
-    is_enough: Callable[[], bool] = lambda: False,
+    problem: SearchProblem, n_rounds: int, is_over: Callable[[], bool], is_enough: Callable[[], bool] = lambda: False
 ) -> Iterator[Step]:
     """At most n rounds; they are cut where the share of the time is over, and end where ``is_enough`` says so."""
     functions = _functions_to_add(problem, problem.shape_rows)

@@ -47,11 +47,7 @@ class FormulaSearch:
     """
 
     def __init__(
-        self,
-        rows: Rows,
-        settings: SearchSettings,
-        budget: Budget,
-        show: Callable[[], None] = lambda: None,
+        self, rows: Rows, settings: SearchSettings, budget: Budget, show: Callable[[], None] = lambda: None
     ) -> None:
         self.front = Front(settings.maxsize, Goal(settings.loss, rows).floor, rows.total)
         self.state = FrontState(self.front)

@@ -85,13 +85,7 @@ def _sums(problem: SearchProblem, places: list[Transform]) -> Iterator[Step]:
     inside = inner_terms(problem, rows)
     for transform in places:
         formulas = sums(
-            pool,
-            problem.for_squares(rows),
-            transform,
-            settings.maxsize,
-            inside,
-            settings.rules,
-            settings.threads,
+            pool, problem.for_squares(rows), transform, settings.maxsize, inside, settings.rules, settings.threads
         )
         budget.count(len(pool))
         for k in range(0, len(formulas), effort.GROWTH.fits_at_once):

@@ -62,11 +62,7 @@ class _Projections(NamedTuple):
 
 
 def dependent(
-    pool: Pool,
-    rows: Rows,
-    operators: Sequence[defined.Written],
-    within: bool = False,
-    threads: int | None = None,
+    pool: Pool, rows: Rows, operators: Sequence[defined.Written], within: bool = False, threads: int | None = None
 ) -> Iterator[list[Expression]]:
     """Exact quotients of sums and roots of quadratic equations, or quotients within operators.
 

@@ -68,12 +68,7 @@ def best_pairs(
 
 
 def regressed(
-    f: np.ndarray,
-    h: np.ndarray,
-    v: np.ndarray,
-    weight: np.ndarray,
-    starts: np.ndarray,
-    threads: int | None = None,
+    f: np.ndarray, h: np.ndarray, v: np.ndarray, weight: np.ndarray, starts: np.ndarray, threads: int | None = None
 ) -> Best:
     """The best h of each group for every f, of values (n_f, n_rows) and (n_h, n_rows).
 

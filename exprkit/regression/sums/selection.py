@@ -68,7 +68,7 @@ class _Added(NamedTuple):
 def selected(
     functions: np.ndarray, sizes: np.ndarray, v: np.ndarray, weight: np.ndarray, most_terms: int, most_size: int,
     constant: bool = True, first: tuple[int, int] = (600, 300), kept: int = SUBSETS_PER_SIZE,
-    seconds: float = 0.0, threads: int | None = None,
+    seconds: float = 0.0, threads: int | None = None
 ) -> list[Subset]:  # fmt: skip
     """Best-subset selection: the sets of functions of least squared error of every size, the smallest first.
 
