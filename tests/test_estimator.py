@@ -32,6 +32,7 @@ from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages import discovery
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search_problem import SearchSettings, default_operators
+from exprkit.runtime import machine
 from exprkit.runtime.budget import Budget
 from exprkit.search import state_file
 
@@ -587,3 +588,9 @@ def test_a_warm_start_wants_the_same_columns(model):
     again = regressor(warm_start=True, n_jobs=-1).fit(X, y)
     with pytest.raises(ArgumentError, match="warm_start: the last fit was of 2 columns, X has 1"):
         again.fit(X[["r_k"]], y)
+
+
+def test_a_search_takes_n_jobs_threads():
+    seen = set()
+    small(n_jobs=3, progress=lambda view: seen.add(machine.cores())).fit(*table())
+    assert seen == {3}

@@ -73,13 +73,13 @@ def test_one_job_is_one_thread(monkeypatch):
     y = values(["x1 + 3 * x2 * x3 - 0.5 * sqr(x3) + sin(x1)"], X)[0]
     few = Rows(X, y).subsample(16, 0)
     monkeypatch.setattr(slices, "pool", lambda: pytest.fail("a thread was asked for"))
-    pool = Pool(few.X, operators_of("search"), threads=1)
+    pool = Pool(few.X, operators_of("search"))
     pool.grow(30, 40_000)
-    partners = Partners(pool, threads=1)
+    partners = Partners(pool)
     unary = [row for row in operators_of("search") if row.arity == 1]
     partners.of(few.y, links.all_links(unary)[0])
     next(triples.formulas(pool, partners, few.y, Rows(X, y), unary))
-    chosen = selection.selected(pool.values[:900], pool.sizes[:900], few.y, np.full(16, 1 / 16), 3, 20, threads=1)
+    chosen = selection.selected(pool.values[:900], pool.sizes[:900], few.y, np.full(16, 1 / 16), 3, 20)
     assert chosen
 
 

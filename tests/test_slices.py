@@ -31,6 +31,23 @@ from exprkit.text.tokens import CONSTANT, MAX_INDEX, OPERATOR, PARAMETER, VARIAB
 SMOOTH = [row for row in ops.OPERATORS if row.derivative]
 LEAST = 64  # tokens of a slice in these tests
 
+
+def test_work_takes_as_many_threads_as_it_is_limited_to():
+    def thread(begin, end):
+        time.sleep(0.005)  # long enough that others would take part
+        return threading.get_ident()
+
+    cuts, before = [(k, k + 1) for k in range(20)], machine.cores()
+    with machine.limited(1):
+        assert {*slices.each(thread, cuts)} == {threading.get_ident()}
+        assert ek.Evaluator(ek.parse("x1"), [[1.0]], "cpu").engine.threads == 1
+        with machine.limited(None):
+            assert machine.cores() == 1, "None says nothing"
+        with machine.limited(3):
+            assert machine.cores() == 3 and len({*slices.each(thread, cuts)}) <= 3
+    assert machine.cores() == before and machine.limit() == 0
+
+
 # ── cuts ──
 
 

@@ -28,6 +28,7 @@ from exprkit.regression.sums.inside import terms_inside
 from exprkit.regression.sums.monomials import monomials
 from exprkit.regression.sums.selection import selected
 from exprkit.regression.sums.single import singles
+from exprkit.runtime import machine
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import VARIABLE
 
@@ -75,8 +76,11 @@ def test_sums_do_not_depend_on_threads_and_forgive_what_is_no_function():
     functions = np.random.default_rng(0).standard_normal((90, 50))
     functions[3], functions[4], functions[5] = np.nan, 0.0, functions[6]
     v = 2 * functions[10] - functions[6] + 0.1 * functions[20] ** 2
-    one, three = (selected(functions, np.arange(90) % 7 + 1, v, np.full(50, 0.02), 4, 24, threads=n) for n in (1, 3))
-    assert one == three and any(set(found.functions) <= {5, 6, 10} for found in one)
+    by_threads = []
+    for n in (1, 3):
+        with machine.limited(n):
+            by_threads.append(selected(functions, np.arange(90) % 7 + 1, v, np.full(50, 0.02), 4, 24))
+    assert by_threads[0] == by_threads[1] and any(set(found.functions) <= {5, 6, 10} for found in by_threads[0])
 
 
 @pytest.mark.slow
@@ -295,5 +299,5 @@ def test_a_line_of_a_product_with_an_operator_stands_beside_a_factor_with_a_numb
     costs, names = pool.costs(), [str(pool.expression(i)) for i in range(400)]
     order = ["x1", "x1 * x2", "x1 + x2", "sqr(x1 + x2)"]
     assert [order[k] for k in np.argsort([costs[names.index(name)] for name in order])] == order
-    found = factored([pool, plain], rows, operators, threads=1)
+    found = factored([pool, plain], rows, operators)
     assert rows.is_exact(values([str(found[0])], rows.X))[0] and found[0].n_tokens == 16

@@ -98,13 +98,7 @@ def gpus() -> Gpus | None:
 
 
 def each(
-    function: Callable[..., Any],
-    work: Any,
-    n: int,
-    step: int,
-    *arguments: Any,
-    seconds: float = 0.0,
-    threads: int | None = None,
+    function: Callable[..., Any], work: Any, n: int, step: int, *arguments: Any, seconds: float = 0.0
 ) -> list[Any]:
     """``function(work, *arguments, begin, end)`` of every step of ``n`` rows.
 
@@ -114,7 +108,6 @@ def each(
     work : arrays, which workers keep until another work is shared
     step : rows of a slice, whoever works
     seconds : estimated for all on one core; workers are not asked for what is short
-    threads : of this process, at most; by default all that it may use
     """
     sharing = _sharing.get()
     if sharing is not None and seconds > engine.LEAST * (places := sharing.n_places):
@@ -126,7 +119,7 @@ def each(
     at_once = max(AT_ONCE, machine.cores())
     for k in range(0, len(cuts), at_once):
         check()
-        results += slices.each(functools.partial(function, work, *arguments), cuts[k : k + at_once], threads=threads)
+        results += slices.each(functools.partial(function, work, *arguments), cuts[k : k + at_once])
     return results
 
 

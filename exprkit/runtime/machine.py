@@ -10,20 +10,39 @@ Read by ``generate`` (how much memory is left) and ``records``; knows nothing of
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
 PACKAGES = ("exprkit", "numpy", "numba", "llvmlite", "sympy", "pandas", "cupy-cuda12x", "cupy-cuda13x", "cuda-core")
 
 
+_LIMIT: contextvars.ContextVar[int] = contextvars.ContextVar("exprkit threads", default=0)
+
+
 def cores() -> int:
-    """The number of CPUs this process may use (its affinity, not those of the machine)."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The number of CPUs this process may use (its affinity, not those of the machine), or what is ``limited``."""
+    return _LIMIT.get() or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+
+def limit() -> int:
+    """The number of threads that work here is ``limited`` to; 0 where it is not."""
+    return _LIMIT.get()
+
+
+@contextlib.contextmanager
+def limited(threads: int | None) -> Iterator[None]:
+    """A context in which work takes so many threads where nothing else is said; None: as before."""
+    token = _LIMIT.set(threads or _LIMIT.get())
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
 
 
 @functools.cache

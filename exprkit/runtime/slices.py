@@ -117,7 +117,7 @@ def each(
     helpers = []
     try:
         with contextlib.suppress(RuntimeError):  # no more threads can be started, or Python ends: do with fewer
-            for _ in cuts[1 : threads or max(machine.cores(), FEW)]:
+            for _ in cuts[1 : threads or machine.limit() or max(machine.cores(), FEW)]:
                 helpers.append(pool().submit(contextvars.copy_context().run, work))
         work()
     finally:

@@ -26,6 +26,7 @@ from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.search_problem import SearchSettings
+from exprkit.runtime import machine
 from exprkit.runtime.budget import Budget, Ended
 
 EPOCH = 20  # generations between two migrations
@@ -67,6 +68,6 @@ def _bred(rows: Rows, settings: dict[str, Any], front: Population) -> tuple[Popu
     operators, budget = tuple(filter(None, map(defined.spelled, settings["operators"]))), Budget()
     discovery = Discovery(rows, SearchSettings(**{**settings, "operators": operators, "threads": 1}), budget)
     discovery.search.offer(front)
-    with contextlib.suppress(Ended), np.errstate(all="ignore"):
+    with contextlib.suppress(Ended), np.errstate(all="ignore"), machine.limited(1):
         discovery.evolve()
     return Population.of([entry.expression for entry in discovery.search.front.entries()]), budget.n_evals

@@ -42,7 +42,7 @@ def finished(problem: SearchProblem) -> tuple[list[Entry], list[Entry]]:
     fitted = iter(_least(problem, [entry.expression for entry in entries if not entry.is_exact]))
     formulas = [entry.expression if entry.is_exact else _needed(problem, next(fitted)) for entry in entries]
     formulas = [(problem.allowed([with_signs_inside(formula)]) or [formula])[0] for formula in formulas]
-    losses = goal.losses(values_of(formulas, problem.rows.X, problem.settings.threads)).tolist()
+    losses = goal.losses(values_of(formulas, problem.rows.X)).tolist()
     pairs = [
         (before._replace(expression=formula, loss=loss, size=formula.n_tokens, is_polished=True), before)
         for formula, loss, before in zip(formulas, losses, entries, strict=True)
@@ -61,7 +61,7 @@ def _least(problem: SearchProblem, formulas: list[Expression]) -> list[Expressio
         return []
     free, held = _fitted(problem, formulas, None), _fitted(problem, formulas, constants.is_fraction)
     every = [*formulas, *held, *free]
-    losses = problem.goal.losses(values_of(every, problem.rows.X, problem.settings.threads))
+    losses = problem.goal.losses(values_of(every, problem.rows.X))
     allowed = set(problem.allowed(every))
     losses = np.where([formula in allowed for formula in every], losses, np.inf).reshape(3, -1)
     best = []
@@ -100,7 +100,7 @@ def _needed(problem: SearchProblem, formula: Expression) -> Expression:
         shorter = [variant for variant in variants if variant.n_tokens < formula.n_tokens]
         as_long = [variant for variant in variants if variant.n_tokens == formula.n_tokens]
         fitted = problem.allowed([*_fitted(problem, shorter, None), *_fitted(problem, as_long, _is_unit)])
-        both = values_of([formula, *fitted], rows.X, problem.settings.threads)
+        both = values_of([formula, *fitted], rows.X)
         losses = problem.goal.losses(both)
         most = max(losses[0] * (1 + NO_WORSE), problem.front.floor)
         good = [k for k in range(len(fitted)) if losses[k + 1] <= most]

@@ -64,7 +64,7 @@ from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.regression.sums.linear import linear_formulas
-from exprkit.runtime import files, slices
+from exprkit.runtime import files, machine, slices
 from exprkit.runtime.budget import Budget, Ended
 
 with brought_by("search"):
@@ -305,7 +305,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             search.offer(parse([repr(float(few.w @ few.y / few.total)), "0"]))
         self.n_evals_, self.seconds_ = search.problem.budget.n_evals, search.problem.budget.seconds
         self.cut_ = discovery.left_out
-        self._front = self._described(search, rows, weighted)
+        with machine.limited(settings.threads):
+            self._front = self._described(search, rows, weighted)
         for failure in discovery.failures:
             warnings.warn(failure, RuntimeWarning, stacklevel=2)
         if self.verbosity:
@@ -351,7 +352,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         workers: Workers | None,
     ) -> Discovery:
         """A search, run to its end."""
-        with progress.ProgressDisplay(self.progress, self._names) as display:
+        bar = progress.ProgressDisplay(self.progress, self._names)
+        with machine.limited(settings.threads), bar as display:
             budget = Budget(
                 self.timeout_in_seconds, self.max_evals, display.refresh, begin=begin, by_work=self.deterministic
             )

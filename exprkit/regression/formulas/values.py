@@ -11,10 +11,10 @@ from exprkit.regression.problem.effort import WORK
 from exprkit.runtime.budget import spend
 
 
-def values_of(expressions: list[Expression], X: np.ndarray, threads: int | None = None) -> np.ndarray:
+def values_of(expressions: list[Expression], X: np.ndarray) -> np.ndarray:
     """Values of formulas without parameters, float64 (n_exprs, n_rows)."""
     pop = Population.of(expressions)
     spend(WORK.values + WORK.value * len(pop.kinds) * len(X))
     with np.errstate(all="ignore"):
-        values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64", threads=threads).evaluate()
+        values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64").evaluate()
     return values

@@ -84,7 +84,6 @@ class Evolution:
         seed: int,
         loss: str = "squares",
         backend: str = "cpu",
-        threads: int | None = None,
         islands: int | None = None,
         dtype: str | None = None,
         numbers: int = MAX_FITTED_NUMBERS,
@@ -98,14 +97,14 @@ class Evolution:
         size = float(np.sqrt(rows.w @ rows.y**2 / rows.total)) or 1.0
         self._scale = size if self._goal.plain else 1.0
         backend = backend_of_fits(backend if rules is None and self._goal.plain else "cpu")
-        self._loops: Any = loops_of(backend, threads)
+        self._loops: Any = loops_of(backend)
         on_device = self._loops.device is not None
         self._dtype = dtype or ("float32" if on_device and _is_moderate(rows) else "float64")
         try:
-            self._problem = self._problem_of(backend, threads)
+            self._problem = self._problem_of(backend)
         except DataError:  # float32 spoils the data
             self._dtype = "float64"
-            self._problem = self._problem_of(backend, threads)
+            self._problem = self._problem_of(backend)
         self._to_loss = self._goal.to_loss(self._scale) if self._goal.plain else 1.0
         capacity = max(2 * self._n // (self._width * islands), 4)
         self._limits = SurvivalLimits(self._n, capacity, islands, self._width, IGNORED_BITS[self._dtype])
@@ -125,13 +124,12 @@ class Evolution:
         self._hall_of_fame = HallOfFame(*best_trees, xp.empty((self._width + 1, 2)), xp.empty(self._width + 1))
         self.number = 0  # of generations so far
 
-    def _problem_of(self, backend: str, threads: int | None) -> FitProblem | None:
+    def _problem_of(self, backend: str) -> FitProblem | None:
         self._settings: dict[str, Any] = {
             "max_iter": STEPS,
             "tol": TOL,
             "backend": backend,
             "dtype": self._dtype,
-            "threads": threads,
             "precision": "ieee" if self._dtype == "float64" else "fast",
         }
         return self._goal.problem(self._scale, **self._settings) if self._goal.plain else None

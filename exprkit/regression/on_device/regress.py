@@ -17,15 +17,7 @@ from exprkit.runtime.budget import check
 AT_ONCE = 1 << 24  # pairs whose errors are made at a time
 
 
-def regressed(
-    device: Any,
-    f: np.ndarray,
-    h: np.ndarray,
-    v: np.ndarray,
-    weight: np.ndarray,
-    starts: np.ndarray,
-    threads: int | None = None,
-) -> Best:
+def regressed(device: Any, f: np.ndarray, h: np.ndarray, v: np.ndarray, weight: np.ndarray, starts: np.ndarray) -> Best:
     """The best h of each group for every f."""
     xp = device.xp
     f, h, v, weight = (xp.asarray(array) for array in (f, h, v, weight))

@@ -16,7 +16,7 @@ Nearly all lookups end at a table of marks, a bit for every s that there may be,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,11 +50,11 @@ class Pairs(NamedTuple):
 class Partners:
     """The functions of a pool in the order of what a lookup asks for."""
 
-    def __init__(self, pool: Pool, threads: int | None = None) -> None:
-        self._pool, self._threads = pool, threads
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
         n = len(pool)
         s, error = np.empty(n), np.empty(n)
-        slices.each(lambda i, j: _signatures(pool.values[i:j], s[i:j], error[i:j]), chunks(n), threads=threads)
+        slices.each(lambda i, j: _signatures(pool.values[i:j], s[i:j], error[i:j]), chunks(n))
         usable = np.flatnonzero(error < WIDE)
         order = usable[np.argsort(s[usable], kind="stable")]
         s = s[order]
@@ -77,8 +77,7 @@ class Partners:
         if v is None or not len(self):
             return NO_PAIRS
         n, inner = len(self._pool), None if link.inner is None else link.inner.code
-        limits: dict[str, Any] = {"seconds": n * LOOKUP, "threads": self._threads}
-        pairs = sharing.each(_pairs, self.lookup, n, CHUNK, v, link.way, inner, **limits)
+        pairs = sharing.each(_pairs, self.lookup, n, CHUNK, v, link.way, inner, seconds=n * LOOKUP)
         f, h = np.concatenate(pairs, axis=1)
         return smallest_first(f, h, self._pool.sizes[f], self._pool.sizes[h])
 

@@ -107,7 +107,6 @@ class Pool:
         points: np.ndarray,
         operators: Sequence[defined.Written],
         constants: Sequence[float] = (1.0, 2.0),
-        threads: int | None = None,
         anywhere: bool = True,
     ) -> None:
         self._anywhere, self._points = anywhere, points
@@ -115,7 +114,6 @@ class Pool:
         self._unary = [row for row in operators if row.arity == 1]
         self._binary = [row for row in operators if row.arity == 2]
         self._ternary = [row for row in operators if row.arity == 3]
-        self.threads = threads
         self._powers = {row.code for row in self._unary if is_power(row)}
         self.tried, self._n, self._ends = 0, 0, [0, 0]
         self.monomials = self.xp.zeros(0, np.int64)
@@ -196,7 +194,7 @@ class Pool:
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
         """A new pool of the variables alone, with these operators."""
-        return Pool(self._points, rows, (), self.threads, anywhere=False)
+        return Pool(self._points, rows, (), anywhere=False)
 
     def _take_in(self, other: Pool) -> np.ndarray:
         """Add another pool's functions, of the same variables and fewer constants; their numbers here."""
@@ -292,7 +290,7 @@ class Pool:
             check()
             end = min(begin + 4 * CHUNK, block.n)
             cuts = [(i, min(i + CHUNK, end)) for i in range(begin, end, CHUNK)]
-            for values, origins in slices.each(lambda i, j: self._combine(block, i, j), cuts, threads=self.threads):
+            for values, origins in slices.each(lambda i, j: self._combine(block, i, j), cuts):
                 self._keep(values, origins, most)
             self.tried += end - begin
 

@@ -46,7 +46,7 @@ class RuledPool(Pool):
         return self.states[:, DIMENSION]
 
     def _other(self, rows: Sequence[defined.Written]) -> Pool:
-        return RuledPool(self._rules, self._points, rows, (), self.threads, anywhere=False)
+        return RuledPool(self._rules, self._points, rows, (), anywhere=False)
 
     def _allowed(self, code: int, operands: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         fits, _ = self._rules.combined(code, self._states, operands)

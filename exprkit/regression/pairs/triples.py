@@ -155,7 +155,7 @@ def _triples(base: _Base, pool: Pool, lookup: Lookup, factors: tuple[np.ndarray,
         for k in range(0, len(cuts), 8):
             check(WORK.triples_check)
             look_up = functools.partial(_look_up_slice, _Rests(remainders, limits, f), lookup)
-            for i, j, h in itertools.chain(*slices.each(look_up, cuts[k : k + 8], threads=pool.threads)):
+            for i, j, h in itertools.chain(*slices.each(look_up, cuts[k : k + 8])):
                 removals = (*base.removals, Removal(int(ways[i]), int(g[i])))
                 functions = [removal.what for removal in removals if removal.way != WITHIN_ROW] + [j, h]
                 size = int(pool.sizes[functions].sum(dtype=np.int64))

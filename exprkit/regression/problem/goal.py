@@ -183,7 +183,7 @@ class Goal:
         squared = FitProblem(squares.X, squares.y, weights=squares.w, accuracy="screen", **settings)
         least_squares = squared.fit(pop, init=starts).params
         inits = np.stack([starts, np.where(np.isfinite(least_squares), least_squares, starts)])
-        values = Evaluator(pop, self.rows.X, "cpu", dtype="float64", threads=settings.get("threads")).evaluate(inits)
+        values = Evaluator(pop, self.rows.X, "cpu", dtype="float64").evaluate(inits)
         better = np.argmin([self.losses(values_of_set) for values_of_set in values], axis=0)
         limits = {"tol": max(settings["tol"], MIN_TOL), "max_iter": min(settings["max_iter"], MAX_STEPS)}
         result = self.problem(**(settings | limits)).fit(pop, init=inits[better, np.arange(len(pop))])

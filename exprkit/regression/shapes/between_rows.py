@@ -41,11 +41,11 @@ BEYOND = 100.0  # at a row beyond
 EDGE = 0.01  # share of the rows at an end of a variable's range, which says how far beyond new rows lie (chosen)
 
 
-def errors_between_rows(formulas: list[Expression], rows: Rows, threads: int | None = None) -> np.ndarray:
+def errors_between_rows(formulas: list[Expression], rows: Rows) -> np.ndarray:
     """The mean squared error that rows between and beyond add, in multiples of that at the rows, (n,)."""
     between, beyond = _rows_between(rows.X), _rows_beyond(rows.X)
     values, low, high = (
-        values_of(formulas, np.concatenate([between, beyond]), threads),
+        values_of(formulas, np.concatenate([between, beyond])),
         rows.y.min(),
         rows.y.max(),
     )

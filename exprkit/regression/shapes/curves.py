@@ -162,11 +162,7 @@ _Kind = tuple[list[CurveModel], np.ndarray]  # curves, and the values of all the
 
 
 def curves(
-    rows: Rows,
-    operators: Sequence[defined.Written],
-    seed: int,
-    threads: int | None = None,
-    max_curves: int = MAX_CURVES,
+    rows: Rows, operators: Sequence[defined.Written], seed: int, max_curves: int = MAX_CURVES
 ) -> Iterator[list[Expression]]:
     """The fitted formulas of one kind of curves after the other, at most ``max_curves``, the best of every size.
 
@@ -177,7 +173,7 @@ def curves(
         return
     levels: list[list[_Kind]] = []
     for arguments in dict.fromkeys([(*names,), (*_arguments(names, operators),)]):
-        h = values_of(list(parse(arguments)), rows.X, threads)
+        h = values_of(list(parse(arguments)), rows.X)
         usable = np.isfinite(h).all(axis=1) & (h != h[:, :1]).any(axis=1)
         texts, h = [text for text, use in zip(arguments, usable, strict=True) if use], h[usable]
         levels.append([(kind[:max_curves], h) for kind in _kinds(texts, h, len(names), operators) if kind])
@@ -189,7 +185,7 @@ def curves(
         for kind, h in kinds:
             count(len(kind))
             spend(len(kind) * WORK.shape)
-            fitted = _fit(kind, n_refined, h, transformed, seed, threads)
+            fitted = _fit(kind, n_refined, h, transformed, seed)
             yield [simplified(transform.expression(formula)) for formula in fitted]
 
 
@@ -214,9 +210,7 @@ def _transforms(operators: Sequence[defined.Written]) -> list[Transform]:
     return [Transform(None, False), *reciprocal, *(Transform(row, False) for row in plain if inverse(row) is not None)]
 
 
-def _fit(
-    kind: list[CurveModel], n_refined: int, h: np.ndarray, rows: Rows, seed: int, threads: int | None
-) -> list[Expression]:
+def _fit(kind: list[CurveModel], n_refined: int, h: np.ndarray, rows: Rows, seed: int) -> list[Expression]:
     """Curves as formulas with fitted numbers: all are screened, the best ``n_refined`` of them refined."""
     pop = parse([_with_parameters(curve.text) for curve in kind])
     roles = _as_arrays(kind, pop.max_params)
@@ -225,9 +219,8 @@ def _fit(
     for effort in (SCREENING, REFINEMENT):
         check()
         part = rows.subsample(min(effort.rows, len(rows)), seed)
-        limits: dict[str, Any] = {"max_iter": effort.max_iter, "threads": threads, "client": helpers()}
         target, weights = part.y / scale, part.w / part.w.mean()
-        problem = FitProblem(part.X, target, weights=weights, **SCREENED, **limits)
+        problem = FitProblem(part.X, target, weights=weights, max_iter=effort.max_iter, client=helpers(), **SCREENED)
         result = problem.fit(pop, init=np.concatenate([params, _starts(roles, h, effort.starts, seed)]))
         loss = np.where(_are_usual(result.params, roles, h), result.loss, np.nan)
         best = np.argsort(loss, kind="stable")[: min(n_refined, int(np.isfinite(loss).sum()))]

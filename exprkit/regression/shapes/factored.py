@@ -49,9 +49,7 @@ MAX_FORMULAS = 20
 _Column = tuple[int, Inner, int, float]  # f, u, h and c of a factor f u(c h)
 
 
-def factored(
-    pools: Sequence[Pool], rows: Rows, operators: Sequence[defined.Written], threads: int | None = None
-) -> list[Expression]:
+def factored(pools: Sequence[Pool], rows: Rows, operators: Sequence[defined.Written]) -> list[Expression]:
     """The formulas of least error over the first functions f, h and g of two pools, the best first.
 
     The pools have any functions, and functions of variables alone, at these rows or others.
@@ -63,7 +61,7 @@ def factored(
     trees = [[pools[k].tree(i) for i in group] for k, group in zip((0, 1, 1), chosen, strict=True)]
     trees[2] = [pools[0].tree(i) for i in cheapest] + trees[2]
     few = rows.subsample(min(ROWS, len(rows)), 0)
-    f, h, g = (values_at(group, few.X, threads) for group in trees)
+    f, h, g = (values_at(group, few.X) for group in trees)
     factors, columns = _factors(f / few.y, h, with_a_number(operators))
     if not columns:
         return []
@@ -72,9 +70,9 @@ def factored(
         factors_and_inverses, g = np.concatenate([factors, 1 / factors]), g / np.abs(g).max(axis=1)[:, None]
     usable = np.flatnonzero(np.isfinite(g).all(axis=1))
     ones, weight, groups = np.ones(len(few)), few.w / few.w.sum(), np.array([0, len(usable)])
-    best = regressed(factors_and_inverses, g[usable], ones, weight, groups, threads)
+    best = regressed(factors_and_inverses, g[usable], ones, weight, groups)
     count(len(factors_and_inverses) * len(usable))
-    f, h, g = (values_at(group, rows.X, threads) for group in trees)
+    f, h, g = (values_at(group, rows.X) for group in trees)
     fitted = []
     for k in _best_of_each(best.error[:, 0], columns):
         check()

@@ -127,13 +127,13 @@ def grown(formula: Expression, functions: Functions, rows: Rows, most_size: int)
     return list(dict.fromkeys(expression_of(_replaced(tree, change.path, change.tree)) for change in best))
 
 
-def leave_one_out_errors(formulas: list[Expression], rows: Rows, threads: int | None = None) -> np.ndarray:
+def leave_one_out_errors(formulas: list[Expression], rows: Rows) -> np.ndarray:
     """Leave-one-out mean squared errors (PRESS), (n_formulas,): each row is predicted by numbers fitted to the others.
 
     To first order, by the rows' leverages; with the errors between rows; inf where a value or derivative is no number.
     """
     pop, params = as_parameters(Population.of(formulas))
-    ev = Evaluator(pop, rows.X, "cpu", dtype="float64", threads=threads)
+    ev = Evaluator(pop, rows.X, "cpu", dtype="float64")
     counts = (~np.isnan(params)).sum(axis=1)
     params = np.where(np.isnan(params), 0.0, params)
     weight = rows.w / rows.w.sum()
@@ -145,7 +145,7 @@ def leave_one_out_errors(formulas: list[Expression], rows: Rows, threads: int | 
             if np.isfinite(columns).all() and np.isfinite(residuals[i]).all():
                 weights = np.maximum(1 - (_orthonormal(columns) ** 2).sum(axis=1), MIN_WEIGHT)
                 errors[i] = ((residuals[i] / weights) ** 2).sum()
-    return errors * (1 + errors_between_rows(formulas, rows, threads))
+    return errors * (1 + errors_between_rows(formulas, rows))
 
 
 class Growing:
@@ -164,14 +164,14 @@ class Growing:
             children = (grown(parent, self._functions, rows(), self._front.maxsize) for parent in parents)
             yield list(itertools.chain.from_iterable(children))
 
-    def better(self, formulas: list[Expression], rows: Rows, threads: int | None) -> list[Expression]:
+    def better(self, formulas: list[Expression], rows: Rows) -> list[Expression]:
         """Formulas of less leave-one-out error than every shorter one of the front, by more than accident gives."""
         if not formulas:
             return []
         entries = self._front.entries()
         candidates = [*formulas, *(entry.expression for entry in entries)]
         new = [formula for formula in candidates if formula not in self._press]
-        errors = leave_one_out_errors(new, rows, threads) if new else ()
+        errors = leave_one_out_errors(new, rows) if new else ()
         self._press.update(zip(new, errors, strict=True))
         with np.errstate(all="ignore"):
             nats, front_nats = (
@@ -196,7 +196,7 @@ def _nodes_of(tree: Tree, rows: Rows) -> tuple[list[_Subtree], _Tangent] | None:
     ev = Evaluator(Population.of([shifted]), rows.X, "cpu", dtype="float64", threads=1)
     with np.errstate(all="ignore"):
         slopes = np.asarray(ev.jacobian([point]))[0]
-        values = values_of([expression_of(_subtree(tree, path)) for path in paths], rows.X, 1)
+        values = values_of([expression_of(_subtree(tree, path)) for path in paths], rows.X)
     if not (np.isfinite(slopes).all() and np.isfinite(values).all()):
         return None
     root = np.sqrt(rows.w / rows.w.sum())

@@ -58,7 +58,6 @@ def nested(
     pools: Sequence[Pool],
     rows: Rows,
     operators: Sequence[defined.Written],
-    threads: int | None = None,
     as_shares: bool = True,
     dimension: float = np.nan,
 ) -> list[Expression]:
@@ -81,11 +80,11 @@ def nested(
     parts = [[pool.tree(i) for i in simplest(pool, most, unit)] for pool, most, unit in groups]
     parts = [parts[0] + parts[1], *parts[2:]]
     trees = [tree for part in parts for tree in part]
-    values, sizes = values_at(trees, few.X, threads), np.array([nodes(tree) for tree in trees])
+    values, sizes = values_at(trees, few.X), np.array([nodes(tree) for tree in trees])
     ends = np.cumsum([len(part) for part in parts])
     weight, full_weight = (part.w if as_shares else part.w * part.y**2 for part in (few, rows))
     grid = SHARE_GRID if as_shares else ABSOLUTE_GRID
-    search = _GridSearch(few.y, weight / weight.sum(), grid, threads)
+    search = _GridSearch(few.y, weight / weight.sum(), grid)
     templates = [
         _grid_search(values[: min(most, ends[0])], values[begin:end], sizes, int(begin), inner, search)
         for most, begin, end in zip((MONOMIALS_F + ANY_F, F_OF_PLAIN_H), ends[:2], ends[1:], strict=True)
@@ -93,7 +92,7 @@ def nested(
     best = sorted((template for group in templates for template in group), key=lambda template: template.error)
     if not best:
         return []
-    full_values = values_at(trees, rows.X, threads)
+    full_values = values_at(trees, rows.X)
     fitted: list[tuple[float, Expression]] = []
     for template in best:
         check()
@@ -112,7 +111,6 @@ class _GridSearch(NamedTuple):
     y: np.ndarray
     weight: np.ndarray
     grid: np.ndarray
-    threads: int | None
 
 
 class _Template(NamedTuple):
@@ -137,7 +135,7 @@ def _grid_search(
         columns = f / search.y
         columns = np.concatenate([columns, 1 / columns])
     starts = np.append(np.flatnonzero(np.diff(pairs, prepend=-1)), len(columns_u))
-    best = regressed(columns, columns_u, np.ones(len(search.y)), search.weight, starts, search.threads)
+    best = regressed(columns, columns_u, np.ones(len(search.y)), search.weight, starts)
     count(len(columns) * len(columns_u))
     total_size = np.tile(sizes[: len(f)], 2)[:, None] + sizes[first + pairs[starts[:-1]] % len(h)]
     templates = []
@@ -242,10 +240,10 @@ def simplest(pool: Pool, most: int, dimension: float = np.nan) -> list[int]:
     return without_multiples(pool.values, np.flatnonzero(usable).tolist(), most)
 
 
-def values_at(trees: list[Tree], X: np.ndarray, threads: int | None) -> np.ndarray:
+def values_at(trees: list[Tree], X: np.ndarray) -> np.ndarray:
     """Values of trees at rows, float64 (n_trees, n_rows)."""
     pop = Population.of([expression_of(tree) for tree in trees])
-    values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64", threads=threads).evaluate()
+    values: np.ndarray = Evaluator(pop, X, "cpu", dtype="float64").evaluate()
     return values
 
 

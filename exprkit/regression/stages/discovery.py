@@ -35,6 +35,7 @@ from exprkit.regression.rules.groups import monomials_in_unit_of_y
 from exprkit.regression.stages import exact, fewer_variables, growth, nested, simplification, sums
 from exprkit.regression.stages.search import FormulaSearch, Stage
 from exprkit.regression.stages.search_problem import SearchProblem, SearchSettings, Step
+from exprkit.runtime import machine
 from exprkit.runtime.budget import Budget, Ended, spend
 
 with brought_by("search"):
@@ -79,7 +80,6 @@ def first_generation(problem: SearchProblem) -> Evolution:
         seed=settings.seed,
         loss=settings.loss,
         backend=settings.backend,
-        threads=settings.threads,
         rules=settings.rules,
     )
     evolution.generation()
@@ -212,7 +212,8 @@ class Discovery:
     def run(self) -> str:
         """Search; returns why the search ended.  After an interrupt the front has what was found by then."""
         # products are small, and their bits are those of one thread; formulas may divide by 0 and overflow
-        with threadpool_limits(1, "blas"), np.errstate(all="ignore"), self.problem.budget.counting():
+        budget, threads = self.problem.budget, self.problem.settings.threads
+        with threadpool_limits(1, "blas"), np.errstate(all="ignore"), machine.limited(threads), budget.counting():
             return self._run()
 
     def _run(self) -> str:

@@ -64,7 +64,7 @@ def _join_in(problem: SearchProblem, points: Rows, pool: Pool, n: int) -> Iterat
     """Exact pairs of a pool of n functions, after products enlarge it by half."""
     pool.multiply(n + n // 2)
     settings = problem.settings
-    partners = DevicePartners(pool) if isinstance(pool, DevicePool) else Partners(pool, settings.threads)
+    partners = DevicePartners(pool) if isinstance(pool, DevicePool) else Partners(pool)
     outermost = (*settings.outermost, *((links.INVERSE, *links.UNDONE) if n <= effort.POOLS.host_sizes[-1] else ()))
     for link, pairs in partners.each(points.y, links.all_links(problem.unary, outermost, problem.divides)):
         problem.budget.count(len(pool))
@@ -87,7 +87,7 @@ def join_three(problem: SearchProblem) -> Iterator[Step]:
     points = problem.drawn(n_points)
     pool = problem.pool(points, min(effort.POOLS.host_sizes[-1], problem.largest_pool))
     pool.multiply(len(pool) + len(pool) // 2)
-    partners, rules = Partners(pool, problem.settings.threads), problem.settings.rules
+    partners, rules = Partners(pool), problem.settings.rules
     yield from problem.for_share(
         effort.EXACT.triples_share,
         triples.formulas(
@@ -127,7 +127,6 @@ def sum_exactly(problem: SearchProblem) -> Iterator[Step]:
     settings, pool = problem.settings, problem.pool(rows, min(effort.EXACT.sum_functions, problem.largest_pool))
     pool.multiply_operators(2 * len(pool))
     yield from problem.for_share(
-        effort.EXACT.sums_share,
-        exact_sums(pool, rows, settings.operators, settings.maxsize, settings.rules, settings.threads),
+        effort.EXACT.sums_share, exact_sums(pool, rows, settings.operators, settings.maxsize, settings.rules)
     )
     yield Signal.PART_DONE

@@ -100,7 +100,7 @@ def is_contradicted(problem: SearchProblem, system: UnitSystem) -> bool:
     rows = problem.drawn(effort.FEWER_VARIABLES.check_rows)
     exchanged, chosen = rows.X.copy(), list(system.repeating)
     exchanged[:, chosen] = np.roll(rows.X[:, chosen], len(rows) // 2, axis=0)
-    values, changed = (values_of([best[-1].expression], X, problem.settings.threads)[0] for X in (rows.X, exchanged))
+    values, changed = (values_of([best[-1].expression], X)[0] for X in (rows.X, exchanged))
     with np.errstate(all="ignore"):
         difference = changed * system.columns(rows.X)[1] / system.columns(exchanged)[1] - values
     finite = np.isfinite(difference) & np.isfinite(values)

@@ -40,7 +40,7 @@ def grow_first(problem: SearchProblem) -> Iterator[Step]:
         return
     yield from _grow(problem, effort.GROWTH.first_rounds, problem.budget.part(effort.GROWTH.first_share))
     rows = problem.drawn(noise.MAX_ROWS)
-    best = values_of([problem.front.entries()[-1].expression], rows.X, problem.settings.threads)[0]
+    best = values_of([problem.front.entries()[-1].expression], rows.X)[0]
     if problem.is_explained(effort.NOISE.max_unexplained) and noise.is_noise(rows, best):
         yield Signal.NOISE
 
@@ -72,7 +72,7 @@ def _grow(
     for formulas in itertools.islice(rounds, n_rounds):
         for k in range(0, len(formulas), effort.GROWTH.fits_at_once):
             best = _best_fitted(problem, problem.allowed(formulas[k : k + effort.GROWTH.fits_at_once]))
-            yield growing.better(best, problem.for_squares(problem.shape_rows), problem.settings.threads)
+            yield growing.better(best, problem.for_squares(problem.shape_rows))
             problem.budget.check()
         yield Signal.PART_DONE
         if is_over():
@@ -90,7 +90,7 @@ def _best_fitted(problem: SearchProblem, formulas: list[Expression]) -> list[Exp
     problem.budget.count(len(pop))
     fitted = constants.as_constants(pop, problem.fitted(pop, np.where(np.isnan(starts), 0.0, starts)))
     with np.errstate(all="ignore"):
-        values = Evaluator(fitted, problem.rows.X, "cpu", dtype="float64", threads=problem.settings.threads).evaluate()
+        values = Evaluator(fitted, problem.rows.X, "cpu", dtype="float64").evaluate()
     return problem.best_candidates(fitted, problem.goal.losses(values), effort.GROWTH.max_shortening)
 
 

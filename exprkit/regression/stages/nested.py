@@ -38,7 +38,6 @@ def curve(problem: SearchProblem) -> Iterator[Step]:
         problem.for_squares(problem.generation_rows),
         settings.operators,
         settings.seed,
-        settings.threads,
         effort.CURVES.shapes_per_function * problem.largest_pool,
     )
     candidates = map(problem.refitted, shapes)
@@ -94,7 +93,6 @@ def nest_once(problem: SearchProblem, is_relative: bool = True, outer: defined.W
         pools,
         rows.with_y(target),
         settings.operators,
-        settings.threads,
         is_relative,
         np.nan if rules is None or rules.free_numbers or dimension is None else dimension,
     )
@@ -117,7 +115,7 @@ def nest_in_factors(problem: SearchProblem) -> Iterator[Step]:
     few = problem.generation_rows
     n = problem.pool_limit(effort.REGRESSIONS.template_functions, few)
     pool, plain = problem.pool(few, n), problem.pool(few, n, None, problem.binary, ())
-    formulas = factored((pool, plain), rows, settings.operators, settings.threads)
+    formulas = factored((pool, plain), rows, settings.operators)
     yield formulas if settings.loss == "squares" else problem.refitted(formulas)
     yield from simplification.settle(problem)
     yield Signal.PART_DONE

@@ -92,7 +92,7 @@ class FormulaSearch:
         short = [formula for formula in formulas if formula.n_tokens <= 2 * problem.settings.maxsize]
         if not (candidates := problem.allowed(short)):
             return
-        values = values_of(candidates, problem.rows.X, problem.settings.threads)
+        values = values_of(candidates, problem.rows.X)
         losses, exact = problem.goal.losses(values), problem.rows.is_exact(values)
         for formula, loss, is_exact in zip(candidates, losses.tolist(), exact.tolist(), strict=True):
             is_law = is_exact and self._coincidence_test.exceeds(formula)

@@ -45,7 +45,7 @@ from exprkit.regression.rules.spelling import ChosenOperators
 from exprkit.runtime.budget import Budget, spend
 
 # Fits of formulas; chosen, not measured.
-FITS = {"max_iter": 100, "tol": 1e-15, "backend": "cpu", "dtype": "float64"}
+FITS: dict[str, Any] = {"max_iter": 100, "tol": 1e-15, "backend": "cpu", "dtype": "float64"}
 
 
 def default_operators() -> tuple[defined.Written, ...]:
@@ -254,7 +254,7 @@ class SearchProblem:
             pool = DevicePool(rows.X, chosen, OperatorKernels(device, chosen, len(rows)))
         else:
             make = Pool if rules is None else functools.partial(RuledPool, rules)
-            pool = make(rows.X, chosen, constants, threads=self.settings.threads)
+            pool = make(rows.X, chosen, constants)
         pool.grow(self.settings.maxsize, n)
         self.budget.count(pool.tried)
         spend(pool.tried * len(rows) * effort.WORK.combination)
@@ -298,16 +298,12 @@ class SearchProblem:
         work = effort.WORK
         spend(work.fits + len(pop) * work.fit + len(pop.kinds) * len(self.rows) * work.fit_value)
         if not self.goal.plain:
-            return self.goal.fitted(pop, starts, self._best_values(self.rows), **self._fit_settings)[0]
+            return self.goal.fitted(pop, starts, self._best_values(self.rows), **FITS)[0]
         return self._fit_problem.fit(pop, init=starts).params
-
-    @property
-    def _fit_settings(self) -> dict[str, Any]:
-        return FITS | {"threads": self.settings.threads}
 
     @functools.cached_property
     def _fit_problem(self) -> FitProblem:
-        return self.goal.problem(**self._fit_settings)
+        return self.goal.problem(**FITS)
 
     def for_squares(self, rows: Rows) -> Rows:
         """The rows with weights that make least squares approximate the loss near the best formula."""
@@ -320,7 +316,7 @@ class SearchProblem:
         entries = self.front.entries()
         if not entries:
             return np.full(len(rows), float(rows.w @ rows.y / rows.total))
-        values: np.ndarray = values_of([entries[-1].expression], rows.X, self.settings.threads)[0]
+        values: np.ndarray = values_of([entries[-1].expression], rows.X)[0]
         return values
 
     def best_candidates(self, pop: Population, loss: np.ndarray, shorter: int = 0) -> list[Expression]:

@@ -118,9 +118,9 @@ def without_idle_numbers(problem: SearchProblem) -> tuple[set[int], list[Express
     ]
     if not pairs:
         return set(), []
-    X, threads = problem.shape_rows.X, problem.settings.threads
-    before = values_of([entry.expression for entry, _ in pairs], X, threads)
-    after = values_of([shorter for _, shorter in pairs], X, threads)
+    X = problem.shape_rows.X
+    before = values_of([entry.expression for entry, _ in pairs], X)
+    after = values_of([shorter for _, shorter in pairs], X)
     with np.errstate(all="ignore"):
         equal = (np.abs(after - before) <= effort.SIMPLIFICATION.rounding * np.abs(before)).all(axis=1)
     idle = [pairs[k] for k in np.flatnonzero(equal)]

@@ -84,9 +84,7 @@ def _sums(problem: SearchProblem, places: list[Transform]) -> Iterator[Step]:
     pool.multiply(2 * n)
     inside = inner_terms(problem, rows)
     for transform in places:
-        formulas = sums(
-            pool, problem.for_squares(rows), transform, settings.maxsize, inside, settings.rules, settings.threads
-        )
+        formulas = sums(pool, problem.for_squares(rows), transform, settings.maxsize, inside, settings.rules)
         budget.count(len(pool))
         for k in range(0, len(formulas), effort.GROWTH.fits_at_once):
             yield problem.refitted(formulas[k : k + effort.GROWTH.fits_at_once])
@@ -108,7 +106,7 @@ def regress(problem: SearchProblem) -> Iterator[Step]:
     rows = problem.for_squares(rows)
     for link in links.all_links(problem.unary, divides=problem.divides):
         pool = pools[link.outer is not None]
-        pairs = best_pairs(pool, rows, link, threads=settings.threads, regress=on_device)
+        pairs = best_pairs(pool, rows, link, regress=on_device)
         problem.budget.count(len(pool) if pairs else 0)
         formulas: list[Expression] = []
         for pair in pairs:

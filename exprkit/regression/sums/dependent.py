@@ -62,7 +62,7 @@ class _Projections(NamedTuple):
 
 
 def dependent(
-    pool: Pool, rows: Rows, operators: Sequence[defined.Written], within: bool = False, threads: int | None = None
+    pool: Pool, rows: Rows, operators: Sequence[defined.Written], within: bool = False
 ) -> Iterator[list[Expression]]:
     """Exact quotients of sums and roots of quadratic equations, or quotients within operators.
 
@@ -87,7 +87,7 @@ def dependent(
         if v is None or not np.isfinite(v).all() or (v == 0).any():
             continue
         for power in (1, 2) if place.outer is None and root is not None else (1,):
-            formulas = itertools.islice(_formulas(pool, places, v, power, place, root, threads), MOST_GIVEN)
+            formulas = itertools.islice(_formulas(pool, places, v, power, place, root), MOST_GIVEN)
             yield sorted(formulas, key=lambda formula: formula.n_tokens)
 
 
@@ -101,13 +101,7 @@ def _undoes_squares(row: defined.Written) -> bool:
 
 
 def _formulas(
-    pool: Pool,
-    places: np.ndarray,
-    v: np.ndarray,
-    power: int,
-    place: Transform,
-    root: defined.Written | None,
-    threads: int | None,
+    pool: Pool, places: np.ndarray, v: np.ndarray, power: int, place: Transform, root: defined.Written | None
 ) -> Iterator[Expression]:
     """The formulas of all dependent triples of columns beside 1 and this power of v."""
     f, target = pool.values[places], v**power
@@ -118,7 +112,7 @@ def _formulas(
     ones = 1 / np.abs(target)
     columns, number = _left(values[:, :ROWS], np.sign(target[:ROWS]), ones[:ROWS], len(f))
     seen = set()
-    for triple in _dependent(columns, threads):
+    for triple in _dependent(columns):
         chosen = [int(number[k]) for k in triple]
         numbers = _regressed(values[chosen], np.sign(target), ones)
         if numbers is None:
@@ -155,14 +149,14 @@ def _left(values: np.ndarray, v: np.ndarray, ones: np.ndarray, n: int) -> tuple[
     return columns, number
 
 
-def _dependent(columns: _Projections, threads: int | None) -> Iterator[tuple[int, ...]]:
+def _dependent(columns: _Projections) -> Iterator[tuple[int, ...]]:
     n = len(columns.first)
     pairs = n * (n - 1) // 2
     ends = np.append(0, np.cumsum(np.arange(n - 1, -1, -1)))
     cuts = slices.cut_into(ends, max(1, pairs // TOGETHER)) if n > 1 else []
     for k in range(0, len(cuts), 8):
         check(WORK.sums_check)
-        for triples in slices.each(functools.partial(_look_slice, columns), cuts[k : k + 8], threads=threads):
+        for triples in slices.each(functools.partial(_look_slice, columns), cuts[k : k + 8]):
             yield from triples
 
 

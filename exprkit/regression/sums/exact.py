@@ -31,29 +31,24 @@ MONOMIALS, OF_MONOMIALS = 4_000, BREADTH._replace(functions=0)
 
 
 def exact_sums(
-    pool: Pool,
-    rows: Rows,
-    operators: Sequence[defined.Written],
-    most_size: int,
-    rules: FormulaRules | None = None,
-    threads: int | None = None,
+    pool: Pool, rows: Rows, operators: Sequence[defined.Written], most_size: int, rules: FormulaRules | None = None
 ) -> Iterator[list[Expression]]:
     """Exact formulas of at most so many tokens, one transformation after the other, of a pool of these rows."""
     unary = [row for row in operators if row.arity == 1]
     every = transforms(unary, any(row.code in (ops.DIV, ops.INV) for row in operators))
     places = [place for place in every if place.row is None or makes_products(place.row)]
-    dependencies = functools.partial(dependent, pool, rows, operators, threads=threads)
+    dependencies = functools.partial(dependent, pool, rows, operators)
     yield from dependencies(within=False)
     for place in places:
-        yield sums(pool, rows, place, most_size, None, rules, threads, BREADTH, EXACT)
+        yield sums(pool, rows, place, most_size, None, rules, BREADTH, EXACT)
     if rules is None:  # which know no dimensions of these
         more = monomials(rows.X, operators, MONOMIALS)
         for place in sorted(places, key=_squares):
             if place.row is None or is_power(place.row):
-                yield sums(pool, rows, place, most_size, more, None, threads, OF_MONOMIALS, EXACT)
+                yield sums(pool, rows, place, most_size, more, None, OF_MONOMIALS, EXACT)
         for undone in UNDONE:
             for terms, breadth in ((None, BREADTH), (more, OF_MONOMIALS)):
-                yield sums(pool, rows, Transform(undone, False), most_size, terms, None, threads, breadth, EXACT)
+                yield sums(pool, rows, Transform(undone, False), most_size, terms, None, breadth, EXACT)
     yield from dependencies(within=True)
 
 

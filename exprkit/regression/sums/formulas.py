@@ -90,7 +90,6 @@ def sums(
     most_size: int,
     inside: Functions | None = None,
     rules: FormulaRules | None = None,
-    threads: int | None = None,
     breadth: Breadth | None = None,
     most_error: float = np.inf,
 ) -> list[Expression]:
@@ -128,7 +127,6 @@ def sums(
         first=breadth.first,
         kept=breadth.kept,
         seconds=breadth.seconds,
-        threads=threads,
     )
     max_sum_size = most_size - transform.over * 2 - (transform.outer is not None)
     subsets = select(most_size=max_sum_size - 2 * constant, constant=constant)

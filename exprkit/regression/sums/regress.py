@@ -42,12 +42,7 @@ class Pair(NamedTuple):
 
 
 def best_pairs(
-    pool: Pool,
-    rows: Rows,
-    link: Link,
-    each: int = 4,
-    threads: int | None = None,
-    regress: Callable[..., Best] | None = None,
+    pool: Pool, rows: Rows, link: Link, each: int = 4, regress: Callable[..., Best] | None = None
 ) -> list[Pair]:
     """For every sum of sizes the best pairs, the smallest first; ``regress``: in the place of ``regressed``."""
     v = link.behind(rows.y)
@@ -63,13 +58,11 @@ def best_pairs(
         v = v / np.sqrt(weight @ v**2)
     sizes = pool.sizes[: len(pool)].astype(np.int64)
     kinds, starts = np.unique(sizes, return_index=True)
-    best = (regress or regressed)(f, h, v, weight, np.append(starts, len(sizes)), threads)
+    best = (regress or regressed)(f, h, v, weight, np.append(starts, len(sizes)))
     return _smallest(best, sizes, kinds, each)
 
 
-def regressed(
-    f: np.ndarray, h: np.ndarray, v: np.ndarray, weight: np.ndarray, starts: np.ndarray, threads: int | None = None
-) -> Best:
+def regressed(f: np.ndarray, h: np.ndarray, v: np.ndarray, weight: np.ndarray, starts: np.ndarray) -> Best:
     """The best h of each group for every f, of values (n_f, n_rows) and (n_h, n_rows).
 
     v has a weighted square of 1; ``starts`` says where each group of the h begins, and their number.
@@ -78,7 +71,7 @@ def regressed(
     step = max(1, min(ROWS, AT_ONCE // max(len(h), 1), -(-len(f) // 2)))
     seconds = len(f) * h.size * PAIR
     spend(seconds)
-    parts = sharing.each(_regressions, pairs, len(f), step, seconds=seconds, threads=threads)
+    parts = sharing.each(_regressions, pairs, len(f), step, seconds=seconds)
     return Best(*map(np.concatenate, zip(*parts, strict=True))) if parts else empty(Best, n=0, n_groups=len(starts) - 1)
 
 

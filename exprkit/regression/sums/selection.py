@@ -68,7 +68,7 @@ class _Added(NamedTuple):
 def selected(
     functions: np.ndarray, sizes: np.ndarray, v: np.ndarray, weight: np.ndarray, most_terms: int, most_size: int,
     constant: bool = True, first: tuple[int, int] = (600, 300), kept: int = SUBSETS_PER_SIZE,
-    seconds: float = 0.0, threads: int | None = None
+    seconds: float = 0.0
 ) -> list[Subset]:  # fmt: skip
     """Best-subset selection: the sets of functions of least squared error of every size, the smallest first.
 
@@ -84,7 +84,7 @@ def selected(
         return []
     f, sizes = f[usable], np.asarray(sizes, np.int64)[usable]
     kinds, group = np.unique(sizes, return_inverse=True)
-    extend = functools.partial(_extended, f, np.ascontiguousarray(f.T), left, group, kinds, seconds, threads)
+    extend = functools.partial(_extended, f, np.ascontiguousarray(f.T), left, group, kinds, seconds)
     along = f @ left
     sets = [Subset((k,), float((whole - along[k] ** 2) / whole), int(sizes[k]) + TERM) for k in range(len(f))]
     best_subsets = _best(sets, RETURNED_PER_SIZE)
@@ -124,7 +124,6 @@ def _extended(
     group: np.ndarray,
     kinds: np.ndarray,
     seconds: float,
-    threads: int | None,
     sets: list[Subset],
     whole: float,
 ) -> list[Subset]:
@@ -138,7 +137,7 @@ def _extended(
         work = _SubsetWork(by_row, *_orthogonal(f, v, block), group)
         added = empty(_Added, n_sets=len(block), n_groups=len(kinds))
         cuts = [(i, min(i + SETS, len(block))) for i in range(0, len(block), SETS)]
-        slices.each(functools.partial(_add, work, added), cuts, threads=threads)
+        slices.each(functools.partial(_add, work, added), cuts)
         for subset, rest, gains, which in zip(block, work.rest, added.gain, added.function, strict=True):
             left = float(rest @ rest)
             for size, gain, k in zip(kinds.tolist(), gains.tolist(), which.tolist(), strict=True):
