@@ -19,6 +19,7 @@ from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
+from exprkit.runtime import machine
 from exprkit.runtime.jit import compiled
 from exprkit.text.tokens import CONSTANT
 
@@ -68,11 +69,17 @@ def tokens(trees, known):
 
 def test_both_sides_and_any_threads_breed_the_same_trees(there, monkeypatch):
     monkeypatch.setattr(evolutions.FitProblem, "fitted", hashed_fits)
-    several = [evolution("cpu", threads=1), evolution("cpu", threads=3), evolution("cuda")]
+    several = [evolution("cpu"), evolution("cpu"), evolution("cuda")]
+
+    def generations(work):
+        for one, threads in zip(several, (1, 3, None), strict=True):
+            with machine.limited(threads):
+                yield work(one)
+
     for number in range(6):
-        made = [one.generation() for one in several]
+        made = list(generations(Evolution.generation))
         if number == 2:
-            made = [one.immigrate(ek.parse(["x1 + 1.5 * x2", "x3 / 2"])) for one in several]
+            made = list(generations(lambda one: one.immigrate(ek.parse(["x1 + 1.5 * x2", "x3 / 2"]))))
         for one, generation in zip(several[1:], made[1:], strict=True):
             assert generation.formulas == made[0].formulas
             for ours, theirs in zip(tokens(*one._parents), tokens(*several[0]._parents), strict=True):

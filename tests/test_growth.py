@@ -104,4 +104,4 @@ def test_what_is_longer_by_more_has_to_gain_more():
     front = Front(30, rows=n)
     front.offer(short, float(np.mean((short(rows.X) - rows.y) ** 2)))
     growing = Growing(front, variables(rows))
-    assert growing.better([added, long], rows, 1) == [added]
+    assert growing.better([added, long], rows) == [added]

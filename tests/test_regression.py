@@ -42,7 +42,7 @@ from exprkit.regression.stages.fewer_variables import factor, is_contradicted
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.regression.sums import selection
-from exprkit.runtime import slices
+from exprkit.runtime import machine, slices
 from exprkit.runtime.budget import Budget, Ended
 
 QUICK = {
@@ -73,13 +73,14 @@ def test_one_job_is_one_thread(monkeypatch):
     y = values(["x1 + 3 * x2 * x3 - 0.5 * sqr(x3) + sin(x1)"], X)[0]
     few = Rows(X, y).subsample(16, 0)
     monkeypatch.setattr(slices, "pool", lambda: pytest.fail("a thread was asked for"))
-    pool = Pool(few.X, operators_of("search"))
-    pool.grow(30, 40_000)
-    partners = Partners(pool)
-    unary = [row for row in operators_of("search") if row.arity == 1]
-    partners.of(few.y, links.all_links(unary)[0])
-    next(triples.formulas(pool, partners, few.y, Rows(X, y), unary))
-    chosen = selection.selected(pool.values[:900], pool.sizes[:900], few.y, np.full(16, 1 / 16), 3, 20)
+    with machine.limited(1):
+        pool = Pool(few.X, operators_of("search"))
+        pool.grow(30, 40_000)
+        partners = Partners(pool)
+        unary = [row for row in operators_of("search") if row.arity == 1]
+        partners.of(few.y, links.all_links(unary)[0])
+        next(triples.formulas(pool, partners, few.y, Rows(X, y), unary))
+        chosen = selection.selected(pool.values[:900], pool.sizes[:900], few.y, np.full(16, 1 / 16), 3, 20)
     assert chosen
 
 

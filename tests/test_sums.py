@@ -265,7 +265,7 @@ def test_quotients_of_sums_and_roots_of_quadratic_equations_are_found_by_what_de
     pool = Pool(few.X, operators)
     pool.grow(30, 1_500)
     pool.multiply_operators(3_000)
-    found = [one for within in (False, True) for some in dependent(pool, few, operators, within, 1) for one in some]
+    found = [one for within in (False, True) for some in dependent(pool, few, operators, within) for one in some]
     exact = [one for one in found if rows.is_exact(values([str(one)], rows.X))[0]]
     assert min(one.n_tokens for one in exact) <= ek.parse([law])[0].n_tokens + 6
 
@@ -276,7 +276,7 @@ def test_functions_that_depend_on_each_other_whatever_y_is_make_no_formula():
     few, operators = Rows(X, y).subsample(32, 0), SearchSettings().operators
     pool = Pool(few.X, operators)
     pool.grow(30, 1_500)
-    assert not any(some for within in (False, True) for some in dependent(pool, few, operators, within, 1))
+    assert not any(some for within in (False, True) for some in dependent(pool, few, operators, within))
 
 
 def test_operators_of_products_are_added_to_a_pool_also_with_a_minus():
