@@ -178,16 +178,10 @@ def fit(
     if grouped:
         pop = spread(on_host(pop), X, grouped)
         bounds, prior = (bounds_of(one, pop, grouped) for one in (bounds, prior))
-    goal: dict[str, Any] = {
-        "loss": loss,
-        "delta": delta,
-        "link": link,
-        "columns": columns,
-        "prior": prior,
-        "bounds": bounds,
-    }
+    goal: dict[str, Any] = {"loss": loss, "delta": delta, "link": link, "columns": columns, "prior": prior}
     limits: dict[str, Any] = {"method": method, "max_iter": max_iter, "tol": tol, "accuracy": accuracy}
     where: dict[str, Any] = {"backend": backend, "precision": precision, "dtype": dtype, "threads": threads}
-    problem = FitProblem(X, y, weights=weights, **goal, **limits, **where, devices=devices, client=client, **options)
+    where |= {"devices": devices, "client": client, **options}
+    problem = FitProblem(X, y, weights=weights, bounds=bounds, **goal, **limits, **where)
     problem.target_name = target_name
     return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
