@@ -86,7 +86,7 @@ def _of_run(run, backend, cores, random, noise):
     made = samples(
         backend, once, bench=run["study"], source=run["expressions"], threads=threads, host_bytes=1e9, cpu_s=1.0,
         device="NVIDIA H200" if gpu else f"C, {threads} thread{'s' * (threads > 1)}", n_tokens=each * n,
-        n_params=run["n_params"] * n, code=run["code"] if backend == "ptx" and not apart else "",
+        n_params=run["n_params"] * n, code=run["code"] if backend == "ptx" else "",
         options=", ".join(f"{key}={value}" for key, value in options.items()), block_size=run["block_size"] or None,
         points_per_thread=run["points_per_thread"] or None, lower_s=1e-3, **{name: run[name] for name in same},
     )  # fmt: skip

@@ -21,6 +21,7 @@ from matplotlib.colors import to_rgb
 
 from exprkit import data
 from exprkit.__main__ import main
+from exprkit.backends import known
 from exprkit.errors import DataError
 from exprkit.runtime import files
 from exprkit.study import bench, case_figures, figures, measured, plots, readme, records, sweep, tables
@@ -169,7 +170,8 @@ def test_a_single_run_s_caption_names_what_made_it(tmp_path):
     assert ".yaml" not in drawing.caption
 
 
-def test_the_studies_measure_headlines_fifty_times_and_both_gpu_backends_in_one_run(root):
+def test_the_studies_measure_headlines_fifty_times_and_both_gpu_backends_in_one_run(root, monkeypatch):
+    monkeypatch.setattr(bench, "load", known)  # also those that cannot run here
     runs = {
         name: [job.parameters for job in sweep.jobs_of(root / "notebooks" / "benchmark.ipynb", path, "out")]
         for name in ("cpu", "h200") for path in [root / "data" / "studies" / f"{name}.yaml"]
@@ -178,6 +180,10 @@ def test_the_studies_measure_headlines_fifty_times_and_both_gpu_backends_in_one_
         run for run in runs["h200"]
         if run["study"] == "benchmarks" and run["expressions"] == "exhaustive" and run["code"] == "kept"
     ]  # fmt: skip
+    for run in itertools.chain(*runs.values()):  # what no backend has is an error before anything is timed
+        settings = bench.Settings(**run)
+        settings.check(run["n_exprs"])
+        assert all(set(run["options"]) <= set(settings.options_of(name)) for name in run["backends"])
     sizes = {(run["n_exprs"], run["n_points"], run["results"], *run["backends"]) for run in headline}
     assert sizes == {
         (*size, back, *names) for size in plots.BENCHMARKS.values() for back in plots.PROTOCOLS
