@@ -277,7 +277,6 @@ def test_a_result_that_is_gone_or_another_notebook_is_run_again(small, tmp_path)
 
 def test_what_is_to_be_published_is_measured_at_the_present_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "RESULTS", tmp_path / "published")
-    monkeypatch.setattr(bench, "roofs", lambda: {})
     study = {"fixed": {"n_exprs": 9, "n_steps": 1, "n_samples": 1, "backends": ["cpu"]}}
     for commit, into, state in (
         ("0" * 12, "mine", "done"), ("1" * 12, "mine", "finished before"), ("1" * 12, "published", "done"),
