@@ -65,14 +65,14 @@ def test_every_operator_with_every_kind_of_operand(device, name, dtype):
     for row in ops.OPERATORS:
         one = [f"{row.name}({a})" for a in leaves] + [f"x2 - {row.name}(x1 * x2)"]
         texts += one if row.arity == 1 else [f"{row.name}({a}, {b})" for a in leaves for b in leaves]
-    texts += ["3", "oops(", "x3", "1e300 * x1", "p3", "neg(neg(x1))", "x3 ^ 2.5 ^ p1"]
-    texts += [
-        "log(p1) * x1 + log(p1)",
-        "log(2 * p1) / (x1 - sqr(log(2 * p1)))",
-        "2.5 ^ x2 - 2.5 ^ x3",
-        "p1 / 0 - p1 / -0.0",
-    ]
+    texts += ["p1 / 0 - p1 / -0.0", "3", "oops(", "x3", "1e300 * x1", "p3", "neg(neg(x1))", "x3 ^ 2.5 ^ p1"]
     assert_same(ek.parse(texts, errors="mask"), device, name, dtype, np.array([True, False, True]))
+
+
+def test_equal_numbers_stay_apart(device):
+    pop = ek.parse(["log(p1) * x1 + log(p1)"])
+    code, _ = Lowering(device, precision("ieee"), F4, np.array([False]))(tokens_of(pop, device))
+    assert len(code.on_host().steps) == 2 and len(accumulate(lower(pop)).steps) == 1
 
 
 @given(

@@ -70,6 +70,9 @@ template <class Code, class Var, class R, class Output> INLINE Long _column(Code
     return output.column(var * 256 + code);
 }
 
+// Equal numbers stay apart.
+template <class R, class Constants> INLINE Long _computed_before(R, Long, Long instr, Constants) { return instr; }
+
 // Bytecode: of a thread's own in the first pass, everybody's in the second.
 struct Draft { Own<unsigned, 2> instructions; Own<int> sources; Own<int, 4> steps; };
 INLINE Draft draft_of(Memory &memory, Long most)
