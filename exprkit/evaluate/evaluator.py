@@ -87,7 +87,7 @@ class Evaluator:
         Type of the data, the parameters, the arithmetic and the results.  Data that float32 cannot represent
         (time stamps that become equal, numbers beyond its range) is an error.
     threads : int, optional
-        Number of CPU threads; by default all that this process may use.
+        The most CPU threads, by default all that this process may use; a call takes as many as its work is worth.
     n_steps : int
         Expected number of evaluations; ``"auto"`` weighs their time against the time to set up.
     devices, client : int, list of int or "all"; dask.distributed.Client or str; optional

@@ -98,8 +98,9 @@ class Engine(contract.Differentiable):
         return sum(runner.tiles.nbytes for runner in (self.values, self._gradients) if runner is not None)
 
     def decisions(self) -> list[str]:
-        """Threads and vectors."""
-        return [f"{number_of(self.threads, 'thread')}, vectors of {number_of(self._kernels.lanes, 'number')}"]
+        """Threads of a step of values, and vectors."""
+        threads = f"{number_of(self.values.plan(1).threads, 'thread')} of {self.threads}"
+        return [f"{threads}, vectors of {number_of(self._kernels.lanes, 'number')}"]
 
     def evaluate(self, params: np.ndarray, out: np.ndarray) -> None:
         """Write every element of ``out``, (n_sets, n_exprs, n_points)."""

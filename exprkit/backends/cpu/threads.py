@@ -171,7 +171,7 @@ class Crew:
 
     def with_workers(self, n: int, more: int) -> int:
         """The address, now that there are n workers or so many ``more``; fewer if none can be started."""
-        if self._n < n:
+        if more and self._n < n:
             with self._starting, contextlib.suppress(RuntimeError):
                 for _ in range(min(more, n - self._n)):
                     self._start(self.address + LINE * (self._n + 1))
