@@ -408,12 +408,11 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
         **{name: sum(spent.get(stage, 0.0) for stage in phases) if spent else np.nan for name, phases in SAID.items()},
     }
     queued = not work.settings.dispatch and comes_back != "fit"  # else launches that no queue holds
-    on_host = comes_back in (*TO_HOST, "loss")  # what is timed alone has no copy to the host
-    target = device.blank(matrix) if queued and on_host else matrix
+    target = device.blank(matrix) if queued and comes_back in TO_HOST else matrix  # what is timed alone stays there
     row |= {"device_s": np.nan, "device_cold_s": np.nan}
-    if queued and target is not None:
+    if queued and (target is not None or comes_back == "loss"):
         on_device: Any = device.put(work.parameters[0]) if pop.max_params else None
-        alone = _step(comes_back, evaluator, y, target)
+        alone = _step(comes_back, evaluator, y, None if comes_back == "loss" else target)
         row |= device.alone(lambda: alone(on_device))
     return row | transfers | device.facts(evaluator) | kernel_facts(evaluator), result
 
