@@ -56,6 +56,15 @@ def test_measure_gives_a_row_a_sample(backend):
     assert (table["steps_s"] >= table["evaluate_s"]).all()
     on_gpu = load(backend).empty is not None
     assert table["block_size"].isna().all() and table["kernel_s"].notna().all() == on_gpu
+    assert table["bytes_in"].notna().all() == on_gpu
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("results", "n_bytes"), [("every", 4 * 5 * 40), ("last", 0), ("loss", 8 * 5)])
+def test_a_step_on_a_gpu_brings_parameters_there_and_what_is_asked_for_back(results, n_bytes):
+    table = small(backends=["cuda"], results=results, n_samples=1)
+    assert set(table["bytes_in"]) == {4 * 5 * 2} and set(table["bytes_out"]) == {n_bytes}
+    assert set(table["transfers"]) == {1 + (n_bytes > 0)}
 
 
 @pytest.mark.parametrize(("name", "threads"), [("numpy", 1), ("cpu", 2)])

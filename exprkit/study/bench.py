@@ -410,7 +410,7 @@ def _sample(work: _Measurement, matrix: Any, place: Any) -> tuple[dict[str, Any]
     queued = not work.settings.dispatch and comes_back != "fit"  # else launches that no queue holds
     target = device.blank(matrix) if queued and comes_back in TO_HOST else matrix  # what is timed alone stays there
     row |= {"device_s": np.nan, "device_cold_s": np.nan}
-    if queued and (target is not None or comes_back == "loss"):
+    if queued and target is not None:
         on_device: Any = device.put(work.parameters[0]) if pop.max_params else None
         alone = _step(comes_back, evaluator, y, None if comes_back == "loss" else target)
         row |= device.alone(lambda: alone(on_device))
