@@ -15,6 +15,7 @@ from counting_device import CALLS, CountingDevice, CountingSequence
 from emulated_device import address, compiler, driver
 
 import exprkit as ek
+from exprkit.backends.device_memory import LentRooms
 from exprkit.backends.device_programs import lowering
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.interpreter import derivatives, loss_step
@@ -246,6 +247,19 @@ def test_losses_wait_once_for_the_host_and_never_on_the_device(there, monkeypatc
         step(own(params + 1), out=None if out is None else place)
         if out is None:  # each in memory of its own
             np.testing.assert_array_equal(gpu.fetched(found), gpu.fetched(before))
+
+
+def test_memory_of_a_result_is_lent_again_when_all_of_it_is_gone():
+    rooms = LentRooms(CountingDevice(), 64)
+    first, second = rooms.array((2, 4), np.float64), rooms.array((8,), np.float64)
+    first[:], second[:] = 1, 2
+    part, address = first[1, 2:], first.ctypes.data
+    del first
+    third = rooms.array((8,), np.float64)
+    third[:] = 3
+    assert third.ctypes.data != address and part.tolist() == [1, 1] and second.tolist() == [2] * 8
+    del part
+    assert rooms.array((8,), np.float64).ctypes.data == address
 
 
 def test_a_loss_sees_numbers_that_change_in_place_and_a_prepared_one_does_not(there):

@@ -11,7 +11,9 @@ since one of CuPy takes longer to make than a launch to start.
 
 from __future__ import annotations
 
+import ctypes
 import math
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -104,3 +106,21 @@ class LockedRoom:
                 self.address = self._device.pointer(self._memory)
             self._view = self._memory[:n_bytes].view(dtype).reshape(shape)
         return self._view
+
+
+class LentRooms:
+    """Page-locked memory for two results, which is lent again when an array of it and all parts of that are gone."""
+
+    def __init__(self, device: Any, n_bytes: int) -> None:
+        rooms: list[tuple[np.ndarray, Callable[[], Any]]] = [(device.pinned(n_bytes), lambda: None) for _ in range(2)]
+        self._rooms = rooms
+
+    def array(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An array of it; while the caller has both, new memory, for to lock pages takes longer than a copy."""
+        n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
+        for k, (memory, lent) in enumerate(self._rooms):
+            if lent() is None:
+                owner = (ctypes.c_uint8 * n_bytes).from_buffer(memory)
+                self._rooms[k] = memory, weakref.ref(owner)
+                return np.frombuffer(owner, dtype).reshape(shape)
+        return np.empty(shape, dtype)

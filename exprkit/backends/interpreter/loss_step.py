@@ -8,7 +8,7 @@ numbers     go this way
 ==========  ==========================================================================================
 parameters  of the host's into page-locked memory, where the first kernel reads them; else where they are
 sums        for the host: few of them by a kernel, which then says so, into page-locked memory, many by a copy to
-            where they are wanted, new memory being page-locked; for the device: nobody waits
+            where they are wanted, page-locked unless the caller keeps results; for the device: nobody waits
 ==========  ==========================================================================================
 
     >>> from exprkit.backends.interpreter.loss_step import MOST_WRITTEN
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.backends.device_memory import LockedRoom
+from exprkit.backends.device_memory import LentRooms, LockedRoom
 from exprkit.backends.gpu import loss_code, opcodes
 from exprkit.backends.gpu.device import count_in, count_out
 from exprkit.backends.gpu.launch import Immediates, Launch, ScheduledLaunch, addressed, field_address, put
@@ -76,6 +76,7 @@ class LossStep:
             self._params, there = rooms[0].shaped(shape, launcher.dtype), device.pointer(self._there)
             self._places = rooms[0].address, there
             if self._is_copied:
+                self._lent = LentRooms(device, 8 * n_items)
                 end = device.sequence([device.copying(there, 0, 8 * n_items)]).then(device.waiting())
             else:
                 self._sums, self._told = rooms[1].shaped(shape[:2], np.float64), device.locked((1,), np.int64)
@@ -123,7 +124,7 @@ class LossStep:
             source = self._device.pointer(params)
         sums: np.ndarray
         if self._is_copied:
-            sums = self._device.locked(self._shape[:2], np.float64) if out is None else out
+            sums = self._lent.array(self._shape[:2], np.float64) if out is None else out
             for calls in (self._again, self._first):
                 calls.change(-2, 0, sums.ctypes.data)
         self._queue(source, goal, there)
