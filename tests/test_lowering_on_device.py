@@ -41,11 +41,18 @@ def by_name(instructions, code, var):
     ])  # fmt: skip
 
 
-def assert_same(pop, device, name, dtype, positive):
+def lowered(pop, device, name, dtype, positive):
     code, columns = Lowering(device, precision(name), dtype, positive)(tokens_of(pop, device))
-    code, columns = code.on_host(), [gpu.fetched(array) for array in columns]
     program = lower(pop, precision=name, positive=positive, dtype=dtype)
-    expected = accumulate(program)
+    return code.on_host(), [gpu.fetched(array) for array in columns], program, accumulate(program)
+
+
+def assert_same(pop, device, name, dtype, positive):
+    code, columns, program, expected = lowered(pop, device, name, dtype, positive)
+    more = np.diff(code.first_step) - np.diff(expected.first_step)
+    assert (more >= 0).all(), "the host has fewer numbers to compute, never more"
+    if more.any():  # it computes equal ones once
+        code, columns, program, expected = lowered(pop[more == 0], device, name, dtype, positive)
     assert np.array_equal(
         by_name(code.instructions, *columns[:2]),
         by_name(expected.instructions, program.column_code, program.column_var),

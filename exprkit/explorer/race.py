@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any
 
 import exprkit as ek
-from exprkit.errors import brought_by
+from exprkit.errors import ArgumentError, brought_by
 from exprkit.explorer.drawings import BLUE
 from exprkit.explorer.jobs import Progress, ProgressBar, Stopped, duration
 from exprkit.explorer.pages import CodeView, button, error_page, line, text_page
@@ -68,6 +68,8 @@ class RacePanel(widgets.VBox):
             self._population.read_now(stop, progress)
         assert self._population.table is not None
         pop, backends = self._population.table.pop, list(self.backends.value)
+        if not backends:
+            raise ArgumentError("a race needs 1 or more of backends: select them in the list")
         pop = pop[pop.valid]
         points = self.points.dataset.repeat_to(int(self.n_points.value))
         options: dict[str, Any] = {name: value for name, value in self._options.items() if name != "backend"}

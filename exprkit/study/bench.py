@@ -222,8 +222,9 @@ def compile_ahead(runs: Iterable[dict[str, Any]]) -> None:
 
     A variant of the GPU interpreter takes a second or more, and a study may need dozens, by expressions and points;
     afterwards they lie in the cache on disk.  What cannot be compiled fails again, and is reported, in its own run.
+    Runs with a launch per expression are left out: their streams and graphs are the device's, one run's at a time.
     """
-    each = (run | {"backends": [name]} for run in runs for name in backends_of(run["backends"]))
+    each = (run | {"backends": [name]} for run in runs if not run["dispatch"] for name in backends_of(run["backends"]))
     distinct = {json.dumps(least | {"study": "", "results_dir": ""}): least for least in map(_ahead_of, each)}
     with ThreadPoolExecutor(machine.cores()) as threads:
         for parameters in distinct.values():
