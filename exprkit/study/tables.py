@@ -209,7 +209,7 @@ def own_data(results: Results) -> pd.DataFrame:
     rows = of(results, "nikuradse")
     seconds = rows["total_s"].where(rows["backend"].isin(ON_GPU), rows["cpu_s"])  # what else runs does not count
     rows = rows.assign(own=rows["dataset"].ne("rough_pipe"), seconds=seconds)
-    keys = ["results", "n_exprs", "n_points", "source", "where", "code", "dispatch", "file", "own"]
+    keys = ["results", "n_exprs", "n_points", "source", "where", "code", "dispatch", "file", "commit", "own"]
     each = rows.groupby(keys)["seconds"].median().unstack().reindex(columns=[True, False])
     each = each.assign(ratio=each[True] / each[False]).dropna(subset="ratio")[["ratio"]].reset_index()
     return table_of(each, WORK | WHERE | {"own over synthetic data": "{ratio:.2f}"}, rows)
