@@ -64,6 +64,7 @@ lint: $(TESTS)
 study: MACHINE := cpu
 study-gpu: MACHINE := h200
 study study-gpu: $(NOTEBOOKS)
+	$(BIN)/python -c 'from exprkit.study import records; records.refuse_changes()'
 	rm -rf $(RESULTS)/$(MACHINE) data/results/$(MACHINE).*
 	$(STUDY) data/studies/$(MACHINE).yaml --out $(RESULTS)/$(MACHINE) --into data/results/$(MACHINE).parquet
 	-$(NIKURADSE)

@@ -267,10 +267,10 @@ def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarra
         options = Options(objectives.KINDS.get(goal.loss, objectives.SQUARES), goal.delta)
         A = triangles(ev.pop, points_of(ev.pop, goal), options, params, ev.threads)
     middle: np.ndarray | None = None
-    if goal.loss == "huber" or not is_small:
+    if goal.loss == "huber":
         equations, middle = information(ev, params, goal)
-    if goal.loss != "huber":
-        middle = None
+    elif not is_small:
+        equations, _ = information(ev, params, goal)
     if is_small:
         return inverted(ev.pop, A, held, FACTORS, n_points, sse, middle, factored=True)
     return inverted(ev.pop, equations, held, SINGULAR[ev.dtype.name], n_points, sse, middle)

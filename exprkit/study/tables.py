@@ -469,14 +469,14 @@ MEMORY: Cells = {
 def _when_it_pays(results: Results) -> str:
     """How often the transpiler is faster, and how often compiling is made up for, by the device's times of losses."""
     rows = pair_rows(results)
-    rows = rows[rows["results"].eq("loss") & rows["anew"].notna()]
+    rows = rows[rows["results"].eq("loss")]
     if rows.empty:
         return ""
-    ratio, after = rows["device"] / rows["device_ptx"], pays_after(rows, "anew", "device")
+    ratio, after = rows["device"] / rows["device_ptx"], pays_after(rows, "anew", "device").dropna()
     soon = [f"{int(after.le(count).sum())} within {count:,} steps" for count in (100, 1000, 10_000)]
     return (
         f"losses: faster on the device in {int(ratio.gt(1).sum())} of {len(rows)} cases, {_times(ratio.max())} at most;"
-        f" compiling is made up for in {', '.join(soon)}"
+        f" of {len(after)} that were compiled, compiling is made up for in {', '.join(soon)}"
     )
 
 
