@@ -510,7 +510,7 @@ def test_every_region_has_its_number_and_colours_that_differ_in_grey():
         ("memory", ["| fitted parameters | 250,000 x 10,860 | `cuda, H200` | 1 | **0.267 s** |", "| 1 GB | 2 GB |"]),
         ("search", ["| losses only | `cuda, H200` | 8.9e+09 | **0.607 s** | 1.5e+10 |"]),
         ("answers", ["CPU's time over the GPU's, benchmarks 1, 2, 3: matrix of every step: 6.8, 5.6, 8.8;",
-                     "losses: faster on the device in 20 of 20 cases, 2 times at most; compiling is made up for in 1",
+                     "losses: faster on the device in 20 of 20 cases, 2 times at most; of 20 that were compiled,",
                      "losses of 10,000 x 362: 26% of a step; x 10,860: 88%; x 108,600: 99% |"]),
     ],
 )  # fmt: skip
