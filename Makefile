@@ -11,6 +11,9 @@ comma := ,
 CUDA   := $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA[^:]*Version: *\([0-9]*\)\..*/\1/p' | head -1)
 EXTRA  := $(if $(CUDA),$(if $(shell test $(CUDA) -ge 13 && echo 1),$(comma)cuda13,$(if $(filter 12,$(CUDA)),$(comma)cuda12)))
 
+# Editable installations compile loops on first use: building them needs no Numba
+export EXPRKIT_SHIP_LOOPS ?= none
+
 # A stamp says what has been installed; it is made again when pyproject.toml changes.
 NOTEBOOKS := $(VENV)/.notebooks-search$(subst $(comma),-,$(EXTRA))
 TESTS     := $(VENV)/.test$(subst $(comma),-,$(EXTRA))

@@ -1,4 +1,4 @@
-"""The command line, ``python -m exprkit sweep | compile | calibrate | figures | readme``: parses arguments, calls the
+"""The command line, ``python -m exprkit sweep | warm | calibrate | figures | readme``: parses arguments, calls the
 package.
 
     >>> from exprkit.__main__ import main
@@ -78,8 +78,11 @@ def _parser() -> argparse.ArgumentParser:
     sweep.add_argument("--check", action="store_true", help="check the study, list its runs, run nothing")
     sweep.add_argument("--json", action="store_true", help="the outcomes, or what is listed, as JSON")
 
-    ahead = commands.add_parser("compile", help="compile the loops of every feature, and keep them on disk")
-    ahead.set_defaults(command=_compile)
+    ahead = commands.add_parser("warm", help="compile what features use, and keep it on disk: for images and clusters")
+    ahead.set_defaults(command=_warm)
+    ahead.add_argument(
+        "--for", dest="features", metavar="FEATURES", help="such as evaluate,fit,search,gpu (all that need no GPU)"
+    )
 
     calibrate = commands.add_parser("calibrate", help="measure this machine for backend='auto', and keep that")
     calibrate.set_defaults(command=_calibrate)
@@ -140,12 +143,14 @@ def _plain(notebook: Path) -> Callable[[dict[str, Any]], Any]:
     return bench.run_and_save
 
 
-def _compile(options: argparse.Namespace) -> int:
+def _warm(options: argparse.Namespace) -> int:
     from exprkit import warm_up
     from exprkit.runtime import jit
 
-    warm_up.compile_all()
-    print(f"the loops of every feature are compiled, and kept in {jit.folder()}")
+    warm_up.warm(options.features.split(",") if options.features else None)
+    print(
+        f"what is compiled is kept in {jit.folder()}" if jit.folder() else "nothing is kept: EXPRKIT_CACHE_DIR is empty"
+    )
     return 0
 
 

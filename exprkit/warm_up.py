@@ -1,17 +1,24 @@
-"""``python -m exprkit compile``: every feature used once on few data, so that its loops are compiled and kept on disk.
+"""``python -m exprkit warm``: every feature used once on few data, so that its loops are compiled and kept on disk.
 
 >>> from exprkit.warm_up import FEATURES
 >>> list(FEATURES)
-['evaluation', 'fits', 'losses', 'generators', 'exhaustive search', 'search']
+['evaluate', 'fit', 'losses', 'generate', 'exhaustive', 'search', 'gpu']
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import importlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
+from numba.core import serialize
 
 import exprkit as ek
+from exprkit.backends.cpu import reductions
+from exprkit.errors import ArgumentError
+from exprkit.runtime import disk_cache
 from exprkit.runtime.progress import Progress, shown
 
 SECONDS = 20.0  # that each search for formulas takes at the most, compiling apart
@@ -57,24 +64,55 @@ def _search() -> None:
         ek.SymbolicRegressor(niterations=2, timeout_in_seconds=SECONDS, random_state=0).fit(x, y)
 
 
+def _gpu() -> None:
+    pop, points = _few()
+    ev = ek.Evaluator(pop, points.X, "cuda")
+    ev.loss(np.ones((len(pop), pop.max_params)), points.y)
+    ek.fit(pop, points.X, points.y, backend="cuda")
+    ek.exhaustive_search(points, max_nodes=4, backend="cuda", progress=False)
+
+
 def _few() -> tuple[ek.Population, ek.data.Dataset]:
     return ek.parse(ek.data.esr_sample()), ek.data.rough_pipe()
 
 
 FEATURES: dict[str, Callable[[], None]] = {
-    "evaluation": _evaluation,
-    "fits": _fits,
+    "evaluate": _evaluation,
+    "fit": _fits,
     "losses": _losses,
-    "generators": _generators,
-    "exhaustive search": _exhaustive_search,
+    "generate": _generators,
+    "exhaustive": _exhaustive_search,
     "search": _search,
+    "gpu": _gpu,
 }
+ON_CPU = [name for name in FEATURES if name != "gpu"]
 
 
-def compile_all(progress: Progress = True) -> None:
-    """Use every feature once."""
-    with shown(progress, len(FEATURES), "compiling", " features") as done:
-        for name, use in FEATURES.items():
+def warm(features: Sequence[str] | None = None, progress: Progress = True) -> None:
+    """Use features once: those of ``FEATURES`` that are named, by default all that need no GPU.
+
+    Raises ArgumentError for a name that is not there, BackendError for "gpu" without a GPU.
+    """
+    features = ON_CPU if features is None else features
+    unknown = [name for name in features if name not in FEATURES]
+    if unknown:
+        raise ArgumentError(f"there is no feature {unknown[0]!r} to warm: {', '.join(FEATURES)}")
+    with shown(progress, len(features), "compiling", " features") as done:
+        for name in features:
             done(0, name)
-            use()
+            FEATURES[name]()
             done(1, name)
+
+
+def compile_for(level: str, entries: Sequence[Path] = ()) -> None:
+    """Compile for a level of ``shipped.LEVELS``, without running: loops of entries of the disk cache, or all kernels.
+
+    Numba's settings of this process have to be for that level.
+    """
+    if not entries:
+        reductions.compile_for(level)
+    for path in entries:
+        stored = disk_cache.read(path.stem, disk_cache.LOOP, path.parent)
+        types, (_, function, *_) = serialize.loads(stored)
+        loop = functools.reduce(getattr, function.qualname.split("."), importlib.import_module(function.modname))
+        loop.compile(types)

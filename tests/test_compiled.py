@@ -9,19 +9,23 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import stat
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
 import pytest
+from numba.core.registry import cpu_target
 
+from exprkit import build_hook
 from exprkit.backends.cpu import levenberg_marquardt
 from exprkit.errors import ArgumentError
 from exprkit.programs import linearity
-from exprkit.runtime import bags, disk_cache, jit
+from exprkit.runtime import bags, disk_cache, jit, shipped
 
 EVALUATES = """
 import numpy as np, exprkit as ek
@@ -44,12 +48,17 @@ from exprkit.runtime.jit import compiled
 def twice(a):
     return 2 * a
 """
+BITS = """
+import hashlib, numpy as np, exprkit as ek
+pop = ek.breed(ek.generate.random(300), np.arange(300.0), 200)
+print([hashlib.sha256(a.tobytes()).hexdigest() for p in (pop, ek.generate.exhaustive(4)) for a in (p.kinds, p.values)])
+"""
 modes = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such modes")
 
 
-def run(cache, program=FEW_LOOPS):
+def run(cache, program=FEW_LOOPS, folder=None):
     environment = os.environ | ({} if cache is None else {"EXPRKIT_CACHE_DIR": cache})
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, cwd=folder)
 
 
 # ── whole processes ──
@@ -115,6 +124,7 @@ def twice(tmp_path, cache):
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         assert module.twice(21) == 42
+        call.loop = module.twice
         return module.twice.stats.cache_hits.total() == 1
 
     return call
@@ -224,6 +234,90 @@ def test_a_disk_that_is_really_full_is_one_warning(small_disk, twice, monkeypatc
     with pytest.warns(RuntimeWarning, match="machine code can't be kept in") as warned:
         assert not twice() and not twice()
     assert len(warned) == 1 and [path.name for path in cache.iterdir()] == ["much"]
+
+
+# ── what came with the package ──
+
+
+@pytest.fixture
+def archive(twice, cache, tmp_path, monkeypatch):
+    """An archive of the package that has the loop, for the level of this processor; the user's folder is empty."""
+    processor = cpu_target.target_context.codegen().magic_tuple()
+    if not shipped.levels(processor):
+        pytest.skip("this processor has none of the levels")
+    level = shipped.levels(processor)[0]
+    assert not twice()
+    (entry,) = cache.iterdir()
+    (types,) = twice.loop.overloads
+    name = twice.loop._cache._name(types, (processor[0], level, ""))
+    path = tmp_path / shipped.file_name(level)
+    shipped.pack([entry.rename(tmp_path / f"{name}.loop")], path)
+    monkeypatch.setattr(shipped, "archive", functools.cache(lambda of: shipped.best_of(of, tmp_path)))
+    return path
+
+
+def test_a_loop_that_came_with_the_package_is_not_compiled_while_its_text_is_the_same(archive, twice, cache, tmp_path):
+    assert twice() and not list(cache.iterdir())
+    (tmp_path / "loop.py").write_text(LOOP.replace("2 * a", "a + a"))
+    for memory in (jit.digest, jit._imports, jit._digest_of_all):
+        memory.cache_clear()
+    assert not twice() and len(list(cache.iterdir())) == 1
+
+
+def test_what_came_with_the_package_is_used_where_nothing_is_kept(archive, twice, monkeypatch):
+    monkeypatch.setattr(jit, "folder", lambda: None)
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", "")
+    assert twice()
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_archive_is_ignored_with_one_warning(damage, archive, twice):
+    data = archive.read_bytes()
+    archive.write_bytes(DAMAGES[damage](data))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        same = twice()
+    words = [str(warning.message) for warning in warned]
+    assert words == [f"{archive} is damaged, loops are compiled anew: install exprkit again"] or (same and not words)
+    assert not same or "bit" in damage or "byte" in damage, "a bit of a date, say, is none of the machine code's"
+
+
+def test_an_archive_of_other_versions_is_ignored_with_a_line_that_names_them(archive, twice, monkeypatch):
+    here = shipped.versions()
+    monkeypatch.setattr(shipped, "versions", lambda: "Numba 0.1, llvmlite 0.1, cpython-39")
+    wanted = f"is for {here}, here is Numba 0.1, llvmlite 0.1, cpython-39"
+    with pytest.warns(RuntimeWarning, match=f"loops are compiled anew: .*{re.escape(wanted)}") as warned:
+        assert not twice() and twice()
+    assert len(warned) == 1
+
+
+def test_a_processor_has_the_levels_all_of_whose_features_it_has():
+    third = ",".join(f"+{feature}" for feature in shipped.LEVELS["x86-64-v3"].split())
+    fourth = ",".join(f"+{feature}" for feature in shipped.LEVELS["x86-64-v4"].split())
+    linux, arm = "x86_64-unknown-linux-gnu", "arm64-apple-darwin23"
+    assert shipped.levels((linux, "znver4", fourth)) == ["x86-64-v4", "x86-64-v3"]
+    assert shipped.levels((linux, "znver2", f"{third},-avx512f")) == ["x86-64-v3"]
+    assert shipped.levels((linux, "nehalem", third.replace("+avx2", "-avx2"))) == []
+    assert shipped.levels((arm, "apple-m1", "+neon,+sve")) == ["generic"]
+    assert shipped.levels((linux, "x86-64-v4", "")) == ["x86-64-v4"], "as the build hook sets it"
+
+
+@pytest.mark.slow
+def test_what_a_wheel_brings_is_what_the_sources_say_and_gives_the_same_bits(root, tmp_path, monkeypatch):
+    """The package, copied, with an archive of each level that this processor has, beside code for this processor."""
+    levels = shipped.levels(cpu_target.target_context.codegen().magic_tuple())
+    if not levels:
+        pytest.skip("this processor has none of the levels")
+    shutil.copytree(root / "exprkit", tmp_path / "exprkit", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(root / "data", tmp_path / "data")
+    wanted = run(None, BITS).stdout
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    for path in build_hook.archives(tmp_path, tmp_path, levels[::-1], ["generate"]):
+        place = path.rename(tmp_path / "exprkit" / "runtime" / "shipped" / path.name)
+        assert run(str(tmp_path / "empty"), BITS, tmp_path).stdout == wanted
+        assert not list(tmp_path.glob("empty/*.loop")), "nothing is compiled"
+        place.unlink()
 
 
 # ── whose files they are ──

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import subprocess
 import sys
@@ -91,10 +92,15 @@ def test_parts_grow_until_they_take_long_enough():
 
 def test_every_feature_is_compiled_ahead(monkeypatch, capsys):
     used = []
-    monkeypatch.setattr(warm_up, "FEATURES", {"a": lambda: used.append("a"), "b": lambda: used.append("b")})
-    assert main(["compile"]) == 0 and used == ["a", "b"]
+    features = {name: functools.partial(used.append, name) for name in ("a", "b", "c")}
+    monkeypatch.setattr(warm_up, "FEATURES", features)
+    monkeypatch.setattr(warm_up, "ON_CPU", ["a", "b"])
+    assert main(["warm"]) == 0 and used == ["a", "b"]
     out, err = capsys.readouterr()
-    assert "the loops of every feature are compiled" in out and "2/2" in err
+    assert "what is compiled is kept in" in out and "2/2" in err
+    assert main(["warm", "--for", "c,a"]) == 0 and used == ["a", "b", "c", "a"]
+    assert main(["warm", "--for", "d"]) == 1
+    assert "there is no feature 'd' to warm: a, b, c" in capsys.readouterr().err
 
 
 def test_long_compiling_is_told_with_how_far_it_is(monkeypatch):

@@ -12,6 +12,7 @@ In: functions and files.  Out: machine code that is kept between processes.
 ``hashes``      words that look random
 ``progress``    what long work shows of itself; ``ranges``: what a profiler shows of it
 ``disk_cache``  machine code on disk, checked before it is used
+``shipped``     machine code that came with the package
 ``files``       files that are whole or not there; ``codec``: dataclasses as their arrays
 ``machine``     what this machine is and has
 ==============  ==================================================================

@@ -45,7 +45,7 @@ FORMAT = "exprkit object cache 1"
 MOST_BYTES = 1 << 30  # unless EXPRKIT_CACHE_BYTES says otherwise
 MOST_DIGITS = 30  # of EXPRKIT_CACHE_BYTES
 LEFT_BEHIND = 3600  # seconds after which an unfinished file is one of a process that is no more
-KERNEL, LOOP = ".o", ".loop"  # the kinds of entries, which have their room each
+KERNEL, LOOP, PART = ".o", ".loop", ".part"  # the kinds of entries, which have their room each
 ANOTHER = "EXPRKIT_CACHE_DIR names another folder."
 OTHERS_WRITE = 0o022  # of a mode
 _SHARE = 16  # the folder is looked through again when this part of its size has been written
@@ -132,13 +132,20 @@ def read(name: str, kind: str = KERNEL, home: Path | None = None) -> bytes | Non
     except OSError as error:
         warn(f"machine code kept in {home} is not used, every process compiles anew ({error}). {ANOTHER}")
         return None
-    code = memoryview(data)[40:]
-    if data[:8] != len(code).to_bytes(8, "little") or data[8:40] != sha256(code).digest():
+    code = checked(data)
+    if code is None:
         warn(f"{path} is damaged: it is compiled anew and replaced")
         return None
     with contextlib.suppress(OSError):
         os.utime(path)  # used now: others go before it
-    return bytes(code)
+    return code
+
+
+def checked(entry: bytes) -> bytes | None:
+    """The code of an entry; None: it is damaged."""
+    code = memoryview(entry)[40:]
+    good = entry[:8] == len(code).to_bytes(8, "little") and entry[8:40] == sha256(code).digest()
+    return bytes(code) if good else None
 
 
 def write(name: str, code: bytes, kind: str = KERNEL, home: Path | None = None) -> None:

@@ -44,7 +44,8 @@ Threads     Loops run without Python's lock.  Two threads write the same array o
 Cache       Numba's own would load whatever lies in its files, and looks only at the file of a function.  Here
             machine code is kept in the ``disk_cache``, which checks an entry before anything in it is used,
             under a name made of all that it depends on: the text of the function's file and of all files of
-            exprkit that it imports from, the types, the processor, the versions.
+            exprkit that it imports from, the types, the processor, the versions.  What is not there may have been
+            ``shipped`` with the package, for a level of processors.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba import config
@@ -69,8 +71,9 @@ from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
+from numba.core.runtime import rtsys
 
-from exprkit.runtime import disk_cache
+from exprkit.runtime import disk_cache, shipped
 from exprkit.runtime.borrowed import argument_type
 
 PATIENCE = 1.0  # seconds of compiling that nothing is said of
@@ -132,7 +135,7 @@ def compiled(function: Callable[..., Any] | None = None, /, **options: Any) -> A
 
 def _compiled(function: Callable[..., Any], options: dict[str, Any]) -> CompiledFunction:
     loop = CompiledFunction(function, targetoptions=options)
-    if folder() is not None and os.path.isfile(function.__code__.co_filename):  # not typed in
+    if os.path.isfile(function.__code__.co_filename):  # not typed in
         loop._cache = LoopCache(function, options)  # what njit(cache=True) does, with a cache of Numba's
     return loop
 
@@ -185,6 +188,11 @@ class LoopCache(NullCache):
     def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
         code = function.__code__
         self._path, self._loop = code.co_filename, f"{function.__module__}.{function.__qualname__}"
+        entrances = [
+            kind for kind in ("cpython", "cfunc") if not options[f"no_{kind}_wrapper"]
+        ]  # for others than loops
+        self._entrances = [f"llvm_{kind}_wrapper_name" for kind in entrances]
+        self._kind = disk_cache.LOOP if entrances else disk_cache.PART
         self._parts = (
             "loop",
             numba.__version__,
@@ -198,8 +206,8 @@ class LoopCache(NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         """The machine code for arguments of these types, or None."""
-        target_context.refresh()
-        stored = disk_cache.read(self._name(sig, target_context), disk_cache.LOOP, folder())
+        rtsys.initialize(target_context)  # reference counts; the rest of what Numba prepares only compiling needs
+        stored = self._stored(sig, target_context.codegen().magic_tuple())
         if stored is None:
             LOG.info("compiles %s", self._loop)
             _report_compiling()
@@ -211,15 +219,26 @@ class LoopCache(NullCache):
             disk_cache.warn(f"machine code kept in {folder()} can't be used, it is compiled anew ({error!r})")
             return None
 
+    def _stored(self, sig: Any, processor: tuple[str, str, str]) -> bytes | None:
+        """The entry of the user's own cache, or of the archive that came with the package."""
+        stored = disk_cache.read(self._name(sig, processor), self._kind, folder())
+        archive = shipped.archive(processor) if stored is None and self._kind == disk_cache.LOOP else None
+        return archive.read(self._name(sig, archive.processor)) if archive else stored
+
     def save_overload(self, sig: Any, result: CompileResult) -> None:
         """Keep what has been compiled."""
-        if not result.library.has_dynamic_globals:  # addresses of this process
-            stored = serialize.dumps((sig, result._reduce()))
-            disk_cache.write(self._name(sig, result.target_context), stored, disk_cache.LOOP, folder())
+        if result.library.has_dynamic_globals or folder() is None:  # addresses of this process
+            return
+        (name, kind, (machine_code, bitcode)), *parts = result._reduce()
+        if self._entrances:  # no loop calls it: instead of its text a module with its names will do
+            names = [getattr(result.fndesc, name) for name in self._entrances]
+            text = "".join(f'define void @"{name}"() {{ unreachable }}\n' for name in names)
+            bitcode = llvm.parse_assembly(text).as_bitcode()
+        stored = serialize.dumps((sig, ((name, kind, (machine_code, bitcode)), *parts)))
+        disk_cache.write(self._name(sig, result.target_context.codegen().magic_tuple()), stored, self._kind, folder())
 
-    def _name(self, sig: Any, target_context: Any) -> str:
-        processor = repr(target_context.codegen().magic_tuple())
-        return disk_cache.key(*self._parts, _digest_of_all(self._path), str(sig), processor)
+    def _name(self, sig: Any, processor: tuple[str, str, str]) -> str:
+        return disk_cache.key(*self._parts, _digest_of_all(self._path), str(sig), repr(processor))
 
 
 @functools.cache

@@ -33,11 +33,11 @@ results that are pairs are written alike.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ from exprkit.errors import BackendError
 from exprkit.operators import defined, llvm_writer, ops, polynomials, simd_formulas, simd_values, traced, traced_vectors
 from exprkit.operators.llvm_writer import LEVELS, Code, Target
 from exprkit.operators.simd_values import SIZE, Vec
-from exprkit.runtime import disk_cache
+from exprkit.runtime import disk_cache, shipped
 
 TILE = 512  # points that are evaluated together
 VV, VS, SV, UU = range(4)
@@ -57,6 +57,7 @@ UNROLL = 2  # vectors side by side in one iteration: their chains of dependent o
 UNROLL_TRACED = 4  # of operators that are functions: log1p(exp(a)) on a tile takes a sixth less
 REAL = {"float32": "float", "float64": "double"}
 LEVEL = "EXPRKIT_CPU_FEATURES"  # environment: avx512, avx2 or baseline instead of all this machine has
+SHIPPED = {"x86-64-v4": "avx512", "x86-64-v3": "avx2", "generic": "aarch64"}  # levels by those of ``shipped``
 NONTEMPORAL = "!1 = !{i32 1}"  # what a store past the caches refers to
 PAIR_OPERAND = {row.rewrite.split[1] for row in ops.BY_CODE.values() if row.rewrite.split}
 
@@ -70,7 +71,7 @@ BASES = ("%a", "%b")
 # ── the processor ────────────────────────────────────────────────────────────────────
 
 
-@cache
+@functools.cache
 def host(level: str | None = None) -> Target:
     """This machine's processor, or a lower feature level of it (EXPRKIT_CPU_FEATURES)."""
     llvm = _llvm()
@@ -244,15 +245,27 @@ class Kernels:
                 missing.remove(request)
                 self._callbacks.append(callback := self._callback(*request))
                 self._addresses[request] = callbacks.address(callback)
-            if missing:
-                names = [name_of(*request) for request in missing]
-                made_of = repr((missing, [ops.BY_CODE[code].traced for code, _ in missing]))
-                addresses = self._load(
-                    names, lambda: kernels_text(self.target, self.dtype, self.precision, missing), made_of
-                )
-                for request in missing:
-                    self._addresses[request] = addresses[name_of(*request)]
+            for group in map(all_of, sorted({code for code, _ in missing})):
+                if (data := self._shipped(*_names_and_rows(group))) is not None:
+                    self._take(group, data)
+            if missing := [request for request in missing if not self._addresses[request]]:
+                self._take(missing, self._code_of(missing))
         return self._addresses
+
+    def compile_all(self) -> None:
+        """Compile the kernels of every operator, so that the disk cache has them, without running them."""
+        for operator in ops.BY_CODE:
+            self._code_of(all_of(operator))
+
+    def _code_of(self, requests: list[Request]) -> bytes:
+        write = functools.partial(kernels_text, self.target, self.dtype, self.precision, requests)
+        return self._code(*_names_and_rows(requests), write)
+
+    def _take(self, requests: list[Request], data: bytes) -> None:
+        """Put the kernels of machine code into the table."""
+        addresses = self._linked([name_of(*request) for request in requests], data)
+        for request in requests:
+            self._addresses[request] = addresses[name_of(*request)]
 
     def _callback(self, operator: int, form: int) -> Any:
         """The kernel of an operator that is the user's function."""
@@ -279,22 +292,39 @@ class Kernels:
         """
         with _compiling:
             if names[0] not in self._functions:
-                addresses = self._load(names, lambda: write(self.target, self.dtype), made_of)
-                self._functions.update(dict.fromkeys(names, addresses))
+                data = self._code(names, made_of, lambda: write(self.target, self.dtype))
+                self._functions.update(dict.fromkeys(names, self._linked(names, data)))
         return self._functions[names[0]]
 
-    def _load(self, names: Sequence[str], write: Callable[[], str], made_of: str) -> dict[str, int]:
-        llvm = _llvm()
-        machine = _machine(self.target)
-        what = repr(names), made_of, self.dtype, self.precision, repr(self.target), llvm_version(), _source()
-        key = disk_cache.key(*what)
-        data = disk_cache.read(key)
+    def _shipped(self, names: Sequence[str], made_of: str) -> bytes | None:
+        """The machine code that came with the package, for the level of this processor; None: there is none."""
+        archive = shipped.archive((self.target.triple, self.target.cpu, self.target.features))
+        if archive is None:
+            return None
+        level = replace(LEVELS[SHIPPED[archive.processor[1]]], triple=self.target.triple)
+        alike = (level.width, level.avx512) == (self.target.width, self.target.avx512)
+        return archive.read(self._key(names, made_of, level)) if alike else None
+
+    def _key(self, names: Sequence[str], made_of: str, target: Target) -> str:
+        return disk_cache.key(
+            repr(list(names)), made_of, self.dtype, self.precision, repr(target), llvm_version(), _source()
+        )
+
+    def _code(self, names: Sequence[str], made_of: str, write: Callable[[], str]) -> bytes:
+        """Machine code of the disk cache, or what came with the package, or compiled now."""
+        key = self._key(names, made_of, self.target)
+        data = disk_cache.read(key) or self._shipped(names, made_of)
         if data is None:
-            module = llvm.parse_assembly(write())
+            module = _llvm().parse_assembly(write())
             module.verify()
-            data = machine.emit_object(module)
+            data = _machine(self.target).emit_object(module)
             disk_cache.write(key, data)
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        return data
+
+    def _linked(self, names: Sequence[str], data: bytes) -> dict[str, int]:
+        """Addresses by name."""
+        llvm = _llvm()
+        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(self.target))
         engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         engine.finalize_object()
         self._engines.append(engine)
@@ -302,6 +332,17 @@ class Kernels:
 
 
 RESULTS = ("copy_points", "fence")
+
+
+def _names_and_rows(requests: list[Request]) -> tuple[list[str], str]:
+    """The names of kernels, and what they are made of."""
+    return [name_of(*request) for request in requests], repr((requests, [ops.BY_CODE[k].traced for k, _ in requests]))
+
+
+def all_of(operator: int) -> list[Request]:
+    """The kernels of an operator."""
+    forms = (VV, VS, SV) if ops.BY_CODE[operator].arity == 2 else (VV,)
+    return [(operator, form) for form in (*forms, UU, *(form | PAST for form in forms))]
 
 
 def kernels(dtype: str, precision: str, level: str | None = None) -> Kernels:
@@ -312,12 +353,12 @@ def kernels(dtype: str, precision: str, level: str | None = None) -> Kernels:
     return _kernels(dtype, precision, level or os.environ.get(LEVEL) or None)
 
 
-@cache
+@functools.cache
 def _kernels(dtype: str, precision: str, level: str | None) -> Kernels:
     return Kernels(dtype, precision, host(level))
 
 
-@cache
+@functools.cache
 def _llvm() -> Any:
     from llvmlite import binding
 
@@ -349,7 +390,7 @@ def llvm_version() -> str:
     return f"{llvmlite.__version__} {_llvm().llvm_version_info}"
 
 
-@cache
+@functools.cache
 def _source() -> str:
     """The text of everything that writes code: kernels on disk are used while it is unchanged."""
     modules = simd_values, llvm_writer, polynomials, simd_formulas, ops, traced, traced_vectors

@@ -30,14 +30,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 from exprkit.backends import objective
-from exprkit.backends.cpu.kernels import REAL, Kernels, module_text
+from exprkit.backends.cpu.kernels import REAL, RESULTS, SHIPPED, Kernels, host, module_text, results_text
 from exprkit.operators import simd_formulas
-from exprkit.operators.llvm_writer import Code, Target
+from exprkit.operators.llvm_writer import LEVELS, Code, Target
 from exprkit.operators.simd_values import SIZE, Vec, literal, where
 
 COLUMNS = 5  # more derivatives than this are multiplied pair by pair: the sums would not fit in registers
@@ -52,6 +53,18 @@ NAMES = (*(f"loss_{kind}" for kind in KINDS), *(f"equations_{m}" for m in range(
 def functions(kernels: Kernels) -> dict[str, int]:
     """The addresses of the functions of derivatives and fits, by name."""
     return kernels.functions(NAMES, text, _source())
+
+
+def compile_for(level: str) -> None:
+    """Compile all kernels for a level of ``runtime.shipped``, so that the disk cache has them, without running them."""
+    target = replace(LEVELS[SHIPPED[level]], triple=host().triple)
+    for dtype in REAL:
+        for precision in ("ieee", "fast"):
+            library = Kernels(dtype, precision, target)
+            library.compile_all()
+            library.functions(RESULTS, results_text)
+            functions(library)
+            plain_sum(library, PLAIN[0])
 
 
 @cache

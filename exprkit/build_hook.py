@@ -1,0 +1,107 @@
+"""Hook of hatchling, which builds the wheel: compiles the loops and puts their machine code into the package.
+
+Every feature is used once for one level of processors (``python -m exprkit warm``); what that has compiled is compiled
+for the other levels without being run, in a process a core.  Editable installations and source distributions get none.
+
+    >>> from exprkit.build_hook import chosen
+    >>> chosen("x86-64-v3,x86-64-v4"), chosen("none"), chosen("")
+    (['x86-64-v3', 'x86-64-v4'], [], None)
+
+==================  ==============================================================================
+EXPRKIT_SHIP_LOOPS  levels of ``shipped.LEVELS``, the first of which this machine has; "none": the wheel is without
+                    machine code and for every system; by default the best level of this machine
+==================  ==============================================================================
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # only who builds a wheel has it
+    BuildHookInterface = object
+
+LEVELS = "EXPRKIT_SHIP_LOOPS"
+COMPILE = """
+import pathlib, sys
+from exprkit import warm_up
+warm_up.compile_for(sys.argv[1], [pathlib.Path(entry) for entry in sys.argv[2:]])
+"""
+
+
+def chosen(levels: str) -> list[str] | None:
+    """The levels that the environment names; None: the best one of this machine."""
+    return [] if levels == "none" else levels.split(",") if levels else None
+
+
+class LoopsHook(BuildHookInterface):
+    """What hatchling calls."""
+
+    def dependencies(self) -> list[str]:
+        """What building needs: all that the features do."""
+        if chosen(os.environ.get(LEVELS, "")) == []:
+            return []
+        project = self.metadata.core
+        return [*project.dependencies, *project.optional_dependencies["search"]]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Adds an archive for each level to the wheel, whose tag becomes that of Numba's wheel."""
+        levels = chosen(os.environ.get(LEVELS, ""))
+        if version == "editable" or levels == []:
+            return
+        self.place = tempfile.mkdtemp()
+        for path in archives(Path(self.root), Path(self.place), levels):
+            build_data["force_include"][str(path)] = f"exprkit/runtime/shipped/{path.name}"
+        tags = re.findall(r"^Tag: (\S+)", metadata.distribution("numba").read_text("WHEEL") or "", re.MULTILINE)
+        build_data |= {"pure_python": False, **({"tag": tags[-1]} if tags else {"infer_tag": True})}
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Removes what was compiled."""
+        shutil.rmtree(getattr(self, "place", ""), ignore_errors=True)
+
+
+def archives(root: Path, place: Path, levels: list[str] | None, features: Sequence[str] = ()) -> list[Path]:
+    """The archives of levels, compiled from the package in ``root`` and written to ``place``; by default of all."""
+    sys.path.insert(0, str(root))
+    from numba.core.registry import cpu_target
+
+    from exprkit.runtime import disk_cache, machine, shipped
+
+    here = shipped.levels(cpu_target.target_context.codegen().magic_tuple())
+    first, *others = here[:1] if levels is None else sorted(levels, key=lambda level: level not in here)
+    if first not in here:
+        raise SystemExit(
+            f"{LEVELS}: this machine has {', '.join(here) or 'none of the levels'}; none: leaves loops out"
+        )
+    paths = []
+    for level in (first, *others):
+        loops, kernels = (place / f"{kind}-{level}" for kind in ("compiled", "kernels"))
+        warm = ["-m", "exprkit", "warm", *(["--for", ",".join(features)] if features else [])]
+        entries = sorted(place.glob(f"compiled-{first}/*{disk_cache.LOOP}"))
+        parts = filter(None, (entries[k :: machine.cores()] for k in range(machine.cores())))
+        again = [["-c", COMPILE, level, *map(str, part)] for part in parts]
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
+            "NUMBA_CPU_NAME": level,
+            "NUMBA_CPU_FEATURES": "",
+        }
+        commands = [(kernels, ["-c", COMPILE, level]), *((loops, command) for command in again or [warm])]
+        processes = [
+            subprocess.Popen([sys.executable, *command], cwd=root, env=environment | {"EXPRKIT_CACHE_DIR": str(folder)})
+            for folder, command in commands
+        ]
+        if any([process.wait() for process in processes]):
+            raise SystemExit(f"the loops could not be compiled for {level}; {LEVELS}=none leaves them out")
+        paths.append(place / shipped.file_name(level))
+        shipped.pack([*loops.glob(f"*{disk_cache.LOOP}"), *kernels.glob(f"*{disk_cache.KERNEL}")], paths[-1])
+    return paths
