@@ -1,7 +1,7 @@
 """Hook of hatchling, which builds the wheel: compiles the loops and puts their machine code into the package.
 
 Every feature is used once for one level of processors (``python -m exprkit warm``); what that has compiled is compiled
-for the other levels without being run, in a process a core.  Editable installations and source distributions get none.
+for the other levels without being run; a process a core.  Editable installations and source distributions get none.
 
     >>> from exprkit.build_hook import chosen
     >>> chosen("x86-64-v3,x86-64-v4"), chosen("none"), chosen("")
@@ -75,7 +75,11 @@ def archives(root: Path, place: Path, levels: list[str] | None, features: Sequen
     sys.path.insert(0, str(root))
     from numba.core.registry import cpu_target
 
+    from exprkit import warm_up
     from exprkit.runtime import disk_cache, machine, shipped
+
+    def shares(things: Sequence[Any]) -> list[Sequence[Any]]:  # a process each
+        return [things[k :: machine.cores()] for k in range(min(machine.cores(), len(things)))]
 
     here = shipped.levels(cpu_target.target_context.codegen().magic_tuple())
     first, *others = here[:1] if levels is None else sorted(levels, key=lambda level: level not in here)
@@ -86,16 +90,16 @@ def archives(root: Path, place: Path, levels: list[str] | None, features: Sequen
     paths = []
     for level in (first, *others):
         loops, kernels = (place / f"{kind}-{level}" for kind in ("compiled", "kernels"))
-        warm = ["-m", "exprkit", "warm", *(["--for", ",".join(features)] if features else [])]
         entries = sorted(place.glob(f"compiled-{first}/*{disk_cache.LOOP}"))
-        parts = filter(None, (entries[k :: machine.cores()] for k in range(machine.cores())))
-        again = [["-c", COMPILE, level, *map(str, part)] for part in parts]
+        again = [["-c", COMPILE, level, *map(str, part)] for part in shares(entries)]
+        warm = [["-m", "exprkit", "warm", "--for", ",".join(part)] for part in shares(features or warm_up.ON_CPU)]
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
             "NUMBA_CPU_NAME": level,
             "NUMBA_CPU_FEATURES": "",
+            "EXPRKIT_CACHE_BYTES": "",
         }
-        commands = [(kernels, ["-c", COMPILE, level]), *((loops, command) for command in again or [warm])]
+        commands = [(kernels, ["-c", COMPILE, level]), *((loops, command) for command in again or warm)]
         processes = [
             subprocess.Popen([sys.executable, *command], cwd=root, env=environment | {"EXPRKIT_CACHE_DIR": str(folder)})
             for folder, command in commands

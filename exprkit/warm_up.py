@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from exprkit.errors import ArgumentError
 from exprkit.runtime import disk_cache
 from exprkit.runtime.progress import Progress, shown
 
+MANY = 3000  # expressions that threads share
 SECONDS = 20.0  # that each search for formulas takes at the most, compiling apart
 
 
@@ -33,12 +35,20 @@ def _evaluation() -> None:
             ev.evaluate(params)
             ev.loss(params, points.y)
             ev.jacobian(params)
+    many = ek.generate.random(MANY, n_vars=2)
+    ek.Evaluator(many, points.X, "cpu", threads=2).loss(np.ones((MANY, many.max_params)), points.y)
+    ek.compile_bytecode(many, precision="fast").listing(0)
+    ek.parse(io.BytesIO("\n".join(pop.texts()).encode()))
+    pop.unique()
+    pop.diff("p1")
+    pop.depths()
 
 
 def _fits() -> None:
     pop, points = _few()
     for dtype in ("float32", "float64"):
         ek.fit(pop, points.X, points.y, restarts=2, dtype=dtype).to_pandas()
+    ek.fit(ek.parse("p1 * exp(p2 * x1) + p3 * exp(p4 * x1)"), points.X, points.y)
 
 
 def _losses() -> None:
@@ -54,7 +64,7 @@ def _generators() -> None:
 
 
 def _exhaustive_search() -> None:
-    ek.exhaustive_search(_few()[1], max_nodes=4, restarts=2, progress=False)
+    ek.exhaustive_search(_few()[1], max_nodes=6, restarts=1, progress=False)
 
 
 def _search() -> None:
@@ -62,6 +72,10 @@ def _search() -> None:
     noise = 0.01 * np.random.default_rng(1).standard_normal(60)
     for y in (x[:, 0] * np.exp(x[:, 1]) + noise, 0.5 * x[:, 0] * x[:, 1]):
         ek.SymbolicRegressor(niterations=2, timeout_in_seconds=SECONDS, random_state=0).fit(x, y)
+    few, rounded = x[:8, :1], (x[:8, 0] ** 1.5).round(2)
+    regressor = ek.SymbolicRegressor(niterations=0, timeout_in_seconds=SECONDS, random_state=0)
+    regressor.fit(few, rounded, X_units=["m"], y_units="m^1.5")
+    regressor.fit(few, rounded)
 
 
 def _gpu() -> None:
