@@ -11,8 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
-
 OTHER_KEYWORDS: dict[str, tuple[str, ...]] = {  # what arguments are called in other libraries; the first that is there
     "random_state": ("seed",), "rng": ("seed",), "seed": ("random_state",), "sample_weight": ("weights",),
     "weights": ("sample_weight",), "sigma": ("weights = 1 / sigma^2", "sample_weight = 1 / sigma^2"),
@@ -148,6 +146,8 @@ def whole(
 
 def flag(name: str, value: Any, error: type[ExprkitError] = ArgumentError) -> bool:
     """True or False; an error for anything else."""
+    import numpy as np  # here, so that ``import exprkit`` does without
+
     if not isinstance(value, bool | np.bool_):
         raise error(f"{name} must be True or False, not {brief(value)}")
     return bool(value)

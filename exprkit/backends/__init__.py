@@ -6,10 +6,12 @@ A backend is a module that ``MODULES`` names, with a ``BACKEND``: ``contract`` s
 from __future__ import annotations
 
 import importlib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from exprkit.backends.contract import Backend
 from exprkit.errors import BackendError, brief, did_you_mean
+
+if TYPE_CHECKING:  # imports NumPy, which ``import exprkit`` does without
+    from exprkit.backends.contract import Backend
 
 MODULES = {  # what "auto" takes of them: ``cost_model``
     "cpu": "cpu.engine",
