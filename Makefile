@@ -25,18 +25,11 @@ NIKURADSE := $(STUDY) data/studies/nikuradse.yaml --out $(RESULTS)/nikuradse --i
 .PHONY: benchmark lab test test-all test-lab bounds lint study study-gpu peers figures readme clean
 
 benchmark: $(NOTEBOOKS)
-	@mkdir -p $(RESULTS)
-	TQDM_MININTERVAL=5 $(BIN)/papermill notebooks/benchmark.ipynb $(RESULTS)/benchmark.ipynb \
-	    -p results_dir $(RESULTS) --no-progress-bar --log-output
-	@echo
-	@echo "The notebook with its table and figure: $(RESULTS)/benchmark.ipynb"
-	@echo "Results and figure:"; ls -t $(RESULTS)/benchmark-*.* | head -3 | sed 's/^/  /'
+	$(BIN)/python -m exprkit benchmark --results $(RESULTS)
 
 # Jupyter's own options go into LAB_ARGS, as in make lab LAB_ARGS="--port=8889 --no-browser".
 lab: $(NOTEBOOKS)
-	@test "$$(id -u)" != 0 || case "$(LAB_ARGS)" in *--allow-root*) ;; *) \
-	    echo "JupyterLab does not run as root, unless asked to: make lab LAB_ARGS=--allow-root"; exit 1;; esac
-	$(BIN)/jupyter lab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/explore.ipynb $(LAB_ARGS)
+	$(BIN)/python -m exprkit lab $(LAB_ARGS)
 
 # with compiled tests kept, whatever the environment says: without, each worker compiles 90 files anew
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal

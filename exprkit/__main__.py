@@ -1,5 +1,5 @@
-"""The command line, ``python -m exprkit sweep | warm | calibrate | figures | readme``: parses arguments, calls the
-package.
+"""The command line, ``python -m exprkit benchmark | lab | sweep | warm | calibrate | figures | readme``: parses
+arguments, calls the package.
 
     >>> from exprkit.__main__ import main
     >>> main(["sweep", "no.ipynb", "no.yaml"])
@@ -13,13 +13,16 @@ Without a command it shows its help, and the exit code is 2.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from exprkit.errors import ArgumentError, ExprkitError
+from exprkit.errors import ArgumentError, ExprkitError, brought_by
 
 NO_COMMAND = 2
 STOPPED = 130  # the shell's exit code after Ctrl-C
@@ -33,7 +36,11 @@ EXAMPLES = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line; its exit code."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options, others = parser.parse_known_args(arguments)
+    if options.command is _lab:
+        options.others = others
+    elif others:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
     if options.command is None:
         parser.print_help(sys.stderr)
         return NO_COMMAND
@@ -57,6 +64,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"exprkit {__version__}")
     parser.set_defaults(command=None)
     commands = parser.add_subparsers(metavar="COMMAND")
+
+    benchmark = commands.add_parser("benchmark", help="measure every backend that can run on this machine")
+    benchmark.set_defaults(command=_benchmark)
+    benchmark.add_argument("--results", type=Path, default=Path("results"), help="folder of what is measured (results)")
+
+    lab = commands.add_parser("lab", help="open the explorer in JupyterLab, which takes all that stands behind")
+    lab.set_defaults(command=_lab)
 
     sweep = commands.add_parser(
         "sweep", help="run a notebook once for every configuration of a study", epilog=EXAMPLES, formatter_class=raw
@@ -97,6 +111,40 @@ def _parser() -> argparse.ArgumentParser:
     readme.add_argument("--readme", type=Path, help="this page only")
     readme.add_argument("--results", type=Path, default=Path("data/results"))
     return parser
+
+
+def _benchmark(options: argparse.Namespace) -> int:
+    notebook, done = _notebook("benchmark"), options.results / "benchmark.ipynb"
+    options.results.mkdir(parents=True, exist_ok=True)
+    given = ["-p", "results_dir", str(options.results), "--no-progress-bar", "--log-output"]
+    code = _run("papermill", str(notebook), str(done), *given)
+    if code == 0:
+        written = sorted(options.results.glob("benchmark-*.*"), key=lambda path: path.stat().st_mtime)[-3:]
+        print(f"\nThe notebook with its table and figure: {done}\nResults and figure:", *written, sep="\n  ")
+    return code
+
+
+def _lab(options: argparse.Namespace) -> int:
+    page = _notebook("explore")
+    if getattr(os, "geteuid", lambda: 1)() == 0 and "--allow-root" not in options.others:
+        raise ArgumentError("JupyterLab does not run as root, unless asked to: python -m exprkit lab --allow-root")
+    start = ["--ServerApp.root_dir=.", f"--LabApp.default_url=/lab/tree/{page.as_posix()}"]
+    return _run("jupyterlab", *start, *options.others)
+
+
+def _notebook(name: str) -> Path:
+    path = Path("notebooks") / f"{name}.ipynb"
+    if not path.is_file():
+        raise ArgumentError(f"there is no file {path} here: run this in the folder of exprkit's checkout")
+    return path
+
+
+def _run(module: str, *arguments: str) -> int:
+    """The exit code of a module of the extra notebooks, run by this Python."""
+    with brought_by("notebooks"):
+        importlib.import_module(module)
+    environment = {"TQDM_MININTERVAL": "5"} | os.environ  # seconds: a log gets no line for each step
+    return subprocess.run([sys.executable, "-m", module, *arguments], env=environment).returncode
 
 
 def _sweep(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import io
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -24,6 +25,7 @@ import pandas as pd
 import pytest
 
 import exprkit as ek
+from exprkit.__main__ import main
 from exprkit.errors import MissingError, brought_by
 from exprkit.operators import ops
 from exprkit.study import readme
@@ -46,7 +48,7 @@ TOP = "exprkit"  # the package itself, which users import, and of its own module
 
 # Lines of Python and CUDA C of each folder; those of regression with a page of docstring for each stage of a search
 MOST_LINES = {
-    "(top)": 1_528, "operators": 3_220, "runtime": 2_189, "text": 3_090, "expressions": 3_741, "programs": 1_700,
+    "(top)": 1_576, "operators": 3_220, "runtime": 2_189, "text": 3_090, "expressions": 3_741, "programs": 1_700,
     "backends": 18_849, "distributed": 2_332, "evaluate": 3_761, "fitting": 4_946, "search": 3_822,
     "regression": 13_146, "study": 4_442, "explorer": 2_455,
 }  # fmt: skip
@@ -608,6 +610,29 @@ def test_what_an_extra_brings_is_imported_where_an_error_says_so():
 def test_make_installs_what_its_notebooks_import():
     makefile = (ROOT / "Makefile").read_text()
     assert "'.[notebooks,search$(EXTRA)]'" in makefile and "$(LAB_ARGS)" in makefile
+
+
+def test_benchmark_and_lab_start_without_make(monkeypatch, capsys, tmp_path):
+    started = []
+
+    def run(command, **options):
+        started.append(command)
+        return subprocess.CompletedProcess(command, 3)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.chdir(ROOT)
+    assert main(["benchmark", "--results", str(tmp_path / "new")]) == 3  # the exit code of what was started
+    assert started[0][1:3] == ["-m", "papermill"] and (tmp_path / "new").is_dir()
+    monkeypatch.delattr(os, "geteuid", raising=False)  # as on Windows
+    assert main(["lab", "--port=8889", "--no-browser"]) == 3
+    assert started[1][1:3] == ["-m", "jupyterlab"] and started[1][-2:] == ["--port=8889", "--no-browser"]
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
+    assert main(["lab"]) == 1 and "lab --allow-root" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["benchmark", "--port=8889"])
+    monkeypatch.chdir(tmp_path)
+    assert main(["benchmark"]) == 1 and "checkout" in capsys.readouterr().err
+    assert len(started) == 2
 
 
 @pytest.mark.parametrize(("module", "package"), [("sklearn.base", "scikit-learn"), ("yaml", "pyyaml")])
