@@ -449,27 +449,31 @@ def test_one_row_for_what_has_the_same_loss():
     assert len(panel.rows.options) == 5
 
 
+def stopped(*_):
+    raise Stopped
+
+
 def test_files_hold_every_expression_and_every_bit(table, tmp_path):
     pop = ek.parse(["x1 + 0.1", "x1 +", "p1 * x2"], errors="mask")
     table = Table(pop, POINTS)
     frame = pd.read_csv(table.to_csv(tmp_path / "a.csv"), keep_default_na=False)
     assert frame["expression"].tolist() == pop.texts() and frame["tokens"].tolist() == [3, 0, 3]
-    lines = table.to_sympy(tmp_path / "a.txt", threading.Event(), print).read_text().split("\n")
+    lines = table.to_sympy(tmp_path / "a.txt", print).read_text().split("\n")
     assert len(lines) == 4 and not lines[1]
     for line, expression in ((lines[0], pop[0]), (lines[2], pop[2])):
         assert sympy.srepr(expression.sympy()) == line
         assert sorted(ek.parse(sympy.sympify(line)).texts()[0]) == sorted(str(expression))
-    stop = threading.Event()
-    stop.set()
-    assert table.to_sympy(tmp_path / "b.txt", stop, print) is None and not (tmp_path / "b.txt").exists()
+    with pytest.raises(Stopped):
+        table.to_sympy(tmp_path / "b.txt", stopped)
+    assert not (tmp_path / "b.txt").exists()
     with pytest.raises(DataError, match="there is no folder"):
         table.to_csv(tmp_path / "none" / "a.csv")
 
 
 def test_fits_lower_the_losses_and_reach_the_files(table, tmp_path):
     before, seen = table.loss.copy(), []
-    table.fit(threading.Event(), lambda done, total: seen.append((done, total)))
-    assert seen == [(len(table.pop), len(table.pop))]
+    table.fit(lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (len(table.pop), len(table.pop)) and set(seen[:-1]) <= {(0, len(table.pop))}
     has_params = table.pop.n_params > 0
     assert (table.loss[has_params] <= before[has_params] * (1 + 1e-6))[np.isfinite(before[has_params])].all()
     last = len(table.pop) - 1
@@ -483,8 +487,8 @@ def test_fits_lower_the_losses_and_reach_the_files(table, tmp_path):
 
 def test_a_stopped_fit_keeps_what_was_done(table, monkeypatch):
     monkeypatch.setattr("exprkit.explorer.table.AT_ONCE", 50)
-    stop = threading.Event()
-    table.fit(stop, lambda done, total: stop.set() if done == 100 else None)
+    with pytest.raises(Stopped):
+        table.fit(lambda done, total: stopped() if done == 100 else None)
     assert table.fitted.sum() == 100 and table.params_of(150) is None
 
 
@@ -509,21 +513,20 @@ def race_panel(backends, n_steps=2):
 
 
 def test_a_race_can_be_stopped():
-    panel, stop = race_panel(["cpu", "numpy"]), threading.Event()
-    stop.set()
+    panel = race_panel(["cpu", "numpy"])
     with pytest.raises(Stopped):
-        panel.run(stop, lambda done, total: True)
+        panel.run(stopped)
     assert panel.samples is None and panel.standings.value == ""
 
 
 def test_a_race_needs_something_to_race():
     with pytest.raises(ArgumentError, match="1 or more of backends"):
-        race_panel([]).run(threading.Event(), lambda done, total: True)
+        race_panel([]).run(lambda done, total: True)
 
 
 def test_standings_compare_medians_and_their_page_holds_no_markup_of_devices():
     panel = race_panel(["cpu", "numpy"])
-    panel.run(threading.Event(), lambda done, total: True)
+    panel.run(lambda done, total: True)
     table = standings(panel.samples)
     assert set(panel.samples["n_exprs"]) == {8}, "the valid ones"
     assert sorted(table["backend"]) == ["cpu", "numpy"]
@@ -558,7 +561,7 @@ def test_of_waiting_jobs_of_a_kind_only_the_newest_is_done():
 def test_the_end_of_python_ends_jobs_first():
     code = (
         "import threading, time\nfrom exprkit.explorer.jobs import ProgressBar\nbegun = threading.Event()\n"
-        "def job(stop, progress):\n    begun.set()\n    stop.wait(60)\n    time.sleep(0.2)\n    print('ended')\n"
+        "def job(progress):\n    begun.set()\n    bar.stop.wait(60)\n    time.sleep(0.2)\n    print('ended')\n"
         "bar = ProgressBar()\nbar.run('long', job)\nbegun.wait(60)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
@@ -581,30 +584,30 @@ def test_a_progress_bar_says_when_loops_are_compiled(tmp_path, monkeypatch):
     exec(compile(module.read_text(), module, "exec"), found)
     bar, said = ProgressBar(), []
     bar.text.observe(lambda change: said.append(change["new"]), "value")
-    bar.run("doubling", lambda stop, progress: found["twice"](21))
+    bar.run("doubling", lambda progress: found["twice"](21))
     assert bar.wait(SECONDS) and said[-1].startswith("doubling: done after")
     assert any(jit.COMPILING in text for text in said)
     said.clear()
-    bar.run("doubling", lambda stop, progress: found["twice"](21))
+    bar.run("doubling", lambda progress: found["twice"](21))
     assert bar.wait(SECONDS) and not any("compiled" in text for text in said)
 
 
 def test_a_progress_bar_runs_one_job_at_a_time():
     bar, go_on, begun = ProgressBar(), threading.Event(), threading.Event()
 
-    def first(stop, progress):
+    def first(progress):
         progress(1, 4)
         begun.set()
         go_on.wait(SECONDS)
 
     bar.run("first", first)
     assert begun.wait(SECONDS) and bar.bar.value == 250 and not bar.button.disabled
-    bar.run("second", lambda stop, progress: None)
+    bar.run("second", lambda progress: None)
     assert bar.text.value == "first is still running: stop it first"
     bar.button.click()
     go_on.set()
     assert bar.wait(SECONDS) and bar.text.value.startswith("first: stopped after")
-    bar.run("bad", lambda stop, progress: {}["x"])
+    bar.run("bad", lambda progress: {}["x"])
     assert bar.wait(SECONDS) and "KeyError" in bar.text.value and bar.button.disabled
 
 
@@ -936,9 +939,9 @@ def test_what_was_set_stays_while_the_text_grows(explorer):
 def test_sliders_move_while_long_work_runs_and_it_can_be_stopped(explorer):
     begun, before = threading.Event(), explorer.fit_panel.picture.value
 
-    def long(stop, progress):
+    def long(progress):
         begun.set()
-        assert stop.wait(SECONDS)
+        assert explorer.progress_bar.stop.wait(SECONDS)
 
     explorer.progress_bar.run("long", long)
     assert begun.wait(SECONDS)
@@ -1165,7 +1168,7 @@ def test_a_table_of_one_column_has_a_population_and_a_race():
     assert len(explorer.population) > 40 and explorer.population.variables == ("S",) and not explorer.error.value
     panel = explorer.race_panel
     panel.n_points.value, panel.n_steps.value = 7, 2
-    panel.run(threading.Event(), lambda done, total: True)
+    panel.run(lambda done, total: True)
     assert set(panel.samples["n_points"]) == {7} and set(panel.samples["n_steps"]) == {2}
     pop, code = generated("the thesis's sample", 9, 1)
     assert printed(f"import exprkit as ek\n{code}\nprint(pop.texts())") == str(pop.texts())
@@ -1231,21 +1234,22 @@ def test_columns_and_target_are_those_of_an_uploaded_file(explorer, tmp_path):
 
 @pytest.mark.parametrize("source", ["random ones", "the smallest ones"])
 def test_reading_can_be_stopped(source):
-    panel, stop = PopulationPanel(lambda text, params: None), threading.Event()
+    panel = PopulationPanel(lambda text, params: None)
     panel.source.value, panel.size.value = source, 2000
     panel.set_points(Points(POINTS))
-    seen = []
+    bar, seen = panel._progress_bar, []
 
-    def progress(done, total):
-        seen.append((done, total))
-        stop.set()
+    def read(progress):
+        def press(done, total):
+            seen.append((done, total))
+            bar.button.click()
+            return progress(done, total)
 
-    def read(stop_of_bar, progress_of_bar):
-        panel.read_now(stop, progress)
+        panel.read_now(press)
 
-    panel._progress_bar.run("reading", read)
-    assert panel._progress_bar.wait(SECONDS)
-    assert "reading: stopped after" in panel._progress_bar.text.value and panel.table is None and seen
+    bar.run("reading", read)
+    assert bar.wait(SECONDS)
+    assert "reading: stopped after" in bar.text.value and panel.table is None and seen
 
 
 def test_it_starts_with_an_expression_that_fits():

@@ -422,15 +422,6 @@ def test_the_kernels_are_a_table(tuned, nothing, most_warps):
     assert figures.kernel_table(nothing[0]).empty
 
 
-def test_medians_are_a_table(results):
-    table = figures.medians(results).set_index(["benchmark", "evaluator", "results"]).sort_index()
-    row = table.loc[(2, "exprkit cuda fast H200", "matrix of the last step")]
-    assert (row["samples"], row["median"], row["sd"]) == (3, pytest.approx(0.023172), pytest.approx(0))
-    every = "matrix of every step"
-    assert table.loc[(2, "exprkit cuda fast H200", every), "median"] == pytest.approx(0.052132)
-    assert table.loc[(3, "thesis gpu transpiler", every), "median"] == pytest.approx(25.4, rel=0.01)
-
-
 @pytest.mark.slow
 def test_figures_and_readme_from_the_command_line(tmp_path, capsys, without_violins):
     results, out, page = (tmp_path / name for name in ("results", "figures", "README.md"))
@@ -605,19 +596,20 @@ def test_provenance_is_what_rows_tell(columns, told):
     assert measured.provenance(pd.DataFrame(columns)) == told
 
 
-@pytest.mark.slow
 def test_every_number_of_the_thesis_stands_beside_ours(root):
     results = figures.read_results(root / "data" / "results")
-    told = figures.medians(results).set_index(["benchmark", "evaluator", "results"])
+    thesis = plots.thesis_samples(results.thesis).groupby(["panel", "evaluator"])["seconds"]
     medians = {(1, "cpu"): "113 s", (2, "cpu"): "3.77 s", (3, "cpu"): "48.3 s"}
     medians |= {(1, "gpu"): "466 s", (2, "gpu"): "21.2 s", (3, "gpu"): "30.3 s"}
     medians |= {(2, "transpiler"): "19.6 s", (3, "transpiler"): "25.4 s"}
     names = {"cpu": "cpu interpreter", "gpu": "gpu interpreter", "transpiler": "gpu transpiler"}
+    shown = tables.samples(results)
     for (benchmark, who), seconds in medians.items():
-        row = told.loc[(benchmark, f"thesis {names[who]}", "matrix of every step")]
-        assert plots.written(row["median"]) == seconds and row["samples"] == 50
-        ours = told.loc[benchmark].xs("matrix of every step", level="results").index
-        assert {"exprkit cpu fast 2 threads", "exprkit cuda fast H200"} <= set(ours)
+        rows = thesis.get_group((benchmark, f"thesis {names[who]}"))
+        assert plots.written(rows.median()) == seconds and len(rows) == 50
+        lines = shown[shown["benchmark"].eq(str(benchmark)) & shown["copied to the host"].eq("matrix of every step")]
+        assert {"`cpu`", "`cuda`"} <= set(lines["exprkit"].str.partition(",")[0])
+        assert lines["thesis, CPU"].eq(medians[benchmark, "cpu"]).all()
     pages = readme.of_the_thesis()
     assert len(pages) == len(tables.ANSWERS) and all("**Here.**" in page for page in pages)
 

@@ -306,7 +306,7 @@ class Explorer(widgets.VBox):
         if name == CSV:
             self._load()
         elif name == NIKURADSE:
-            self.progress_bar.run("downloading", lambda *_: self._download(before))
+            self.progress_bar.run("downloading", lambda _: self._download(before))
         else:
             self._take(lambda: self._given if name == YOURS else points_of(None, None))
 

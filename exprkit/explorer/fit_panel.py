@@ -13,8 +13,8 @@ In: a ``Subject``.  Out: a picture that follows the sliders, losses, and the res
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Sequence
-from threading import Event, RLock
+from collections.abc import Sequence
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ import exprkit as ek
 from exprkit.errors import ExprkitError, brought_by, shortened
 from exprkit.explorer.drawings import AXES, CurvePlot, widest
 from exprkit.explorer.inspectors import Subject
-from exprkit.explorer.jobs import JobQueue, ProgressBar, Stopped
+from exprkit.explorer.jobs import JobQueue, Progress, ProgressBar, Stopped
 from exprkit.explorer.pages import CodeView, Picture, button, choice, error_page, red_page, show_if, table_page
 from exprkit.fitting.fit_problem import LOSSES
 from exprkit.fitting.fitted_expression import rounded
@@ -84,7 +84,7 @@ class FitPanel(widgets.HBox):
         self.sliders, self.numbers = widgets.VBox(), widgets.VBox()
         self.fit_button = button(
             "Fit",
-            lambda: self._progress_bar.run("fitting", lambda stop, _: self._fit_beside(stop)),
+            lambda: self._progress_bar.run("fitting", self._fit_beside),
             "148px",
             icon="bullseye",
             tooltip="from what is set, from ones and from random starts",
@@ -117,36 +117,31 @@ class FitPanel(widgets.HBox):
         With None what has been set stays while the text grows over the same data, if it has values somewhere.
         """
         with self._drawing:
-            self._show(subject, params)
-
-    def _show(self, subject: Subject, params: Numbers | None) -> None:
-        before, n_params = self._subject, subject.expression.n_params
-        if params is None and before is not None and self._is_set and _grows(before, subject):
-            params = self.params
-        chosen = np.asarray(() if params is None else params)[:n_params]
-        self._ev, self._drawn_at = subject.evaluator(), None
-        self.params = np.append(chosen, np.full(n_params - len(chosen), START)).astype(np.float64)
-        self._is_set = len(chosen) > 0 and bool(np.isfinite(self._ev.evaluate([self.params])).any())
-        if not self._is_set:
-            self.params[:] = START
-        self._subject, self.result = subject, None
-        points = subject.points.dataset
-        if tuple(self.along.options) != points.variables:
-            self.along.options = points.variables
-            self.along.index = widest(points)
-        self._set_sliders(subject)
-        self.fit_button.disabled = n_params == 0
-        self.draw()
+            before, n_params = self._subject, subject.expression.n_params
+            if params is None and before is not None and self._is_set and _grows(before, subject):
+                params = self.params
+            chosen = np.asarray(() if params is None else params)[:n_params]
+            self._ev, self._drawn_at = subject.evaluator(), None
+            self.params = np.append(chosen, np.full(n_params - len(chosen), START)).astype(np.float64)
+            self._is_set = len(chosen) > 0 and bool(np.isfinite(self._ev.evaluate([self.params])).any())
+            if not self._is_set:
+                self.params[:] = START
+            self._subject, self.result = subject, None
+            points = subject.points.dataset
+            if tuple(self.along.options) != points.variables:
+                self.along.options = points.variables
+                self.along.index = widest(points)
+            self._set_sliders(subject)
+            self.fit_button.disabled = n_params == 0
+            self.draw()
 
     def draw(self) -> None:
         """Draw for the parameters as they are."""
         with self._drawing:
-            self._draw()
+            if self._subject is not None:
+                self._draw(self._subject)
 
-    def _draw(self) -> None:
-        subject = self._subject
-        if subject is None:
-            return
+    def _draw(self, subject: Subject) -> None:
         points, params, result = subject.points.dataset, self.params.copy(), self.result  # a handler may change them
         to_draw = id(points), self.along.index or 0, self.axes.value
         if self._drawn != to_draw:
@@ -228,22 +223,17 @@ class FitPanel(widgets.HBox):
     def fit(self) -> None:
         """Fit, and move the sliders to the result."""
         if self._subject is not None and len(self.params):
-            self._take(self._subject, *self._fitted(self._subject, False))
+            self._take(self._subject, *self._fitted(self._subject, None))
 
-    def _fit_beside(self, stop: Event) -> None:
+    def _fit_beside(self, progress: Progress) -> None:
         """Fit in the background, while the panel is in use, until it is stopped."""
-
-        def look(done: int, total: int) -> None:
-            if stop.is_set():
-                raise Stopped
-
         subject = self._subject
         if subject is None or not len(self.params):
             return
         self.fit_button.description = "Fitting …"
         self.scores.value = f"fitting; before the first fit {COMPILING}"
         try:
-            fitted = self._fitted(subject, look)
+            fitted = self._fitted(subject, progress)
         except ExprkitError as error:
             message = error_page(error)
             self.queue.put("fit", lambda: setattr(self.scores, "value", message))  # after what is still to be drawn
@@ -255,9 +245,7 @@ class FitPanel(widgets.HBox):
         finally:
             self.fit_button.description = "Fit"
 
-    def _fitted(
-        self, subject: Subject, progress: bool | Callable[[int, int], None]
-    ) -> tuple[list[float] | None, ek.FitResult, float]:
+    def _fitted(self, subject: Subject, progress: Progress | None) -> tuple[list[float] | None, ek.FitResult, float]:
         """The better fit, without a start or from what was set: that start, its result; and a constant's loss."""
         X, y, own = subject.points.dataset.X, subject.points.dataset.y, self.params.tolist()
         options: dict[str, Any] = {
@@ -265,7 +253,7 @@ class FitPanel(widgets.HBox):
             "backend": subject.backend,
             "dtype": subject.dtype,
             "precision": subject.precision,
-            "progress": progress,
+            "progress": progress or False,
         }
         start, result = None, ek.fit(subject.pop, X, y, restarts=int(self.restarts.value), **options)
         if self._is_set or self.result is not None:

@@ -78,7 +78,7 @@ class ProgressBar(widgets.HBox):
 
     >>> from exprkit.explorer.jobs import ProgressBar
     >>> bar = ProgressBar()
-    >>> bar.run("counting", lambda stop, progress: progress(3, 3))
+    >>> bar.run("counting", lambda progress: progress(3, 3))
     >>> bar.wait(), bar.text.value[:14]
     (True, 'counting: done')
     """
@@ -98,10 +98,10 @@ class ProgressBar(widgets.HBox):
     def busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def run(self, what: str, job: Callable[[Event, Progress], object], unit: str = "") -> None:
-        """Start ``job(stop, progress)``, which returns, or raises ``Stopped``, when ``stop`` is set.
+    def run(self, what: str, job: Callable[[Progress], object], unit: str = "") -> None:
+        """Start ``job(progress)``, which calls ``progress(done, total)``, numbers of ``unit``.
 
-        It calls ``progress(done, total)``, in the words of ``unit``; that is True where the bar moves.
+        That is True where the bar moves, and raises ``Stopped`` once the button was pressed, when ``stop`` is set.
         """
         if self.busy:
             self._say(f"{self._what} is still running: stop it first")
@@ -117,13 +117,15 @@ class ProgressBar(widgets.HBox):
             self._thread.join(timeout)
         return not self.busy
 
-    def _work(self, job: Callable[[Event, Progress], object], unit: str) -> None:
+    def _work(self, job: Callable[[Progress], object], unit: str) -> None:
         begin, last_shown = monotonic(), 0.0
         self.bar.value, self.button.disabled = 0, False
         self._say(f"{self._what} …")
 
         def progress(done: int, total: int) -> bool:
             nonlocal last_shown
+            if self.stop.is_set():
+                raise Stopped
             if monotonic() - last_shown < PAUSE and done < total:
                 return False
             last_shown = monotonic()
@@ -137,9 +139,9 @@ class ProgressBar(widgets.HBox):
 
         try:
             with compiling_watched(compiling):
-                job(self.stop, progress)
+                job(progress)
         except Stopped:
-            self.stop.set()
+            pass
         except Exception as error:
             self.text.value = error_page(error)
             return

@@ -17,14 +17,13 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
 
 import exprkit as ek
 from exprkit.errors import DataError, brought_by, number_of, shortened
-from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
+from exprkit.explorer.jobs import Progress, ProgressBar
 from exprkit.explorer.pages import CLASS, CodeView, RowList, button, choice, line, show_if, under_heads
 from exprkit.explorer.sources import EXHAUSTIVE, RANDOM, SAMPLE, Points, arguments, generated, operators_code, renamed
 from exprkit.explorer.table import Table
@@ -95,19 +94,13 @@ class PopulationPanel(widgets.VBox):
         """Make the population and show it, in the background."""
         self._progress_bar.run("reading", self.read_now)
 
-    def read_now(self, stop: Event, progress: Progress) -> None:
+    def read_now(self, progress: Progress) -> None:
         """Make the population and show it, in this thread."""
         points = self._points
-
-        def look(done: int, total: int) -> None:
-            progress(done, total)
-            if stop.is_set():
-                raise Stopped
-
         if points is not None:
-            self.use(self._population(points, look), points)
+            self.use(self._population(points, progress), points)
 
-    def _population(self, points: Points, progress: Callable[[int, int], None]) -> ek.Population:
+    def _population(self, points: Points, progress: Progress) -> ek.Population:
         """The population; its code is kept."""
         source = self.source.value
         if source == GIVEN and self._given is not None:
@@ -194,13 +187,13 @@ class PopulationPanel(widgets.VBox):
 
     # ── fits and files ──
 
-    def _run(self, what: str, job: Callable[[Table, Event, Progress], object]) -> None:
+    def _run(self, what: str, job: Callable[[Table, Progress], object]) -> None:
         """Do something with the table in the background."""
         table = self.table
         if table is not None:
-            self._progress_bar.run(what, lambda stop, progress: job(table, stop, progress))
+            self._progress_bar.run(what, lambda progress: job(table, progress))
 
-    def _fit(self, table: Table, stop: Event, progress: Progress) -> None:
+    def _fit(self, table: Table, progress: Progress) -> None:
         n_drawn = 0
 
         def draw(done: int, total: int) -> bool:
@@ -210,9 +203,11 @@ class PopulationPanel(widgets.VBox):
                 self._sort()
             return progress(done, total)
 
-        table.fit(stop, draw)
-        if table is self.table:
-            self._sort()
+        try:
+            table.fit(draw)
+        finally:  # what is fitted is shown, also when the user stops it
+            if table is self.table:
+                self._sort()
 
     def _make_files(self) -> Any:
         self.file = widgets.Text("population.csv", layout=widgets.Layout(width="260px"))
@@ -224,12 +219,12 @@ class PopulationPanel(widgets.VBox):
     def _write(self, suffix: str) -> None:
         name = self.file.value.strip()
 
-        def write(table: Table, stop: Event, progress: Progress) -> None:
+        def write(table: Table, progress: Progress) -> None:
             if not (path := Path(name)).name:
                 raise DataError("the name of the file is missing")
             path = path.with_suffix(suffix)
-            written = table.to_csv(path) if suffix == ".csv" else table.to_sympy(path, stop, progress)
-            self.written_to.value = html.escape(str(written or ""))
+            written = table.to_csv(path) if suffix == ".csv" else table.to_sympy(path, progress)
+            self.written_to.value = html.escape(str(written))
 
         self._run(f"writing {name}", write)
 

@@ -9,13 +9,12 @@
 
 from __future__ import annotations
 
-from threading import Event
 from typing import Any
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, brought_by
 from exprkit.explorer.drawings import BLUE
-from exprkit.explorer.jobs import Progress, ProgressBar, Stopped, duration
+from exprkit.explorer.jobs import Progress, ProgressBar, duration
 from exprkit.explorer.pages import CodeView, button, error_page, line, text_page
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.sources import Points, arguments, operators_code
@@ -62,10 +61,10 @@ class RacePanel(widgets.VBox):
         fields = line(self.backends, widgets.VBox([self.n_points, self.n_steps]))
         super().__init__([fields, words, self.button, self.standings, self.why, self.code])
 
-    def run(self, stop: Event, progress: Progress) -> None:
+    def run(self, progress: Progress) -> None:
         """Run the race in this thread."""
         if self._population.table is None:
-            self._population.read_now(stop, progress)
+            self._population.read_now(progress)
         assert self._population.table is not None
         pop, backends = self._population.table.pop, list(self.backends.value)
         if not backends:
@@ -86,12 +85,7 @@ class RacePanel(widgets.VBox):
         except Exception as error:  # the race may go on
             self.why.value = error_page(error)
 
-        def look(done: int, total: int) -> None:
-            progress(done, total)
-            if stop.is_set():
-                raise Stopped
-
-        self.show(ek.bench.measure(pop, points, backends, progress=look, **options, **limits))
+        self.show(ek.bench.measure(pop, points, backends, progress=progress, **options, **limits))
 
     def show(self, samples: Any) -> None:
         """Show the standings of samples, each ratio as a bar."""

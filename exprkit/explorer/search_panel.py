@@ -17,9 +17,9 @@ numbers as parameters.
 
 from __future__ import annotations
 
+import contextlib
 import html
 from collections.abc import Callable
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import ArgumentError, brought_by
 from exprkit.explorer import drawings
-from exprkit.explorer.jobs import Progress, ProgressBar
+from exprkit.explorer.jobs import Progress, ProgressBar, Stopped
 from exprkit.explorer.pages import CodeView, RowList, button, line, under_heads
 from exprkit.explorer.sources import Points, arguments
 from exprkit.text.tokens import CONSTANT, PARAMETER
@@ -79,14 +79,14 @@ class SearchPanel(widgets.VBox):
     def start(self) -> None:
         """Search, in the background."""
         points = self.points
-        self._progress_bar.run("searching", lambda stop, progress: self._search(points, stop, progress), " s")
+        self._progress_bar.run("searching", lambda progress: self._search(points, progress), " s")
 
     def wait(self, timeout: float | None = None) -> str:
         """Wait until the search has ended; says why it has."""
         self._progress_bar.wait(timeout)
         return "" if self.model is None else str(self.model.stopped_)
 
-    def _search(self, points: Points, stop: Event, progress: Progress) -> None:
+    def _search(self, points: Points, progress: Progress) -> None:
         seconds = float(self.seconds.value)
         settings: dict[str, Any] = {"timeout_in_seconds": seconds, "maxsize": self.maxsize.value, "random_state": 0}
         unary, without = (
@@ -100,10 +100,11 @@ class SearchPanel(widgets.VBox):
         self._show([], [], [])
 
         def look(view: Any) -> bool:
-            progress(min(int(view.seconds), int(seconds)), max(int(seconds), 1))
+            with contextlib.suppress(Stopped):  # the search ends itself, and keeps what it has
+                progress(min(int(view.seconds), int(seconds)), max(int(seconds), 1))
             self.summary.value = html.escape(f"{view.stage}; {view.n_evals:,} functions tried")
             self._show(view.complexity, view.loss, view.equation)
-            return stop.is_set()
+            return self._progress_bar.stop.is_set()
 
         model = ek.SymbolicRegressor(**settings, niterations=10**6, progress=look)
         model.fit(table, points.dataset.y)

@@ -11,9 +11,9 @@ In: a population and data.  Out: rows, the front of loss over size, files.  The 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ import numpy as np
 import exprkit as ek
 from exprkit.errors import DataError, brought_by
 from exprkit.explorer import drawings
-from exprkit.explorer.jobs import Progress, Stopped
+from exprkit.explorer.jobs import Progress
 from exprkit.fitting.description_length import front
 from exprkit.runtime import files
 
@@ -102,25 +102,23 @@ class Table:
 
     # ── fitting and writing ──
 
-    def fit(self, stop: Event, progress: Progress) -> None:
-        """Fit every expression's parameters by least squares, ``AT_ONCE`` of them at a time, until done or stopped."""
+    def fit(self, progress: Progress) -> None:
+        """Fit every expression's parameters by least squares, ``AT_ONCE`` of them at a time.
 
-        def look(done: int, total: int) -> None:
-            if stop.is_set() and done < total:
-                raise Stopped
-
+        ``progress`` is called with (fitted, all) also while these are fitted, and may raise what ends that.
+        """
         for first in range(0, len(self.pop), AT_ONCE):
-            if stop.is_set():
-                return
             piece = slice(first, min(first + AT_ONCE, len(self.pop)))
-            try:
-                result = ek.fit(self.pop[piece], self.points.X, self.points.y, progress=look, **self._options)
-            except Stopped:
-                return
+            look = functools.partial(self._look, first, progress)
+            result = ek.fit(self.pop[piece], self.points.X, self.points.y, progress=look, **self._options)
             self.params[piece, : result.params.shape[1]] = result.params
             self.columns.loc[piece.start : piece.stop - 1, "loss"] = np.sqrt(result.loss / len(self.points))
             self.fitted[piece] = self.pop.valid[piece]
             progress(piece.stop, len(self.pop))
+
+    def _look(self, fitted: int, progress: Progress, done: int, total: int) -> None:
+        if done < total:  # else the result is there, and is not given up
+            progress(fitted, len(self.pop))
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows, the fitted parameters in columns of their own."""
@@ -134,8 +132,8 @@ class Table:
         """Write all rows; the file is whole or not there."""
         return _write(path, self.to_pandas().to_csv(index_label="number"))
 
-    def to_sympy(self, path: Path, stop: Event, progress: Progress) -> Path | None:
-        """Write every expression as SymPy's text, one per line (blank where not valid); None if stopped.
+    def to_sympy(self, path: Path, progress: Progress) -> Path:
+        """Write every expression as SymPy's text, one per line (blank where not valid).
 
         The text is ``sympy.srepr``'s, which keeps every bit of a constant; ``sympy.sympify`` reads it.
         """
@@ -143,8 +141,6 @@ class Table:
 
         lines = []
         for number, expression in enumerate(self.pop):
-            if stop.is_set():
-                return None
             lines.append((sympy.srepr(expression.sympy()) if expression.valid else "") + "\n")
             progress(number + 1, len(self.pop))
         return _write(path, "".join(lines))

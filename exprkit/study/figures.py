@@ -23,7 +23,7 @@ import numpy as np
 from exprkit.errors import brought_by
 from exprkit.runtime import files
 from exprkit.study import bench, case_figures, measured, plots
-from exprkit.study.measured import Results, kernel_table, machines, medians, of, read_results, results_of, with_code
+from exprkit.study.measured import Results, kernel_table, machines, of, read_results, results_of, with_code
 from exprkit.study.plots import BENCHMARKS, Drawing, colour_of, quiet
 from exprkit.study.workload import SOURCES
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Results", "drawings", "kernel_table", "machines", "medians", "read_results", "results_of", "write_all"]
+__all__ = ["Results", "drawings", "kernel_table", "machines", "read_results", "results_of", "write_all"]
 
 NOTES = (
     f"Marks, in this order: {', '.join(plots.PROTOCOLS.values())} copied to the host (in the thesis the matrix of every"
@@ -73,7 +73,7 @@ def write_all(results: str | Path, out: str | Path) -> list[Path]:
     return [*paths, files.write_text(out / "README.md", f"# Figures\n\n{page}\n")]
 
 
-def _drawing(name: str, figure: Figure, results: Results, what: str, rows: pd.DataFrame, *more: str) -> Drawing:
+def _drawing(name: str, figure: Figure, what: str, rows: pd.DataFrame, *more: str) -> Drawing:
     """A figure with its caption: what is drawn, the machines, and what made its samples."""
     plt.close(figure)  # a notebook shows what a cell returns; once is enough
     sentences = [what, *more]
@@ -116,7 +116,7 @@ def benchmark(results: Results) -> Drawing:
         for name, way, kinds in (("CPU", MAKE_STUDY, {"cpu"}), ("GPU", MAKE_STUDY_GPU, measured.ON_GPU))
         if not kinds & set(rows["backend"])
     ]
-    return _drawing("benchmark", plots.comparison(rows, results.thesis), results, what, rows, NOTES, *lacks, THESIS)
+    return _drawing("benchmark", plots.comparison(rows, results.thesis), what, rows, NOTES, *lacks, THESIS)
 
 
 def interpreter(results: Results) -> Drawing:
@@ -135,7 +135,7 @@ def _one_kind(results: Results, name: str, theirs: str, ours: str, words: str) -
     figure = plots.comparison(rows, results.thesis[results.thesis["evaluator"] == theirs])
     lacking = [number for number in BENCHMARKS if number not in set(plots.benchmark_of(rows))]
     lacks = [f"Ours on {_listed(lacking)} is not measured yet: {MAKE_STUDY_GPU}."] if lacking else []
-    return _drawing(name, figure, results, f"Seconds of a sample of the {words}.", rows, NOTES, *lacks, THESIS)
+    return _drawing(name, figure, f"Seconds of a sample of the {words}.", rows, NOTES, *lacks, THESIS)
 
 
 def steps(results: Results) -> Drawing:
@@ -187,7 +187,7 @@ def steps(results: Results) -> Drawing:
         else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
     )
     rows = pd.concat([of(results, "thesis_steps"), ways])
-    return _drawing("steps", figure, results, what, rows, note)
+    return _drawing("steps", figure, what, rows, note)
 
 
 def block_sizes(results: Results) -> Drawing:
@@ -224,7 +224,7 @@ def block_sizes(results: Results) -> Drawing:
         " of points per thread) over the shortest of each."
     )
     lacks = [] if len(rows) else [f"Ours is not measured yet: {MAKE_STUDY_GPU}."]
-    return _drawing("block_sizes", figure, results, what, rows, THESIS, *lacks)
+    return _drawing("block_sizes", figure, what, rows, THESIS, *lacks)
 
 
 # ── past the thesis ──────────────────────────────────────────────────────────────────
@@ -258,7 +258,7 @@ def tuning(results: Results) -> Drawing:
         f"{TUNED[tuned]} on {n_exprs:,} expressions x {n_points:,} points over block size and points per thread;"
         f" occupancy: resident warps over {_between(rows['most_warps'].astype(int))}."
     )
-    return _drawing("tuning", figure, results, what, rows)
+    return _drawing("tuning", figure, what, rows)
 
 
 def _with_registers(rows: pd.DataFrame, table: pd.DataFrame) -> Any:
@@ -310,7 +310,7 @@ def scaling(results: Results) -> Drawing:
         " the least."
     )
     rows = pd.concat([rows for rows, *_ in used])
-    return _drawing("scaling", figure, results, what, rows, f"{_sources(rows).capitalize()}.")
+    return _drawing("scaling", figure, what, rows, f"{_sources(rows).capitalize()}.")
 
 
 def crossover(results: Results) -> Drawing:
@@ -346,7 +346,7 @@ def crossover(results: Results) -> Drawing:
         " each of what comes back to the host (of one step, both matrices are the same work); a CPU at its best number"
         f" of threads; {_sources(rows)} of {_between(rows['tokens_each'])} tokens on average."
     )
-    return _drawing("crossover", figure, results, what, rows)
+    return _drawing("crossover", figure, what, rows)
 
 
 def _times_as_fast(axis: Axes, seconds: pd.DataFrame) -> str:

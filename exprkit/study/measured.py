@@ -193,18 +193,6 @@ def of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
     return results.samples[rows]
 
 
-def medians(results: Results) -> pd.DataFrame:
-    """Median, quartiles and deviation of every evaluator, protocol and benchmark, the thesis's and ours, in seconds."""
-    parts = [plots.thesis_samples(results.thesis), plots.own_samples(benchmarks(results))]
-    table = pd.concat([part for part in parts if len(part)], ignore_index=True)
-    table = table[table["panel"] != plots.OTHER].assign(results=table["results"].map(plots.PROTOCOLS))
-    seconds = table.groupby(["panel", "results", "evaluator"], sort=False)["seconds"]
-    spread = {f"q{share:.0%}"[:-1]: seconds.quantile(share) for share in (0.25, 0.75)} | {"sd": seconds.std()}
-    table = pd.DataFrame({"samples": seconds.size(), "median": seconds.median(), **spread}).reset_index()
-    table["results"] = pd.Categorical(table["results"], list(plots.PROTOCOLS.values()))
-    return table.rename(columns={"panel": "benchmark"}).sort_values(["benchmark", "results", "median"])
-
-
 def benchmarks(results: Results) -> pd.DataFrame:
     """Our samples of the thesis's benchmarks, of all protocols."""
     rows = pd.concat([of(results, *OF_THE_THESIS), scaled(results)])
@@ -311,7 +299,7 @@ def axes(results: Results) -> list[tuple[pd.DataFrame, str, str, bool]]:
 
     ``alone`` are seconds of a step of losses, on the device alone, if that is measured.
     """
-    found = []
+    parts = []
     for study, column, words, other in AXES:
         rows = with_code(of(results, study, results="loss"), both=False)
         rows = on_best_threads(rows, "n_exprs", "n_points", column)
@@ -320,8 +308,8 @@ def axes(results: Results) -> list[tuple[pd.DataFrame, str, str, bool]]:
             name, number, called = other
             number = number if rows[name].eq(number).any() else rows[name].max()
             rows, words = rows[rows[name].eq(number)], f"{words}, {number:,} {called}"
-        found.append((rows, column, words, bool(other)))
-    return found
+        parts.append((rows, column, words, bool(other)))
+    return parts
 
 
 def map_seconds(rows: pd.DataFrame, protocol: str, n_steps: int) -> pd.DataFrame:

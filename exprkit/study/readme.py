@@ -116,11 +116,11 @@ def beside_others(folder: Path) -> str:
     lines = []
     if len(rows := _peers(folder / "peers.csv")):
         for points, threads in ((362, 1), (10_860, 1), (10_860, 2)):
-            some = rows.query("workload == 'thesis' and n_points == @points and threads == @threads")
-            some = some.set_index("method")
-            best = some.loc[some.index.isin(PEERS), "seconds"].idxmin()
+            part = rows.query("workload == 'thesis' and n_points == @points and threads == @threads")
+            part = part.set_index("method")
+            best = part.loc[part.index.isin(PEERS), "seconds"].idxmin()
             what = f"9,880 expressions x {points:,}, every result, CPU, {number_of(threads, 'thread')}"
-            lines.append(_beside(what, some.loc["ieee matrix"], some.loc[best]))
+            lines.append(_beside(what, part.loc["ieee matrix"], part.loc[best]))
     if len(rows := _read(folder / "evogp.csv")):
         for (name, n, points), pair in rows.groupby(["workload", "n_exprs", "n_points"], sort=False):
             own, its = (pair.set_index("method").loc[method] for method in ("exprkit", "evogp"))
