@@ -229,7 +229,7 @@ def _readme(options: argparse.Namespace) -> int:
     for page in [options.readme] if options.readme else readme.pages():
         if not page.is_file():
             raise ArgumentError(f"there is no file {page}: name it by --readme")
-        files.write_text(page, readme.refreshed(page.read_text(encoding="utf-8"), options.results))
+        files.write_text(page, readme.refresh(page.read_text(encoding="utf-8"), options.results))
     return 0
 
 

@@ -101,13 +101,13 @@ def test_runs_with_a_chosen_block_size_repeat_no_benchmark():
     ("seconds", "text"), [(12345.6, "12,346 s"), (1.5, "1.5 s"), (0.0234, "23.4 ms"), (0.00002, "20 us")]
 )
 def test_seconds_are_written_in_the_unit_that_suits(seconds, text):
-    assert plots.written(seconds) == text
+    assert plots.duration(seconds) == text
 
 
 @pytest.mark.slow
 def test_the_same_figure_is_the_same_bytes_in_another_process(results, tmp_path):
     """Under another hash seed, so that no set's order and no random number is in the files."""
-    rows = measured.of(results, "benchmarks", backend="ptx", results="last").assign(file="gpu")
+    rows = measured.samples_of(results, "benchmarks", backend="ptx", results="last").assign(file="gpu")
     rows.to_pickle(tmp_path / "rows")
     lines = (
         "import sys, pandas, pathlib",
@@ -365,16 +365,18 @@ def test_the_way_from_the_thesis_to_ours_begins_with_one_stream(results):
 
 
 def test_a_cold_sample_stands_for_those_that_compile(results):
-    ptx = measured.of(results, "benchmarks", backend="ptx", n_exprs=250_000, results="last")
+    ptx = measured.samples_of(results, "benchmarks", backend="ptx", n_exprs=250_000, results="last")
     assert ptx["code"].value_counts().to_dict() == {"kept": 3, "anew": 1}
     added = ptx.loc[ptx["code"].eq("anew"), "total_s"].median() - ptx.loc[ptx["code"].eq("kept"), "total_s"].median()
     assert added == pytest.approx(0.1 + 25)
-    ptx = measured.of(results, "benchmarks", backend="ptx", n_points=10_860, source="exhaustive", results="last")
+    ptx = measured.samples_of(
+        results, "benchmarks", backend="ptx", n_points=10_860, source="exhaustive", results="last"
+    )
     assert ptx["code"].value_counts().to_dict() == {"kept": 3, "anew": 3}  # where others do, the cold one counts not
 
 
 def test_a_launch_an_expression_is_scaled_to_all_steps(results):
-    rows = measured.scaled(results)
+    rows = measured.scaled_to_all_steps(results)
     assert set(rows["n_steps"]) == {100} and set(plots.benchmark_of(rows)) == {2, 3}
     apart = rows[rows["dispatch"].ne("") & rows["n_points"].eq(362) & rows["results"].eq("last")]
     assert apart["total_s"].tolist() == pytest.approx([0.011 + 100 * (0.05 + 1e-4 + 10_000 * 362 * 6 / 1e12)] * 3)
@@ -552,7 +554,7 @@ def test_the_thesis_s_columns_of_the_headline_are_medians_of_its_samples(results
         row = table.iloc[number - 1]
         for head, kind in (("thesis, CPU", "cpu"), ("thesis, best GPU", "gpu")):
             least = min(each for key, each in medians.items() if key[0] == str(number) and key[1].startswith(kind))
-            assert row[head] == plots.written(least)
+            assert row[head] == plots.duration(least)
     assert table.iloc[3:][["thesis, CPU", "thesis, best GPU"]].eq("").all(axis=None)  # it copies every step's matrix
 
 
@@ -606,7 +608,7 @@ def test_every_number_of_the_thesis_stands_beside_ours(root):
     shown = tables.samples(results)
     for (benchmark, who), seconds in medians.items():
         rows = thesis.get_group((benchmark, f"thesis {names[who]}"))
-        assert plots.written(rows.median()) == seconds and len(rows) == 50
+        assert plots.duration(rows.median()) == seconds and len(rows) == 50
         lines = shown[shown["benchmark"].eq(str(benchmark)) & shown["copied to the host"].eq("matrix of every step")]
         assert {"`cpu`", "`cuda`"} <= set(lines["exprkit"].str.partition(",")[0])
         assert lines["thesis, CPU"].eq(medians[benchmark, "cpu"]).all()

@@ -319,7 +319,7 @@ PAGES = [str(path.relative_to(ROOT)) for path in readme.pages(ROOT)]
 def test_tables_are_fresh(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     assert "made by `make readme`" in text
-    assert readme.refreshed(text, ROOT / "data" / "results") == text, "run: make readme"
+    assert readme.refresh(text, ROOT / "data" / "results") == text, "run: make readme"
 
 
 GUIDES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / TOP).glob("*/README.md")))]

@@ -90,7 +90,7 @@ with brought_by("notebooks"):
 
 __all__ = [
     "CONFIGURATION", "DEFAULTS", "PHASES", "Settings", "backends_of", "dataset", "expressions", "measure", "medians",
-    "recorded", "run", "run_and_save", "run_grid", "save", "unsteady",
+    "run", "run_and_save", "run_grid", "save", "unsteady", "with_origin",
 ]  # fmt: skip
 
 PHASES = ("parse", "upload", "prepare", "first", "evaluate", "download")
@@ -540,7 +540,7 @@ def unsteady(samples: pd.DataFrame) -> list[str]:
     return sentences
 
 
-def recorded(samples: pd.DataFrame, made_by: str) -> pd.DataFrame:
+def with_origin(samples: pd.DataFrame, made_by: str) -> pd.DataFrame:
     """Samples with what made them, the day, and the rate of the way from the GPU to the host."""
     return samples.assign(made_by=made_by, day=f"{datetime.now(UTC):%Y-%m-%d}", link_bytes_per_s=link_rate())
 
@@ -553,7 +553,7 @@ def save(
     figure: Any = None,
     made_by: str = "exprkit.bench",
 ) -> list[Path]:
-    """Write the samples, as ``recorded``, to a parquet file, and the figure (SVG and PNG).
+    """Write the samples, as ``with_origin`` gives them, to a parquet file, and the figure (SVG and PNG).
 
     The files are named by the benchmark and a hash of the parameters and the code's
     commit, so that the same run again replaces its own files and no other's.  Each is
@@ -570,4 +570,4 @@ def save(
 
         written.append(files.write(stem.with_suffix(suffix), lambda path: write_figure(figure, path)))
     # last, for a run is done when its samples are there
-    return [records.write_samples(stem.with_suffix(".parquet"), recorded(samples, made_by)), *written]
+    return [records.write_samples(stem.with_suffix(".parquet"), with_origin(samples, made_by)), *written]

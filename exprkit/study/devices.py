@@ -86,7 +86,7 @@ def recorded_costs() -> ClusterCosts:
     >>> 0 < recorded_costs().task < 0.1
     True
     """
-    table = pd.read_csv(records.recorded() / COSTS_FILE)
+    table = pd.read_csv(records.published_folder() / COSTS_FILE)
     return ClusterCosts(*(float(table[name].median()) for name in ClusterCosts._fields))
 
 

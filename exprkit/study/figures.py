@@ -23,7 +23,7 @@ import numpy as np
 from exprkit.errors import brought_by
 from exprkit.runtime import files
 from exprkit.study import bench, case_figures, measured, plots
-from exprkit.study.measured import Results, kernel_table, machines, of, read_results, results_of, with_code
+from exprkit.study.measured import Results, kernel_table, machines, read_results, results_of, samples_of, with_code
 from exprkit.study.plots import BENCHMARKS, Drawing, colour_of, quiet
 from exprkit.study.workload import SOURCES
 
@@ -140,7 +140,7 @@ def _one_kind(results: Results, name: str, theirs: str, ours: str, words: str) -
 
 def steps(results: Results) -> Drawing:
     """The thesis's optimisation steps, its gains and ours; then a step from its way to ours."""
-    ours, ways = measured.thesis_steps(results), measured.ways(results)
+    ours, ways = measured.thesis_steps(results), measured.launch_samples(results)
     ways = ways[ways["benchmark"].eq(3)]
     widths = (2, 3, 1) if len(ways) else (1,)
     figure, axes = plt.subplots(
@@ -186,13 +186,13 @@ def steps(results: Results) -> Drawing:
         if len(ways)
         else f"Ours is not measured yet: {MAKE_STUDY_GPU}."
     )
-    rows = pd.concat([of(results, "thesis_steps"), ways])
+    rows = pd.concat([samples_of(results, "thesis_steps"), ways])
     return _drawing("steps", figure, what, rows, note)
 
 
 def block_sizes(results: Results) -> Drawing:
     """128, 160 and 192 as in the thesis, then the whole range."""
-    rows = measured.blocks(results)
+    rows = measured.block_samples(results)
     theirs = results.thesis[(results.thesis["benchmark"] == 3) & results.thesis["block_size"].notna()]
     widths, size = ((2, 1, 3), (14, 4)) if len(rows) else ((2, 1), (8, 4))
     figure, axes = plt.subplots(1, len(widths), figsize=size, layout="constrained", width_ratios=widths)
@@ -232,7 +232,7 @@ def block_sizes(results: Results) -> Drawing:
 
 def tuning(results: Results) -> Drawing:
     """Heat maps over block size and points per thread."""
-    rows = of(results, "blocks", options="")
+    rows = samples_of(results, "blocks", options="")
     rows = rows[rows["points_per_thread"].notna() & rows["block_size"].notna()]
     tuned = next((name for name in TUNED if rows["backend"].eq(name).any()), None)
     rows = rows[rows["backend"].eq(tuned)]
@@ -315,7 +315,7 @@ def scaling(results: Results) -> Drawing:
 
 def crossover(results: Results) -> Drawing:
     """Speed of every backend over that of the CPU, by size, for searches of 1 to 1,000 steps."""
-    rows = measured.on_best_threads(with_code(of(results, "map"), both=True), "n_exprs", "n_points", "results")
+    rows = measured.on_best_threads(with_code(samples_of(results, "map"), both=True), "n_exprs", "n_points", "results")
     maps = [
         (name, part)
         for name in plots.PROTOCOLS

@@ -73,14 +73,14 @@ def read_results(folder: str | Path | None = None) -> Results:
 
     Raises DataError if there is no such folder, or a file in it cannot be read.
     """
-    folder = records.recorded() if folder is None else Path(folder).expanduser()
+    folder = records.published_folder() if folder is None else Path(folder).expanduser()
     if not folder.is_dir():
         raise DataError(f"there is no folder of results {folder}")
     return results_of(records.read(folder, cold=True))
 
 
 def results_of(samples: pd.DataFrame) -> Results:
-    """Samples with what each figure wants to know of every one."""
+    """Samples as read from files -> ``Results``: warm ones, with columns for names and sizes that figures group by."""
     samples = samples if len(samples) else NO_SAMPLES
     columns = {
         name: "" if name in ABOUT else np.nan
@@ -154,7 +154,7 @@ def machines(results: Results) -> pd.DataFrame:
 
 
 def _each(texts: Iterable[str], between: str = "; ") -> str:
-    """Each text once, but the empty one."""
+    """Distinct texts, joined, without the empty one."""
     return between.join(filter(None, dict.fromkeys(texts)))
 
 
@@ -185,8 +185,8 @@ def origin(rows: pd.DataFrame) -> str:
     return f"Commit {commits}; {machine_of(rows)}." * bool(len(rows))
 
 
-def of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
-    """The samples of some studies whose columns have these values."""
+def samples_of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
+    """Rows of samples: those of the named studies whose columns equal the given values."""
     rows = results.samples["bench"].isin(studies)
     for name, value in equal.items():
         rows &= results.samples[name].eq(value)
@@ -195,13 +195,13 @@ def of(results: Results, /, *studies: str, **equal: Any) -> pd.DataFrame:
 
 def benchmarks(results: Results) -> pd.DataFrame:
     """Our samples of the thesis's benchmarks, of all protocols."""
-    rows = pd.concat([of(results, *OF_THE_THESIS), scaled(results)])
+    rows = pd.concat([samples_of(results, *OF_THE_THESIS), scaled_to_all_steps(results)])
     return rows[plots.benchmark_of(rows) != plots.OTHER]
 
 
-def scaled(results: Results) -> pd.DataFrame:
-    """Samples of ``scaled_from`` steps, with a launch per expression or few threads, as of the thesis's 100 steps."""
-    rows = of(results, "launches", "threads", options="")
+def scaled_to_all_steps(results: Results) -> pd.DataFrame:
+    """Samples of fewer steps (a launch per expression, few threads), their times scaled to the thesis's 100 steps."""
+    rows = samples_of(results, "launches", "threads", options="")
     rows = rows[(rows["dispatch"].ne("") | rows["bench"].eq("threads")) & rows["block_size"].isna()]
     rows = rows[rows["n_steps"].between(2, plots.THESIS_STEPS - 1)]
     more = (plots.THESIS_STEPS - 1) / (rows["n_steps"] - 1)
@@ -228,7 +228,7 @@ def on_best_threads(rows: pd.DataFrame, *keys: str) -> pd.DataFrame:
 
 
 def seconds_for(samples: pd.DataFrame, n_steps: int) -> pd.Series:
-    """Seconds of each sample with another number of steps: all but the first cost the same."""
+    """Seconds that each sample would take with ``n_steps`` steps: all but the first cost the same."""
     return samples["total_s"] - samples["steps_s"] + (n_steps - 1) * samples["step_s"]
 
 
@@ -239,7 +239,7 @@ def _option(rows: pd.DataFrame, name: str) -> pd.Series:
 
 def thesis_steps(results: Results) -> pd.DataFrame:
     """Its optimisation steps, a launch for each expression, in its order: seconds of 100 steps, ours and relative."""
-    rows = of(results, "thesis_steps").assign(samples=1)
+    rows = samples_of(results, "thesis_steps").assign(samples=1)
     rows = rows.assign(seconds=seconds_for(rows, plots.THESIS_STEPS), every=_option(rows, "every_step"))
     rows = rows.assign(stack=_option(rows, "stack"), order=rows["every"].map(list(EVERY).index))
     keys = ["backend", "order", "every", "stack", "block_size", "n_exprs", "n_points"]
@@ -258,9 +258,9 @@ def thesis_steps(results: Results) -> pd.DataFrame:
     )
 
 
-def ways(results: Results) -> pd.DataFrame:
+def launch_samples(results: Results) -> pd.DataFrame:
     """Samples from the thesis's way to ours on benchmarks 2 and 3, with the ``order`` and the name of their ``way``."""
-    rows = of(results, "launches")
+    rows = samples_of(results, "launches")
     apart, points = rows["dispatch"].ne(""), rows["points_per_thread"].astype(float)
     streams, graph = _option(rows, "streams").replace("", 1).astype(int), _option(rows, "graph").ne("")
     threads = rows["threads"].where(apart, 1).astype(int)
@@ -275,7 +275,7 @@ def ways(results: Results) -> pd.DataFrame:
         way=way,
         order=list(zip(*order, strict=True)),
         benchmark=rows["n_points"].map(numbers),
-        place=plots.places(rows["results"]),
+        place=plots.protocol_ranks(rows["results"]),
     )
 
 
@@ -289,7 +289,7 @@ def thesis_medians(results: Results) -> pd.DataFrame:
 
 def map_rows(results: Results, code: str) -> pd.DataFrame:
     """Samples of the maps of sizes, a transpiler's with code compiled "anew" or "kept", a CPU's at its best threads."""
-    rows = of(results, "map")
+    rows = samples_of(results, "map")
     rows = rows[rows["code"].isin(("", code))]
     return on_best_threads(rows, "n_exprs", "n_points", "results")
 
@@ -301,7 +301,7 @@ def axes(results: Results) -> list[tuple[pd.DataFrame, str, str, bool]]:
     """
     parts = []
     for study, column, words, other in AXES:
-        rows = with_code(of(results, study, results="loss"), both=False)
+        rows = with_code(samples_of(results, study, results="loss"), both=False)
         rows = on_best_threads(rows, "n_exprs", "n_points", column)
         rows = rows.assign(alone=rows["device_s"].fillna(rows["step_s"]))
         if other and len(rows):
@@ -313,7 +313,7 @@ def axes(results: Results) -> list[tuple[pd.DataFrame, str, str, bool]]:
 
 
 def map_seconds(rows: pd.DataFrame, protocol: str, n_steps: int) -> pd.DataFrame:
-    """Seconds of so many steps: a row a size, a column a backend.
+    """Median seconds of ``n_steps`` steps: a row for each size, a column for each backend.
 
     What is done once, the first step included, is the same whether the matrix of every step or of the last comes back,
     and one median is of both.
@@ -325,9 +325,9 @@ def map_seconds(rows: pd.DataFrame, protocol: str, n_steps: int) -> pd.DataFrame
     return (once + (n_steps - 1) * step).dropna().unstack("where")
 
 
-def blocks(results: Results) -> pd.DataFrame:
+def block_samples(results: Results) -> pd.DataFrame:
     """Our samples of benchmark 3 with a chosen block size."""
-    rows = of(results, "blocks", "thesis_steps")
+    rows = samples_of(results, "blocks", "thesis_steps")
     n_exprs, n_points = plots.BENCHMARKS[3]
     tuned = rows["options"].eq("") | rows["options"].eq("stack=10")
     return rows[tuned & rows["block_size"].notna() & rows["n_exprs"].eq(n_exprs) & rows["n_points"].eq(n_points)]
@@ -338,7 +338,7 @@ def relative_to_best(results: Results) -> pd.DataFrame:
     theirs = results.thesis[(results.thesis["benchmark"] == 3) & results.thesis["block_size"].notna()]
     seconds = theirs.groupby(["evaluator", "block_size"])["seconds"].median().reset_index()
     seconds["evaluator"] = "thesis " + seconds["evaluator"].str.replace("_", " ")
-    ours = best_points(blocks(results)).groupby(["evaluator", "block_size"])["step_s"].median()
+    ours = best_points(block_samples(results)).groupby(["evaluator", "block_size"])["step_s"].median()
     seconds = pd.concat([seconds, ours.rename("seconds").reset_index()], ignore_index=True)
     table = seconds.astype({"block_size": int}).pivot(index="evaluator", columns="block_size", values="seconds")
     return table.div(table.min(axis=1), axis=0)
@@ -356,7 +356,7 @@ def best_points(rows: pd.DataFrame) -> pd.DataFrame:
 
 def kernel_table(results: Results) -> pd.DataFrame:
     """Step time, registers, spills, shared memory and occupancy by block size and points per thread."""
-    rows = of(results, "blocks")
+    rows = samples_of(results, "blocks")
     rows = rows[rows["points_per_thread"].notna() & rows["registers"].notna()]
     if rows.empty:
         return pd.DataFrame()

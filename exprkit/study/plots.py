@@ -99,7 +99,7 @@ def comparison(samples: pd.DataFrame | None = None, thesis: pd.DataFrame | None 
         width_ratios=(3, 1),
     )
     marked = [name for name in PROTOCOLS if table["results"].eq(name).any()]
-    order = places(table["results"])
+    order = protocol_ranks(table["results"])
     first = table[order.eq(order.groupby([table["panel"], table["evaluator"]]).transform("min"))]
     medians = first.groupby(["panel", "evaluator"])["seconds"].median()
     for pair, panel in zip(axes, panels, strict=True):
@@ -128,7 +128,7 @@ def thesis_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
-    """Our warm samples in the same form; expressions all different are shown where there are also repeated ones."""
+    """Our warm samples in the same columns; of expressions all different, where repeated ones were measured as well."""
     if samples is None or samples.empty:
         return pd.DataFrame()
     warm = samples[~samples["cold"]]
@@ -147,7 +147,7 @@ def own_samples(samples: pd.DataFrame | None) -> pd.DataFrame:
 
 
 def beside_others(table: pd.DataFrame, repeated: pd.Series) -> pd.Series:
-    """Rows of repeated expressions whose panel and evaluator were also measured with different ones."""
+    """A mask of the rows of repeated expressions whose panel and evaluator were also measured with different ones."""
     names = table["panel"].astype(str) + table["evaluator"].str.removesuffix(" " + REPEATED)
     return repeated & names.isin(names[~repeated])
 
@@ -198,7 +198,7 @@ def spread(axes: Sequence[Axes], table: pd.DataFrame, protocols: Sequence[str] =
         seconds_by_protocol = medians.loc[name]
         for protocol, seconds in seconds_by_protocol.items():
             axis.plot(seconds, place, MARKS[str(protocol)], color=colour_of(name), markersize=6)
-        label = " / ".join("-" if seconds != seconds else written(seconds) for seconds in seconds_by_protocol)
+        label = " / ".join("-" if seconds != seconds else duration(seconds) for seconds in seconds_by_protocol)
         axis.annotate(label, (1.01, place), xycoords=axis.get_yaxis_transform(), va="center", fontsize=8)
     if len(protocols) > 1:
         axis.annotate(" / ".join(BRIEF[name] for name in protocols), (1.01, 1.01), xycoords="axes fraction", fontsize=8)
@@ -233,7 +233,7 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def written(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Seconds with three digits, in the unit that suits."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
         if seconds >= (0.1 if unit == "s" else 1e-4):
@@ -242,18 +242,18 @@ def written(seconds: float) -> str:
     return f"{seconds * 1e6:.3g} us"
 
 
-def known(write: Callable[[float], str], value: float) -> str:
-    """The number as ``write`` has it; nothing for nan."""
+def text_or_blank(write: Callable[[float], str], value: float) -> str:
+    """A number as the text that ``write`` makes of it; an empty text for nan."""
     return "" if pd.isna(value) else write(value)
 
 
 def gigabytes(count: float) -> str:
-    """Bytes in words; nothing for nan."""
-    return known("{:.3g} GB".format, count / 1e9)
+    """A number of bytes as a text in GB; an empty text for nan."""
+    return text_or_blank("{:.3g} GB".format, count / 1e9)
 
 
-def places(protocols: pd.Series) -> pd.Series:
-    """Where each protocol stands among all: what tables are sorted by."""
+def protocol_ranks(protocols: pd.Series) -> pd.Series:
+    """The rank of each protocol, by which tables are sorted: every step, last step, losses, fits."""
     return protocols.map([*PROTOCOLS, "fit"].index)
 
 

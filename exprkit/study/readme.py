@@ -19,7 +19,7 @@ from typing import Any
 from exprkit.errors import brought_by, number_of
 from exprkit.operators import ops
 from exprkit.study import measured, records
-from exprkit.study.plots import known, written
+from exprkit.study.plots import duration, text_or_blank
 from exprkit.study.tables import TABLES
 
 with brought_by("notebooks"):
@@ -30,7 +30,7 @@ MARKED = re.compile(r"<!-- ([\w ]+): made by `make readme` -->\n.*?<!-- end of \
 STUDIES = "`make study` measures it on this machine's CPU, `make study-gpu` on a machine with an NVIDIA GPU"
 
 
-def refreshed(text: str, results_folder: str | Path) -> str:
+def refresh(text: str, results_folder: str | Path) -> str:
     """A page's text with fresh tables between its marks."""
     folder = Path(results_folder)
     results = functools.cache(lambda: measured.read_results(folder))
@@ -52,9 +52,9 @@ def pages(root: str | Path = ".") -> list[Path]:
 
 def of_the_thesis(folder: str | Path = "") -> list[str]:
     """The pages on the thesis's questions, their tables of a folder of results; by default of what is published."""
-    published = records.recorded()
+    published = records.published_folder()
     texts = (path.read_text(encoding="utf-8") for path in sorted((published / "tables").glob("*.md")))
-    return [refreshed(text, folder or published) for text in texts if "**The thesis.**" in text]
+    return [refresh(text, folder or published) for text in texts if "**The thesis.**" in text]
 
 
 def markdown(table: pd.DataFrame, measured_by: str) -> str:
@@ -129,7 +129,7 @@ def beside_others(folder: Path) -> str:
     if len(rows := _read(folder / "fit_peers.csv")):
         fits = rows.query("n_points == 362").set_index("method")
         own, its = fits.loc["exprkit"], fits.loc["pyoperon"]
-        seconds, its_seconds = (written(fit["us_per_fit"] * 1e-6) for fit in (own, its))
+        seconds, its_seconds = (duration(fit["us_per_fit"] * 1e-6) for fit in (own, its))
         reached, its_reached = (f"{fit['reached'] / fit['expressions']:.0%}" for fit in (own, its))
         what = "one fit to 362 points from a random start, one CPU thread"
         beside = f"pyoperon: {its_seconds}, {its_reached}"
@@ -145,7 +145,7 @@ def _peers(path: Path) -> pd.DataFrame:
 
 def _beside(what: str, own: pd.Series, its: pd.Series) -> tuple[str, str, str]:
     ratio = f"{its['seconds'] / own['seconds']:.1f}x"
-    return what, f"**{written(own['seconds'])}**", f"{its['program']}: {written(its['seconds'])} ({ratio})"
+    return what, f"**{duration(own['seconds'])}**", f"{its['program']}: {duration(its['seconds'])} ({ratio})"
 
 
 def peers(folder: Path) -> str:
@@ -161,7 +161,7 @@ def _peers_table(rows: pd.DataFrame) -> str:
     for key, part in rows.groupby(["workload", "n_exprs", "n_points", "threads"], sort=False):
         seconds = part.set_index("method")["seconds"]
         best = seconds[seconds.index.isin(theirs)].min()
-        cells = seconds.map(written)
+        cells = seconds.map(duration)
         cells += [f" (**{best / value:.1f}x**)" if name in ours and best > 0 else "" for name, value in seconds.items()]
         size = (f"{key[0]}, {key[1]:,}", f"{key[2]:,}", str(key[3]))
         lines.append((*size, *(cells.get(name, "") for name in (*theirs, *ours))))
@@ -191,7 +191,7 @@ def fit_peers(folder: Path) -> str:
     for row in rows.itertuples():
         reached = (row.reached, row.expressions) if row.expressions else (row.reached_of_sample, row.of_sample)
         reached_words = "{:,} of {:,}".format(*reached)
-        lines.append((f"{row.n_points:,}", row.method, known(written, row.us_per_fit * 1e-6), reached_words))
+        lines.append((f"{row.n_points:,}", row.method, text_or_blank(duration, row.us_per_fit * 1e-6), reached_words))
     head = ("points", "", "a fit takes", "reaches the best known loss")
     return _table(head, lines, "tests/bench_fit_peers.py --csv data/results/fit_peers.csv")
 
@@ -220,7 +220,7 @@ def expression(folder: Path) -> str:
         device = row.gpu if on_gpu else f"{row.cpu}, {number_of(int(row.threads), 'thread')}"
         times = (row.parse_s + row.lower_s, row.emit_s + row.compile_s, row.step_s, row.device_s)
         kernel = f"{row.registers:.0f}, {row.local_bytes:.0f} bytes" * on_gpu
-        lines.append((f"`{row.backend}`", device, *(known(written, time) for time in times), kernel))
+        lines.append((f"`{row.backend}`", device, *(text_or_blank(duration, time) for time in times), kernel))
     head = ("", "on", "read, lowered", "compiled", "1,000,000 points", "of it the GPU", "registers, local memory")
     return _table(head, lines, "tests/bench_expression.py --csv CSV")
 

@@ -100,7 +100,7 @@ def write_samples(path: Path, samples: pd.DataFrame) -> Path:
     return files.write(path, lambda beside: samples.to_parquet(beside, index=False, compression="zstd"))
 
 
-def recorded() -> Path:
+def published_folder() -> Path:
     """The folder of the published results, in a checkout."""
     if not RESULTS.is_dir():
         raise DataError(f"there are no recorded results at {RESULTS}: use a checkout of exprkit, or name a folder")
@@ -124,7 +124,7 @@ def _samples(path: Path, columns: list[str] | None = None) -> pd.DataFrame:
         return pd.read_parquet(path, columns=columns)
 
 
-def published(target: str | Path) -> bool:
+def is_published(target: str | Path) -> bool:
     """Whether a file is, or would be, one of the published results."""
     return RESULTS in Path(target).resolve().parents
 
@@ -145,7 +145,7 @@ def collect(folders: Iterable[str | Path], target: str | Path, made_by: str = ""
     samples = pd.concat([_samples(path).assign(run=path.parent.name) for path in paths], ignore_index=True)
     if made_by:
         samples["made_by"] = made_by
-    if published(target):
+    if is_published(target):
         refuse_changes()
         if (bad := ~samples["commit"].str.fullmatch(r"[0-9a-f]+")).any():
             runs = ", ".join(samples.loc[bad, "run"].unique())

@@ -160,7 +160,7 @@ def sweep(
         raise ArgumentError("runs in this process go one after the other: workers must be 1")
     if client is not None and (plain is not None or workers != 1):
         raise ArgumentError("client= says who works: leave out workers= and plain=")
-    if into is not None and records.published(into):
+    if into is not None and records.is_published(into):
         records.refuse_changes()
     cluster = Workers.of(None, client)
     waiting, before = waiting_of(jobs, into)
@@ -324,7 +324,7 @@ def finished(folder: Path, into: str | Path | None = None) -> bool:
         record = json.loads((folder / FINISHED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    old = into is not None and records.published(into) and record.get("commit") != records.provenance()["commit"]
+    old = into is not None and records.is_published(into) and record.get("commit") != records.provenance()["commit"]
     return not old and all((folder / name).exists() for name in record["results"])
 
 

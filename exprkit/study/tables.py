@@ -18,8 +18,8 @@ import numpy as np
 
 from exprkit.errors import brought_by
 from exprkit.study import bench, measured, plots, records, timed_device
-from exprkit.study.measured import ON_GPU, Results, of, with_code
-from exprkit.study.plots import BENCHMARKS, PROTOCOLS, gigabytes, known, places, written
+from exprkit.study.measured import ON_GPU, Results, samples_of, with_code
+from exprkit.study.plots import BENCHMARKS, PROTOCOLS, duration, gigabytes, protocol_ranks, text_or_blank
 from exprkit.study.workload import SOURCES
 
 with brought_by("notebooks"):
@@ -38,19 +38,19 @@ WORK: Cells = {"copied to the host": "{copied}"} | SIZE
 WHERE = {"": "`{where}`"}
 
 
-class _Words(string.Formatter):
+class _CellFormatter(string.Formatter):
     """Fields of cells: a format ``s`` is of seconds, ``GB`` of bytes, ``x`` of a ratio."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        own = {"s": written, "GB": gigabytes, "x": _times}.get(format_spec)
+        own = {"s": duration, "GB": gigabytes, "x": _times}.get(format_spec)
         return own(value) if own else str(super().format_field(value, format_spec))
 
 
 def table_of(rows: pd.DataFrame, cells: Cells, samples: pd.DataFrame) -> pd.DataFrame:
-    """A line for each row; a cell with a field that is nan is empty, a column of such is left out."""
+    """A table of texts, a line for each row; a cell with a field that is nan is empty, a column of such is left out."""
     if rows.empty:
         return NOTHING
-    words, texts = _Words(), pd.DataFrame()
+    words, texts = _CellFormatter(), pd.DataFrame()
     if "results" in rows:
         rows = rows.assign(copied=rows["results"].map(COPIED))
     lines: list[Any] = rows.to_dict("records")
@@ -59,18 +59,18 @@ def table_of(rows: pd.DataFrame, cells: Cells, samples: pd.DataFrame) -> pd.Data
         texts[head] = pd.Series([words.vformat(cell, (), line) for line in lines]).mask(
             rows[fields].isna().any(axis=1).to_numpy(), ""
         )
-    return _from(samples, texts.loc[:, texts.ne("").any()])
+    return _with_origin(samples, texts.loc[:, texts.ne("").any()])
 
 
-def _from(samples: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """A table with the machines and commits of its samples."""
+def _with_origin(samples: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The table, its ``attrs["origin"]`` the machines and commits of its samples."""
     table.attrs["origin"] = measured.origin(samples)
     return table
 
 
-def _bold_least(values: pd.Series, write: Callable[[float], str] = written) -> pd.Series:
-    """Numbers as texts, the least in bold, nothing for nan."""
-    texts = values.map(lambda value: known(write, value))
+def _bold_least(values: pd.Series, write: Callable[[float], str] = duration) -> pd.Series:
+    """Numbers as texts, the least in bold, an empty text for nan."""
+    texts = values.map(lambda value: text_or_blank(write, value))
     return texts.mask(values.eq(values.min()), "**" + texts + "**")
 
 
@@ -100,7 +100,7 @@ def own_medians(results: Results) -> pd.DataFrame:
     keys = ["results", "benchmark", "where"]
     each = _own_samples(results).groupby([*keys, "repeated"])["total_s"].median().reset_index().drop_duplicates(keys)
     table = each.pivot(index=keys[:2], columns="where", values="total_s")
-    return table.sort_index(key=lambda level: places(level) if level.name == "results" else level)
+    return table.sort_index(key=lambda level: protocol_ranks(level) if level.name == "results" else level)
 
 
 def headline(results: Results) -> pd.DataFrame:
@@ -116,10 +116,10 @@ def headline(results: Results) -> pd.DataFrame:
     front["copied to the host"] = [PROTOCOLS[name] for name in protocols]
     for head in ("CPU", "best GPU"):  # the thesis copies the matrix of every step
         who = theirs[head]
-        front[f"thesis, {head}"] = [written(who[number]) if name == "every" else "" for name, number in medians.index]
+        front[f"thesis, {head}"] = [duration(who[number]) if name == "every" else "" for name, number in medians.index]
     samples = _own_samples(results)
     shown = medians.apply(_bold_least, axis=1).rename(columns="`{}`".format)
-    return _from(samples[samples["where"].isin(medians.columns)], front.join(shown))
+    return _with_origin(samples[samples["where"].isin(medians.columns)], front.join(shown))
 
 
 def samples(results: Results) -> pd.DataFrame:
@@ -133,7 +133,9 @@ def samples(results: Results) -> pd.DataFrame:
     )
     theirs = measured.thesis_medians(results)
     medians = medians.assign(
-        benchmark=plots.benchmark_of(medians), order=places(medians["results"]), source=medians["source"].map(SOURCES)
+        benchmark=plots.benchmark_of(medians),
+        order=protocol_ranks(medians["results"]),
+        source=medians["source"].map(SOURCES),
     )
     for head in ("CPU", "best GPU"):
         medians[head] = medians["benchmark"].map(theirs[head]).where(medians["results"].eq("every"))
@@ -197,7 +199,7 @@ def boundary(results: Results) -> pd.DataFrame:
                 }
             )
     table = pd.DataFrame(lines).fillna("")
-    return _from(rows, table[sorted(table, key=lambda head: "lead" in head)])  # that last
+    return _with_origin(rows, table[sorted(table, key=lambda head: "lead" in head)])  # that last
 
 
 def _sizes(index: Iterable[tuple[int, int]]) -> str:
@@ -206,7 +208,7 @@ def _sizes(index: Iterable[tuple[int, int]]) -> str:
 
 def own_data(results: Results) -> pd.DataFrame:
     """Times on Nikuradse's own data over those on synthetic data of the same shape; on a CPU of processor seconds."""
-    rows = of(results, "nikuradse")
+    rows = samples_of(results, "nikuradse")
     seconds = rows["total_s"].where(rows["backend"].isin(ON_GPU), rows["cpu_s"])  # what else runs does not count
     rows = rows.assign(own=rows["dataset"].ne("rough_pipe"), seconds=seconds)
     keys = ["results", "n_exprs", "n_points", "source", "where", "code", "dispatch", "file", "commit", "own"]
@@ -217,14 +219,14 @@ def own_data(results: Results) -> pd.DataFrame:
 
 def link(results: Results) -> pd.DataFrame:
     """Steps whose matrices come to the host, on a GPU: copies, bytes, seconds, rate, and share of the link's rate."""
-    rows = pd.concat([measured.benchmarks(results), of(results, "results", results="half")])
+    rows = pd.concat([measured.benchmarks(results), samples_of(results, "results", results="half")])
     rows = rows[rows["results"].isin((*bench.TO_HOST, "loss")) & rows["backend"].isin(ON_GPU) & rows["dispatch"].eq("")]
     rows = with_code(rows[rows["source"].eq(plots.DIFFERENT)], both=False)
     if rows.empty:
         return NOTHING
     size = rows["dtype"].map(measured.ITEMSIZE).mask(rows["results"].eq("half"), 2)
     size = (size * rows["n_exprs"] * rows["n_points"]).where(rows["results"].ne("loss"))
-    rows = rows.assign(size=size, order=places(rows["results"].replace("half", "every")))
+    rows = rows.assign(size=size, order=protocol_ranks(rows["results"].replace("half", "every")))
     keys, numbers = (
         ["n_exprs", "n_points", "order", "where", "results"],
         ["step_s", "size", *timed_device.TRANSFERS, "link_bytes_per_s"],
@@ -256,7 +258,7 @@ def pair_rows(results: Results) -> pd.DataFrame:
     ``device`` and ``host`` are seconds of a step on the device alone and in a sample, of the interpreter and (``_ptx``)
     of the transpiler; ``anew`` and ``kept`` what a sample of the transpiler takes once, more than the interpreter's.
     """
-    rows = of(results, "benchmarks", "results", "map", "large", dispatch="", options="")
+    rows = samples_of(results, "benchmarks", "results", "map", "large", dispatch="", options="")
     rows = rows[rows["backend"].isin(ON_GPU) & rows["n_steps"].ge(measured.ENOUGH_STEPS)]
     rows = rows[rows["results"].isin(("last", "loss"))]  # on the device, every step's matrix is the last one's
     rows = rows.assign(
@@ -294,7 +296,7 @@ def pairs(results: Results) -> pd.DataFrame:
         rows[both] = rows[both].apply(_bold_least, axis=1)
     other = rows["precision"].map(lambda name: "" if name == "fast" else f", {name}")
     rows = rows.assign(gives=rows["results"].map(STEP_RESULTS) + other, source=rows["source"].replace(SOURCES))
-    return table_of(rows, PAIRS, of(results, "benchmarks", "results", "map", "large", backend="ptx"))
+    return table_of(rows, PAIRS, samples_of(results, "benchmarks", "results", "map", "large", backend="ptx"))
 
 
 def steps(count: float) -> str:
@@ -332,7 +334,7 @@ def growth(results: Results) -> pd.DataFrame:
             used.append(rows)
             grown = {f"`{where}`": _grown(part, column) for where, part in rows.groupby("where")}
             lines.append({"more of": words, "from ... to": f"{rows[column].min():,} to {rows[column].max():,}"} | grown)
-    return _from(pd.concat(used), pd.DataFrame(lines).fillna("")) if used else NOTHING
+    return _with_origin(pd.concat(used), pd.DataFrame(lines).fillna("")) if used else NOTHING
 
 
 def measured_by_all(rows: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -354,12 +356,14 @@ def block_sizes(results: Results) -> pd.DataFrame:
     """Time over the least of each evaluator, by threads of a block: the thesis's samples, our steps."""
     relative = measured.relative_to_best(results)
     texts = relative.apply(lambda line: _bold_least(line, "{:.2f}".format), axis=1)
-    return _from(measured.blocks(results), texts.rename(columns=str).rename_axis("", axis=0).reset_index())
+    return _with_origin(
+        measured.block_samples(results), texts.rename(columns=str).rename_axis("", axis=0).reset_index()
+    )
 
 
 def thesis_steps(results: Results) -> pd.DataFrame:
     """The thesis's optimisation steps, a launch for each expression: ours in its order, and its own gains."""
-    return table_of(measured.thesis_steps(results), THESIS_STEPS, of(results, "thesis_steps"))
+    return table_of(measured.thesis_steps(results), THESIS_STEPS, samples_of(results, "thesis_steps"))
 
 
 THESIS_STEPS: Cells = {
@@ -376,13 +380,13 @@ THESIS_STEPS: Cells = {
 
 def launches(results: Results) -> pd.DataFrame:
     """A step from the thesis's way to ours: launches for every expression, then one launch for all."""
-    rows = measured.ways(results)
+    rows = measured.launch_samples(results)
     table = rows.pivot_table("step_s", ["order", "way"], ["benchmark", "place"], "median", sort=True)
     if table.empty:
         return NOTHING
     heads = [f"{number}: {list(BACK.values())[place]}" for number, place in table.columns]
     texts = table.apply(_bold_least).set_axis(heads, axis=1).droplevel("order")
-    return _from(rows, texts.rename_axis("a step, benchmark 2 and 3").reset_index())
+    return _with_origin(rows, texts.rename_axis("a step, benchmark 2 and 3").reset_index())
 
 
 BACK = {"every": "matrix to the host", "last": "matrix, left on the device", "loss": "losses"}
@@ -390,7 +394,9 @@ BACK = {"every": "matrix to the host", "last": "matrix, left on the device", "lo
 
 def busy(results: Results) -> pd.DataFrame:
     """The share of a step in which the device works, and what a cold second-level cache costs."""
-    rows = of(results, "benchmarks", "results", source=plots.DIFFERENT, dispatch="", precision="fast", options="")
+    rows = samples_of(
+        results, "benchmarks", "results", source=plots.DIFFERENT, dispatch="", precision="fast", options=""
+    )
     rows = with_code(rows[rows["device_s"].notna()], both=False)
     rows = rows.assign(gives=rows["results"].map(STEP_RESULTS))
     keys, seconds = ["gives", "n_exprs", "n_points", "where"], ["step_s", "device_s", "device_cold_s"]
@@ -413,7 +419,7 @@ BUSY: Cells = {
 def stages(results: Results) -> pd.DataFrame:
     """Seconds of reading, lowering, writing PTX and compiling, by number of expressions."""
     usual = {"source": plots.DIFFERENT, "dispatch": "", "dtype": "float32", "precision": "fast"}
-    rows = with_code(of(results, *measured.OF_THE_THESIS, n_points=BENCHMARKS[2][1], **usual), both=True)
+    rows = with_code(samples_of(results, *measured.OF_THE_THESIS, n_points=BENCHMARKS[2][1], **usual), both=True)
     each = rows.groupby(["n_exprs", "where"])[list(STAGES)].median().reset_index()
     cells = {words: f"{{{name}:s}}" for name, words in STAGES.items()}
     each = each.dropna(subset=list(STAGES), how="all")
@@ -422,13 +428,13 @@ def stages(results: Results) -> pd.DataFrame:
 
 def _every_run(results: Results, study: str) -> pd.DataFrame:
     """The samples of a study; a CPU's matrix of the last step is that of every step, and left out."""
-    rows = with_code(of(results, study), both=True)
+    rows = with_code(samples_of(results, study), both=True)
     return rows[rows["backend"].isin(ON_GPU) | rows["results"].ne("last")]
 
 
 def search(results: Results) -> pd.DataFrame:
     """Seconds of as many samples, one after the other, as the thesis's search has generations."""
-    rows = _every_run(results, "search").sort_values("results", key=places, kind="stable")
+    rows = _every_run(results, "search").sort_values("results", key=protocol_ranks, kind="stable")
     keys = ["results", "where", "n_exprs", "n_points", "n_steps"]
     total = rows.groupby(keys, sort=False)["total_s"]
     seconds = total.apply(lambda each: each.iloc[:GENERATIONS].sum())
@@ -445,7 +451,7 @@ def memory(results: Results) -> pd.DataFrame:
     rows = _every_run(results, "memory")
     if rows.empty:
         return NOTHING
-    rows = rows.assign(order=places(rows["results"])).sort_values(["n_exprs", "order", "n_points", "where"])
+    rows = rows.assign(order=protocol_ranks(rows["results"])).sort_values(["n_exprs", "order", "n_points", "where"])
     names = rows.groupby(list(bench.CONFIGURATION), dropna=False, sort=False)["where"].first()
     each = bench.medians(rows.drop(columns="file")).assign(where=list(names))
     return table_of(each, MEMORY, rows)
@@ -501,7 +507,7 @@ def _worst_block(results: Results) -> str:
 
 def _gain_of_one_launch(results: Results) -> str:
     """The best step with a launch for each expression over one launch for all, by benchmark."""
-    rows = measured.ways(results)
+    rows = measured.launch_samples(results)
     each = rows.groupby(["benchmark", "results", "dispatch", "way"])["step_s"].median().groupby(level=[0, 1, 2]).min()
     table = each.unstack("dispatch").reindex(columns=["per-expression", ""]).dropna()
     lines = [
@@ -564,11 +570,11 @@ def answers(results: Results) -> pd.DataFrame:
     lines = []
     for page, (ours, parts) in ANSWERS.items():
         texts = [part(results) for part in parts]
-        title = (records.recorded() / "tables" / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0]
+        title = (records.published_folder() / "tables" / f"{page}.md").read_text(encoding="utf-8").partition("\n")[0]
         if all(texts):
             lines.append((f"[{title.removeprefix('# ')}](tables/{page}.md)", ours.format(*texts)))
     on_gpu = results.samples["file"].isin(results.samples["file"][results.samples["backend"].isin(ON_GPU)])
-    return _from(results.samples[on_gpu], pd.DataFrame(lines, columns=["question", "answer"]))
+    return _with_origin(results.samples[on_gpu], pd.DataFrame(lines, columns=["question", "answer"]))
 
 
 TABLES: dict[str, Callable[[Results], pd.DataFrame]] = {  # name between a page's marks
