@@ -125,6 +125,15 @@ def number_of(n: int, what: str) -> str:
     return f"{n:,} {what}{'s' * (n != 1)}"
 
 
+def duration(seconds: float) -> str:
+    """As "2.5 s", "12.5 ms" and "32 us": three digits, in the unit that suits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= (0.1 if unit == "s" else 1e-4):
+            value = seconds / size
+            return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
 def whole_number(value: Any) -> int | None:
     """The value, if it is a whole number; flags and time spans are none."""
     try:

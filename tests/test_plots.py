@@ -22,7 +22,7 @@ from matplotlib.colors import to_rgb
 from exprkit import data
 from exprkit.__main__ import main
 from exprkit.backends import known
-from exprkit.errors import DataError
+from exprkit.errors import DataError, duration
 from exprkit.runtime import files
 from exprkit.study import bench, case_figures, figures, measured, plots, readme, records, sweep, tables
 
@@ -101,7 +101,7 @@ def test_runs_with_a_chosen_block_size_repeat_no_benchmark():
     ("seconds", "text"), [(12345.6, "12,346 s"), (1.5, "1.5 s"), (0.0234, "23.4 ms"), (0.00002, "20 us")]
 )
 def test_seconds_are_written_in_the_unit_that_suits(seconds, text):
-    assert plots.duration(seconds) == text
+    assert duration(seconds) == text
 
 
 @pytest.mark.slow
@@ -554,7 +554,7 @@ def test_the_thesis_s_columns_of_the_headline_are_medians_of_its_samples(results
         row = table.iloc[number - 1]
         for head, kind in (("thesis, CPU", "cpu"), ("thesis, best GPU", "gpu")):
             least = min(each for key, each in medians.items() if key[0] == str(number) and key[1].startswith(kind))
-            assert row[head] == plots.duration(least)
+            assert row[head] == duration(least)
     assert table.iloc[3:][["thesis, CPU", "thesis, best GPU"]].eq("").all(axis=None)  # it copies every step's matrix
 
 
@@ -608,7 +608,7 @@ def test_every_number_of_the_thesis_stands_beside_ours(root):
     shown = tables.samples(results)
     for (benchmark, who), seconds in medians.items():
         rows = thesis.get_group((benchmark, f"thesis {names[who]}"))
-        assert plots.duration(rows.median()) == seconds and len(rows) == 50
+        assert duration(rows.median()) == seconds and len(rows) == 50
         lines = shown[shown["benchmark"].eq(str(benchmark)) & shown["copied to the host"].eq("matrix of every step")]
         assert {"`cpu`", "`cuda`"} <= set(lines["exprkit"].str.partition(",")[0])
         assert lines["thesis, CPU"].eq(medians[benchmark, "cpu"]).all()

@@ -21,7 +21,7 @@ from threading import Event, Thread
 from time import monotonic, sleep
 from weakref import WeakSet
 
-from exprkit.errors import brought_by, number_of
+from exprkit.errors import brought_by, duration, number_of
 from exprkit.explorer.pages import error_page
 from exprkit.runtime.jit import COMPILING, compiling_watched
 
@@ -165,11 +165,3 @@ def _stop_all() -> None:
         bar.stop.set()
     for bar in bars:
         bar.wait(PATIENCE)
-
-
-def duration(seconds: float) -> str:
-    """A time in the unit that suits it."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} us"

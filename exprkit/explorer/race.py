@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import exprkit as ek
-from exprkit.errors import ArgumentError, brought_by
+from exprkit.errors import ArgumentError, brought_by, duration
 from exprkit.explorer.drawings import BLUE
-from exprkit.explorer.jobs import Progress, ProgressBar, duration
+from exprkit.explorer.jobs import Progress, ProgressBar
 from exprkit.explorer.pages import CodeView, button, error_page, line, text_page
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.sources import Points, arguments, operators_code

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, duration
 
 with brought_by("notebooks"):
     import matplotlib
@@ -231,15 +231,6 @@ def quiet() -> Iterator[None]:
         for kind in (DeprecationWarning, PendingDeprecationWarning):
             warnings.simplefilter("ignore", kind)
         yield
-
-
-def duration(seconds: float) -> str:
-    """Seconds with three digits, in the unit that suits."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= (0.1 if unit == "s" else 1e-4):
-            value = seconds / size
-            return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
-    return f"{seconds * 1e6:.3g} us"
 
 
 def text_or_blank(write: Callable[[float], str], value: float) -> str:

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from exprkit.errors import brought_by, number_of
+from exprkit.errors import brought_by, duration, number_of
 from exprkit.operators import ops
 from exprkit.study import measured, records
-from exprkit.study.plots import duration, text_or_blank
+from exprkit.study.plots import text_or_blank
 from exprkit.study.tables import TABLES
 
 with brought_by("notebooks"):

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import brought_by
+from exprkit.errors import brought_by, duration
 from exprkit.study import bench, measured, plots, records, timed_device
 from exprkit.study.measured import ON_GPU, Results, samples_of, with_code
-from exprkit.study.plots import BENCHMARKS, PROTOCOLS, duration, gigabytes, protocol_ranks, text_or_blank
+from exprkit.study.plots import BENCHMARKS, PROTOCOLS, gigabytes, protocol_ranks, text_or_blank
 from exprkit.study.workload import SOURCES
 
 with brought_by("notebooks"):
