@@ -17,7 +17,7 @@ import pytest
 from emulated_device import EmulatedDevice, compiler
 from hypothesis import HealthCheck, settings
 
-from exprkit.backends import NAMES, status
+from exprkit.backends import NAMES, load, status
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.precision import Precision
 from exprkit.backends.transpiler import assembler, operator_ptx
@@ -97,6 +97,14 @@ def backend(request):
     if not found.available:
         pytest.skip(f"{request.param}: {found.detail}")
     return request.param
+
+
+@pytest.fixture
+def fits(backend):
+    """The name of a backend that makes derivatives, which fits need."""
+    if not load(backend).differentiates:
+        pytest.skip(f"{backend} makes no derivatives")
+    return backend
 
 
 @pytest.fixture(scope="module")

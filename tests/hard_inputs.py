@@ -1,7 +1,7 @@
-"""The worst arguments found for each operator on the CPU, for the tests of its formulas.
+"""What operators are tested with: the worst arguments found on the CPU, and their values by definition.
 
-They come from a search, against the C library's 80-bit numbers: float32 unary operators on every eighth number or on
-all, the others on random numbers of every size and in small steps from the worst of those.
+The arguments come from a search, against the C library's 80-bit numbers: float32 unary operators on every eighth
+number or on all, the others on random numbers of every size and in small steps from the worst of those.
 """
 
 from __future__ import annotations
@@ -88,3 +88,15 @@ def hard_inputs(name: str, dtype: str) -> tuple[np.ndarray, np.ndarray]:
     kept = np.array(KEPT[dtype].get(name, []), dtype)
     a, b = kept.T if kept.ndim == 2 else (kept, np.ones_like(kept))
     return a.copy(), b.copy()
+
+
+def defined(row, precision, a, b):
+    """An operator's values by its definition, in float64."""
+    definition = (row.numpy_fast if precision == "fast" else None) or row.numpy
+    with np.errstate(all="ignore"):
+        return np.asarray(definition(*(x.astype(np.float64) for x in (a, b)[: row.arity])))
+
+
+def tolerance(row, precision, dtype):
+    """The error an operator's row allows, in units of the last place."""
+    return ((row.fast_ulp or row.ulp) if precision == "fast" else row.ulp)[dtype == "float64"]

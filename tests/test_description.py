@@ -14,7 +14,6 @@ from exprkit.fitting.description_length import DescriptionLength, front
 
 X = np.linspace(1.0, 2.0, 50)[:, None]
 Y = 3 * X[:, 0] + 0.1 * np.random.default_rng(0).standard_normal(50)
-ONE_STEP = math.log(2)
 
 
 def lengths(texts, X=X, y=Y, loss="gaussian", dtype="float64", **options):

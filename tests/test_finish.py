@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.backends import load
 from exprkit.backends.objective import Options
 from exprkit.fitting.finishing.factors import CountedPoints, Model
 from exprkit.fitting.finishing.finish import finish
@@ -16,13 +15,6 @@ from exprkit.fitting.finishing.finish import finish
 T = np.linspace(-1.0, 1.0, 40)
 NOISE = 0.05 * np.random.default_rng(4).standard_normal(40)
 LINE = 3 + 2 * T + NOISE
-
-
-@pytest.fixture
-def fits(backend):
-    if not load(backend).differentiates:
-        pytest.skip(f"{backend} does not fit")
-    return backend
 
 
 def fit(text, x, y, **options):

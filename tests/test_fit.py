@@ -22,13 +22,6 @@ NOISE = 0.05 * np.random.default_rng(0).standard_normal(60)
 Y = 2 * X[:, 0] / (0.5 + X[:, 0]) + NOISE
 
 
-@pytest.fixture
-def fits(backend):
-    if not load(backend).differentiates:
-        pytest.skip(f"{backend} does not fit")
-    return backend
-
-
 def fit(texts, y=Y, **options):
     return ek.fit(ek.parse(texts, errors="mask"), X, y, **({"dtype": "float64"} | options))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import pickle
 
@@ -13,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import exprkit as ek
-from exprkit.backends import load, objective
+from exprkit.backends import objective
 from exprkit.backends.cpu import engine as cpu_engine
 from exprkit.backends.cpu import kernels, reductions
 from exprkit.backends.reference import engine as definition
@@ -26,14 +25,6 @@ from exprkit.programs.lower import lower_gradients
 SMOOTH = [row for row in ops.OPERATORS if row.derivative]
 POINTS = 40
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
-
-
-@pytest.fixture
-def fits(backend):
-    """The name of a backend that makes derivatives."""
-    if not load(backend).differentiates:
-        pytest.skip(f"{backend} makes no derivatives")
-    return backend
 
 
 def both(pop, X, dtype=F64, **options):
@@ -53,11 +44,6 @@ def with_parameters(row):
     """The operator with a parameter in every operand: ``name(x1 + p1, x2 * p2)``."""
     operands = ["x1 + p1", "x2 * p2"][: row.arity]
     return f"{row.name}({', '.join(operands)})"
-
-
-@functools.cache
-def every_operator():
-    return ek.parse([with_parameters(row) for row in SMOOTH], variables=2, parameters=2)
 
 
 def ordinary(row, random):

@@ -11,6 +11,7 @@ import re
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice
+from fit_checks import data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,10 +38,6 @@ F4, F8 = np.dtype("float32"), np.dtype("float64")
 def device(emulated):
     """The one that is not there alone."""
     return emulated
-
-
-def data(n_points, n_vars, dtype, seed=1):
-    return np.random.default_rng(seed).uniform(0.2, 3.0, (n_points, n_vars)).astype(dtype)
 
 
 def parameters(pop, n_sets, dtype, seed=2):

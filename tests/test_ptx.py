@@ -11,14 +11,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ptx_machine import as_text
 
 import exprkit as ek
 from exprkit.backends.cases import bundles
 from exprkit.backends.cases.bundles import CodeShape, shape_of
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
-from exprkit.backends.transpiler import assembler, program
 from exprkit.backends.transpiler import engine as transpiler
+from exprkit.backends.transpiler import program
 from exprkit.backends.transpiler.bundles import BundleLimits, fuse, modules
 from exprkit.backends.transpiler.program import Transpiled, parts
 from exprkit.backends.transpiler.structures import MOST_COLUMNS, find_structures, to_compile
@@ -362,11 +363,6 @@ class NoKernel:
             kernel.card.starts += 1
 
         return start
-
-
-def as_text(texts, architecture, settings):
-    for index, text in enumerate(texts):
-        yield assembler.Linked(index, text, "")
 
 
 def idle_engine(pop, X, card, **options):

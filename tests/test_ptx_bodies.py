@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from hard_inputs import defined, tolerance
 from ptx_machine import Machine, PtxError, filled, operator_kernels
 
 from exprkit.backends.precision import Precision
@@ -76,12 +77,6 @@ def inputs(row, dtype, n=120, wide=True):
     return columns
 
 
-def defined(row, precision, a, b):
-    definition = (row.numpy_fast if precision == "fast" else None) or row.numpy
-    with np.errstate(all="ignore"):
-        return np.asarray(definition(*(x.astype(np.float64) for x in (a, b)[: row.arity])))
-
-
 def wrong(y, wanted, ulp, absolute=False):
     """Where results are further off than that many units in the last place, or nan or infinite at a wrong place."""
     limits = np.finfo(y.dtype)
@@ -95,10 +90,6 @@ def wrong(y, wanted, ulp, absolute=False):
         gone = (np.abs(wanted) < 2 * limits.tiny) & (np.abs(y) <= 4 * limits.tiny)  # subnormals may be flushed
         close = np.isfinite(y) & (error <= ulp + 0.5) | edge & (np.isinf(y) | (error <= ulp + 0.5))
     return ~(same | close | gone)
-
-
-def tolerance(row, precision, dtype):
-    return ((row.fast_ulp or row.ulp) if precision == "fast" else row.ulp)[dtype == "float64"]
 
 
 def approximate(row, precision, dtype):

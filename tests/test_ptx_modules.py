@@ -12,9 +12,10 @@ import re
 
 import numpy as np
 import pytest
+from fit_checks import data
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ptx_machine import Machine, Memory, PtxError
+from ptx_machine import Machine, Memory, PtxError, as_text
 
 import exprkit as ek
 from exprkit.backends.precision import Precision
@@ -190,20 +191,10 @@ class PtxCard:
         return [PtxKernel(machine, name) for name in names]
 
 
-def as_text(texts, architecture, settings):
-    """In place of the compiler: the text itself."""
-    for index, text in enumerate(texts):
-        yield assembler.Linked(index, text, "")
-
-
 def engine(pop, X, precision="ieee", change=None, **options):
     """The backend's engine on a card that is not there."""
     card, options = PtxCard(change), {"block_size": 32, **options}
     return transpiler.Engine(pop, X, precision=precision, dtype=X.dtype, device=card, compiler=as_text, **options)
-
-
-def data(n_points, n_vars, dtype, seed=1):
-    return np.random.default_rng(seed).uniform(0.2, 3.0, (n_points, n_vars)).astype(dtype)
 
 
 def parameters(pop, n_sets, dtype, seed=2):

@@ -174,10 +174,6 @@ def test_constraints_are_kept_and_forbid_nothing_else():
     assert allowed.tolist() == wanted and 0.2 < allowed.mean() < 0.9
 
 
-def every_rule():
-    return FormulaRules(4, UNITS, exponents("m"), limits=limits(CONSTRAINTS, NESTED, NAMES))
-
-
 def test_a_pool_holds_what_is_allowed_alone():
     rules = FormulaRules(4, UNITS, limits=limits(CONSTRAINTS, NESTED, NAMES))
     pool = RuledPool(rules, drawn(16), operators_of("search"))
