@@ -20,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Sequence
 from importlib import metadata
@@ -48,11 +49,12 @@ class LoopsHook(BuildHookInterface):
     """What hatchling calls."""
 
     def dependencies(self) -> list[str]:
-        """What building needs: all that the features do."""
+        """What building needs: all that the features do, and the Numba that is installed where the wheel may go."""
         if chosen(os.environ.get(LEVELS, "")) == []:
             return []
-        project = self.metadata.core
-        return [*project.dependencies, *project.optional_dependencies["search"]]
+        project, installed = self.metadata.core, metadata.distributions(path=[sysconfig.get_path("purelib")])
+        same = [f"{there.name}=={there.version}" for there in installed if there.name in ("numba", "llvmlite")]
+        return [*project.dependencies, *project.optional_dependencies["search"], *same]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Adds an archive for each level to the wheel, whose tag becomes that of Numba's wheel."""

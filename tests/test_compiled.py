@@ -284,9 +284,9 @@ def test_a_damaged_archive_is_ignored_with_one_warning(damage, archive, twice):
 
 def test_an_archive_of_other_versions_is_ignored_with_a_line_that_names_them(archive, twice, monkeypatch):
     here = shipped.versions()
-    monkeypatch.setattr(shipped, "versions", lambda: "Numba 0.1, llvmlite 0.1, cpython-39")
-    wanted = f"is for {here}, here is Numba 0.1, llvmlite 0.1, cpython-39"
-    with pytest.warns(RuntimeWarning, match=f"loops are compiled anew: .*{re.escape(wanted)}") as warned:
+    monkeypatch.setattr(shipped, "versions", lambda: "numba==0.1 llvmlite==0.1 with cpython-39")
+    wanted = f"is for {here}, here is numba==0.1 llvmlite==0.1 with cpython-39"
+    with pytest.warns(RuntimeWarning, match=f"loops are compiled anew, .*{re.escape(wanted)}") as warned:
         assert not twice() and twice()
     assert len(warned) == 1
 

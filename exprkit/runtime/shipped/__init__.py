@@ -43,7 +43,7 @@ Processor = tuple[str, str, str]  # LLVM's triple, name and features, as of Numb
 
 def versions() -> str:
     """What machine code of loops depends on, whatever its text and processor are."""
-    return f"Numba {numba.__version__}, llvmlite {llvmlite.__version__}, {sys.implementation.cache_tag}"
+    return f"numba=={numba.__version__} llvmlite=={llvmlite.__version__} with {sys.implementation.cache_tag}"
 
 
 def levels(processor: Processor) -> list[str]:
@@ -104,8 +104,8 @@ def best_of(processor: Processor, folder: Path) -> Archive | None:
         if shipped.versions == versions():
             return shipped
         disk_cache.warn(
-            f"loops are compiled anew: the machine code that came with exprkit is for {shipped.versions}, "
-            f"here is {versions()}"
+            f"loops are compiled anew, all at once by python -m exprkit warm: the machine code that came with exprkit "
+            f"is for {shipped.versions}, here is {versions()}"
         )
     return None
 
