@@ -341,7 +341,8 @@ def _names_and_rows(requests: list[Request]) -> tuple[list[str], str]:
 
 def all_of(operator: int) -> list[Request]:
     """The kernels of an operator."""
-    forms = (VV, VS, SV) if ops.BY_CODE[operator].arity == 2 else (VV,)
+    unary = (VV, SV) if operator == ops.COPY else (VV,)
+    forms = (VV, VS, SV) if ops.BY_CODE[operator].arity == 2 else unary
     return [(operator, form) for form in (*forms, UU, *(form | PAST for form in forms))]
 
 
