@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from numba import int64
 from numba.core import serialize
 
 import exprkit as ek
-from exprkit.backends.cpu import reductions
+from exprkit.backends.cpu import reductions, threads
 from exprkit.errors import ArgumentError
 from exprkit.runtime import disk_cache
 from exprkit.runtime.progress import Progress, shown
@@ -42,6 +43,8 @@ def _evaluation() -> None:
     pop.unique()
     pop.diff("p1")
     pop.depths()
+    for loop, arity in ((threads._left, 2), (threads._stop, 1)):  # called where a worker is late, or a call interrupted
+        loop.compile((int64,) * arity)
 
 
 def _fits() -> None:
