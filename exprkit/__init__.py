@@ -45,6 +45,8 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
     from exprkit.operators import ops as ops
     from exprkit.regression.estimator.expression_regressor import ExpressionRegressor as ExpressionRegressor
+    from exprkit.regression.estimator.reduction import Reduction as Reduction
+    from exprkit.regression.estimator.reduction import reduce as reduce
     from exprkit.regression.estimator.regressor import SymbolicRegressor as SymbolicRegressor
     from exprkit.regression.generations.breeding import breed as breed
     from exprkit.saved import load as load
@@ -69,6 +71,7 @@ _NAMES = {  # by module
     "fitting.fit_result": "FitResult",
     "fitting.fitted_expression": "FittedExpression",
     "regression.estimator.expression_regressor": "ExpressionRegressor",
+    "regression.estimator.reduction": "Reduction reduce",
     "regression.estimator.regressor": "SymbolicRegressor",
     "regression.generations.breeding": "breed",
     "saved": "load",

@@ -22,8 +22,10 @@ from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.constraints import limits
 from exprkit.regression.rules.dimensions import law_of
 from exprkit.regression.rules.groups import unit_systems
+from exprkit.regression.rules.scalings import scaling
+from exprkit.regression.rules.surrogate import surrogate_of
 from exprkit.regression.rules.units import BASE, exponents
-from exprkit.regression.stages.fewer_variables import factor, group
+from exprkit.regression.stages.fewer_variables import factor, group, reduce
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.search_problem import SearchProblem, SearchSettings
 from exprkit.runtime.budget import Budget, Ended
@@ -303,3 +305,91 @@ def test_constants_of_nature_that_no_formula_needs_are_left_out():
     assert units.are_coherent(["m/s^2", "N*m", "1", "rad"])
     for others in (["km"], ["eV"], ["g"], [(1, 0)], ["m", "h"]):
         assert not units.are_coherent(others), others
+
+
+# ── products of powers that data depend on ──
+
+
+REDUCIBLE = {  # a law of x1 to x5 in 1 to 3: powers of the groups and of the factor
+    "2.5 * x1 * sqrt(x2) / x4^2": ([], [1, 0.5, 0, -2, 0]),
+    "x2 * log(1 + x1 * x3^2 / x5)": ([[1, 0, 2, 0, -1]], [0, 1, 0, 0, 0]),
+    "-x1^2 / (3 + exp(x4 / x2))": ([[0, -1, 0, 1, 0]], [2, 0, 0, 0, 0]),
+    "x5 * cos(x1 / 2) * exp(-x2 * x3) / x4": ([[1, 0, 0, 0, 0], [0, 1, 1, 0, 0]], [0, 0, 0, -1, 1]),
+}
+
+
+def reduced(law, noise, n=800, multiplicative=False, seed=3):
+    random = np.random.default_rng(seed)
+    X = random.uniform(1, 3, (n, 5))
+    y = ek.Evaluator(ek.parse([law]), X, "numpy", dtype="float64").evaluate()[0]
+    errors = noise * random.standard_normal(n)
+    return X, y * (1 + errors) if multiplicative else y + np.sqrt(np.mean(y**2)) * errors
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.05])
+@pytest.mark.parametrize("law", REDUCIBLE)
+def test_the_groups_of_data_are_exact_also_in_noise(law, noise):
+    """Their powers span the same space, and so does the factor's with them."""
+    groups, factor = (np.array(powers, float) for powers in REDUCIBLE[law])
+    for multiplicative in (False, True):
+        system = scaling(Rows(*reduced(law, noise, multiplicative=multiplicative))).system
+        powers = np.zeros((len(system.remaining), 5))
+        for row, j, unit in zip(powers, system.remaining, system.powers, strict=True):
+            row[j], row[list(system.repeating)] = 1, -np.array(unit)
+        before = np.zeros(5)
+        before[list(system.repeating)] = system.y_powers
+        assert len(powers) == len(groups)
+        space = np.vstack([groups.reshape(-1, 5), powers, factor - before])
+        assert np.linalg.matrix_rank(space, tol=1e-9) == len(groups)
+
+
+def test_what_depends_on_all_variables_is_not_reduced():
+    X = np.random.default_rng(4).uniform(1, 3, (500, 3))
+    noise = 0.01 * np.random.default_rng(5).standard_normal(500)
+    for y in (np.sin(X[:, 0]) + X[:, 1] * np.exp(X[:, 2]), X[:, 0] + np.sqrt(X[:, 1]) + X[:, 2] ** 2 + 1):
+        for target in (y, y + noise):
+            assert scaling(Rows(X, target)) is None
+    for few in (X[:20], X[:, :1], X * [1, 0, 0]):
+        assert scaling(Rows(few, few[:, 0] ** 2)) is None
+    assert scaling(Rows(X, np.zeros(500))) is None
+
+
+def test_a_surrogate_s_gradients_are_those_of_the_function():
+    u = np.random.default_rng(0).uniform(-1, 1, (150, 2))
+    surrogate = surrogate_of(u, np.sin(2 * u[:, 0]) + u[:, 1] ** 2, np.ones(150))
+    inner = np.abs(u).max(axis=1) < 0.8
+    exact = np.column_stack([2 * np.cos(2 * u[:, 0]), 2 * u[:, 1]])
+    assert np.abs(surrogate.gradients() - exact)[inner].max() < 0.02
+    assert np.abs(surrogate.means(u) - np.sin(2 * u[:, 0]) - u[:, 1] ** 2).max() < 1e-3
+
+
+def test_a_reduction_tells_restores_and_draws():
+    X, y = reduced("x2 * log(1 + x1 * x3^2 / x5)", 0.0)
+    table = pd.DataFrame(X, columns=["m", "v", "a b", "c", "T"]).assign(E=y)
+    reduction = ek.reduce(table, "E")
+    assert reduction.is_reduced and len(reduction.groups) == 1
+    assert str(reduction).startswith("E is ") and "`a b`" in str(reduction) and " c" not in str(reduction)
+    columns, factor = reduction.transform(table.drop(columns="E"))
+    order = np.argsort(columns[:, 0])
+    collapsed = (y / factor)[order]
+    assert columns.shape == (800, 1) and np.abs(np.diff(collapsed)).sum() < 1.01 * np.ptp(collapsed)
+    restored = reduction.restored("x1^2")
+    values = ek.Evaluator([restored], X, "numpy", dtype="float64").evaluate()[0]
+    assert np.allclose(values, factor * columns[:, 0] ** 2)
+    assert reduction.plot().axes[0].get_xlabel() == str(reduction.groups[0])
+    with pytest.raises(ArgumentError, match="2 variables, there are 1 groups"):
+        reduction.restored("x1 * x2")
+    every = ek.reduce(X[:, :2], np.sin(X[:, 0]) + X[:, 1])
+    assert not every.is_reduced and "no product of powers" in str(every) and len(every.groups) == 2
+
+
+def test_a_law_in_noise_is_found_in_its_groups():
+    """Formulas of five variables; the front of the stage alone has the law of one."""
+    X, y = reduced("x2 * log(1 + x1 * x3^2 / x5)", 0.01)
+    search = FormulaSearch(Rows(X, y), SearchSettings(pool_size=3_000), Budget())
+    with contextlib.suppress(Ended):
+        search.run_stage(reduce)
+    rows = search.problem.rows
+    law = ek.Evaluator(ek.parse(["x2 * log(1 + x1 * x3^2 / x5)"]), rows.X, "numpy", dtype="float64").evaluate()[0]
+    short = [entry.loss for entry in search.front.entries() if entry.size <= 16]
+    assert min(short) < 1.05 * np.mean((rows.y - law) ** 2)

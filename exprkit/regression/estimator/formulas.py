@@ -22,8 +22,10 @@ from exprkit.regression.estimator.equations import (
     scores,
     selected,
 )
+from exprkit.regression.estimator.reduction import Reduction, reduction_of
 from exprkit.regression.estimator.refusals import checked_rows
 from exprkit.regression.formulas.values import values_of
+from exprkit.regression.problem.rows import Rows
 from exprkit.text import printer
 
 with brought_by("search"):
@@ -148,6 +150,19 @@ class FormulaTable(BaseEstimator):
         draw_front(ax, sizes, losses)
         ax.plot(sizes[chosen], max(losses[chosen], LEAST_DRAWN), "o", ms=9, mfc="none", mec="C3")
         return ax
+
+    @property
+    def reduction_(self) -> Reduction:
+        """The products of powers of the variables that y depends on, as ``ek.reduce`` finds them.
+
+        Raises
+        ------
+        ArgumentError
+            For a model that was loaded: it does not have the data of its fit.
+        """
+        if self._data is None:
+            raise ArgumentError("reduction_ needs the data of the fit, which a model that was loaded does not have")
+        return reduction_of(Rows(*self._data), self._front.names, self._target_name)
 
     def plot(self, index: int | None = None, X: Any = None, y: Any = None) -> Figure:
         """Formula ``index`` (as for ``get_best``) beside the data, and what it leaves of y, as ``FitResult.plot``.

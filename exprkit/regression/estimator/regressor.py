@@ -174,6 +174,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         ``ek.fit`` has for the formula and the loss.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+    reduction_ : Reduction
+        The products of powers of the variables that y depends on, as ``ek.reduce`` finds them.
     noise_ : str
         "proportional" where rows were weighted for that, which is then in every loss; else "constant".
     n_rows_searched_ : int

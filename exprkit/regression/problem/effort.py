@@ -51,8 +51,10 @@ class FewerVariables:
     max_unit_systems: int = 8  # sets of variables taken for units
     fitted_unit_systems: int = 2  # of them, the sets in which formulas are fitted as well
     fitted_functions: int = 300  # functions of pools for those fits
+    reduction_share: float = 0.35  # of the time
     factors_share: float = 0.35  # of the time
     product_share: float = 0.35  # of the time
+    min_noise: float = 1e-4  # share of the root mean square of y that a reduction leaves, above which it is noise
     min_tokens: int = 5  # of ``maxsize``: pairs make all shorter formulas; for curves as well
     check_rows: int = 500  # rows at which a power factor is compared with the best formula so far
     max_error_ratio: float = 2.0  # of squared errors; <= 0.25 of true factors, 4 to 10 of a false one (laws.md)
@@ -151,6 +153,7 @@ class WorkCosts:
     refinement_row: float = 1.5e-6  # s, of that at a row
     triples_check: float = 3e-3  # s, between two checks of the clock: three functions
     sums_check: float = 5e-3  # s, the same of exact sums, beside their terms
+    reduction: float = 0.5  # s, of the groups that data depend on
     growth_round: float = 5e-3  # s
     growth_row: float = 2e-5  # s, of a round at a row
 

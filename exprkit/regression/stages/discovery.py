@@ -121,6 +121,7 @@ ORDER = (
     Turn(exact.join, inverts=True),
     Turn(fewer_variables.group),
     Turn(sums.single, inverts=True),
+    Turn(fewer_variables.reduce),
     Turn(growth.grow_first),
     Turn(fewer_variables.product),
     Turn(fewer_variables.factor),

@@ -8,20 +8,24 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.parser import parse
 from exprkit.regression.formulas.simplify import negated
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.factors import power_factors
-from exprkit.regression.rules.groups import UnitSystem
+from exprkit.regression.rules.groups import UnitSystem, monomials_in_unit_of_y
 from exprkit.regression.rules.products import inner_products
-from exprkit.regression.stages import exact, nested, sums
+from exprkit.regression.rules.scalings import scaling
+from exprkit.regression.stages import exact, growth, nested, sums
 from exprkit.regression.stages.search import FormulaSearch, Stage
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
-from exprkit.runtime.budget import Ended
+from exprkit.runtime.budget import Ended, spend
 
 
 def group(problem: SearchProblem) -> Iterator[Step]:
@@ -44,6 +48,38 @@ def group(problem: SearchProblem) -> Iterator[Step]:
         (exact.join_three, systems[n_fitted:], None),
     )
     yield from _each(problem, is_over, ((system, stage, n) for stage, chosen, n in parts for system in chosen))
+
+
+def reduce(problem: SearchProblem) -> Iterator[Step]:
+    """Formulas x^b F(groups) of products of powers of the variables, F by the stages for curves, sums and exact ones.
+
+    Method: Buckingham's theorem without units: the groups span the gradients of log |y| by the logarithms of the
+    variables, which are those of a Gaussian process (``rules/scalings``).
+    Costs: half a second for the groups, 0.35 of the time at most.
+    Pays: data/results/laws_reduced.csv, 30 of Feynman's laws with noise of 1 %: 19 with it, 11 without.
+    """
+    if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
+        return
+    spend(effort.WORK.reduction)
+    reduction = scaling(problem.rows)
+    if reduction is None:
+        return
+    system, is_noisy = reduction.system, problem.is_noisy or reduction.noise > effort.FEWER_VARIABLES.min_noise
+    if not system.remaining:
+        yield monomials_in_unit_of_y(problem.rows, [system], 1)
+        return
+    if (inner := _in_units(problem, system, None, is_noisy)) is None:
+        return
+    stages: list[Stage] = [sums.single, nested.curve, growth.grow_first, sums.sum, sums.regress]
+    if not is_noisy:
+        stages = [exact.join, exact.sum_exactly, exact.join_three, *stages]
+    is_over = problem.budget.part(effort.FEWER_VARIABLES.reduction_share)
+    for stage in stages:
+        if is_over():
+            yield Signal.CUT
+            return
+        yield inner.formulas(stage)
+        yield Signal.PART_DONE
 
 
 def factor(problem: SearchProblem) -> Iterator[Step]:
@@ -86,7 +122,8 @@ def _each(
         if is_over():
             yield Signal.CUT
             return
-        yield from _in_units(problem, system, stage, pool_size)
+        if (inner := _in_units(problem, system, pool_size)) is not None:
+            yield inner.formulas(stage)
         yield Signal.PART_DONE
 
 
@@ -123,22 +160,39 @@ def mirrored(problem: SearchProblem, stage: Stage) -> Iterator[Step]:
     yield [negated(entry.expression) for entry in inner.front.entries()]
 
 
-def _in_units(problem: SearchProblem, system: UnitSystem, stage: Stage, pool_size: int | None) -> Iterator[Step]:
-    """Formulas of a stage for data in units of variables and constants of nature, converted back.
+class _SearchInUnits(NamedTuple):
+    """The search for formulas of the columns of a unit system, of y or -y in its unit."""
 
-    ``pool_size``: the largest pool; None: that of the search.
+    search: FormulaSearch
+    system: UnitSystem
+    is_negative: bool
+
+    def formulas(self, stage: Stage) -> list[Expression]:
+        """The front after a stage, as formulas of the variables."""
+        with contextlib.suppress(Ended):
+            self.search.run_stage(stage)
+        formulas = [self.system.restored(entry.expression) for entry in self.search.front.entries()]
+        return [negated(formula) for formula in formulas] if self.is_negative else formulas
+
+
+def _in_units(
+    problem: SearchProblem, system: UnitSystem, pool_size: int | None, is_noisy: bool = False
+) -> _SearchInUnits | None:
+    """A search on data in units of variables and constants of nature; None where these are not finite.
+
+    ``pool_size``: the largest pool; None: that of the search.  Where y is noisy, its errors count as they are; else
+    as shares of a unit: a law holds where y is small as well.
     """
     X, unit = system.columns(problem.rows.X)
     y = problem.rows.y / unit
     is_negative = bool((y < 0).all())
     y = -y if is_negative else y
     if not X.shape[1] or not np.isfinite(np.column_stack([X, y])).all():
-        return
+        return None
     size = problem.settings.pool_size if pool_size is None else min(pool_size, problem.largest_pool)
     settings = replace(problem.settings, rules=None, guesses=(), loss="squares", backend="cpu", pool_size=size)
-    # errors count as shares of a unit: a law holds where y is small as well
-    inner = FormulaSearch(Rows(X, y, problem.rows.w), settings, problem.budget)
-    with contextlib.suppress(Ended):
-        inner.run_stage(stage)
-    formulas = [system.restored(entry.expression) for entry in inner.front.entries()]
-    yield [negated(formula) for formula in formulas] if is_negative else formulas
+    weights = problem.rows.w * (unit**2 / np.mean(unit**2) if is_noisy else 1.0)
+    inner = FormulaSearch(Rows(X, y, weights), settings, problem.budget)
+    inner.state.is_noisy = is_noisy
+    inner.offer(parse([repr(float(np.average(y, weights=weights)))]))
+    return _SearchInUnits(inner, system, is_negative)
