@@ -51,7 +51,8 @@ def _fits() -> None:
     pop, points = _few()
     for dtype in ("float32", "float64"):
         ek.fit(pop, points.X, points.y, restarts=2, dtype=dtype).to_pandas()
-    ek.fit(ek.parse("p1 * exp(p2 * x1) + p3 * exp(p4 * x1)"), points.X, points.y)
+    (x1,), p = ek.variables(1), ek.parameters(4)
+    ek.fit([p[0] * ek.exp(p[1] * x1) + p[2] * ek.exp(p[3] * x1)], points.X, points.y)
 
 
 def _losses() -> None:

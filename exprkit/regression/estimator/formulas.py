@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exprkit.data import Dataset
 from exprkit.errors import ArgumentError, brief, brought_by, checks_methods, listed, whole
 from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
@@ -25,7 +26,6 @@ from exprkit.regression.estimator.equations import (
 from exprkit.regression.estimator.reduction import Reduction, reduction_of
 from exprkit.regression.estimator.refusals import checked_rows
 from exprkit.regression.formulas.values import values_of
-from exprkit.regression.problem.rows import Rows
 from exprkit.text import printer
 
 with brought_by("search"):
@@ -162,7 +162,8 @@ class FormulaTable(BaseEstimator):
         """
         if self._data is None:
             raise ArgumentError("reduction_ needs the data of the fit, which a model that was loaded does not have")
-        return reduction_of(Rows(*self._data), self._front.names, self._target_name)
+        names = self._front.names or tuple(f"x{k + 1}" for k in range(self._data[0].shape[1]))
+        return reduction_of(Dataset(*self._data, names, "data", target=self._target_name))
 
     def plot(self, index: int | None = None, X: Any = None, y: Any = None) -> Figure:
         """Formula ``index`` (as for ``get_best``) beside the data, and what it leaves of y, as ``FitResult.plot``.

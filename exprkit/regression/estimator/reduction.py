@@ -5,11 +5,12 @@ In: X and y.  Out: a ``Reduction``, its groups as expressions and as columns, fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from exprkit.data import Dataset
 from exprkit.errors import ArgumentError, brought_by, checks_keywords, checks_methods
 from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
@@ -44,16 +45,25 @@ class Reduction:
         variables; nan where there is no reduction.
     noise : float
         The standard deviation that no smooth function of the groups explains, as a share of the root mean square of y.
+    data : Dataset
+        The rows that were reduced.
+    system : UnitSystem
+        The variables that stand in the factor and in the groups, with their powers.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> points = ek.data.rough_pipe()
+    >>> type(ek.reduce(points, points.y)).__name__
+    'Reduction'
     """
 
     groups: tuple[Expression, ...]
     factor: Expression
     evidence: float
     noise: float
-    _system: UnitSystem = field(compare=False)
-    _data: tuple[np.ndarray, np.ndarray] = field(compare=False)
-    _names: Words = None
-    _target: str = "y"
+    data: Dataset
+    system: UnitSystem
 
     @property
     def is_reduced(self) -> bool:
@@ -62,7 +72,7 @@ class Reduction:
 
     def transform(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Values of the groups, (n_rows, n_groups), and of the factor, (n_rows,), at rows of X, (n_rows, n_vars)."""
-        return self._system.columns(np.asarray(DataTable(X).frame(), np.float64))
+        return self.system.columns(np.asarray(DataTable(X).frame(), np.float64))
 
     def restored(self, formula: str | Expression) -> Expression:
         """A formula F of the groups x1, x2, ... as one of the variables, times the factor.
@@ -75,19 +85,19 @@ class Reduction:
         (expression,) = parse(formula) if isinstance(formula, str) else [formula]
         if expression.n_vars > len(self.groups):
             raise ArgumentError(f"the formula has {expression.n_vars} variables, there are {len(self.groups)} groups")
-        return _named(self._system.restored(expression), self._names)
+        return _named(self.system.restored(expression), self.data.variables)
 
     def plot(self) -> Figure:
         """The data collapsed: y over the factor against each group, matplotlib's Figure."""
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 
-        X, y = self._data
-        columns, factor = self._system.columns(X)
+        columns, factor = self.system.columns(self.data.X)
+        y, target = self.data.y, self.data.target
         n = max(1, len(self.groups))
         figure, axes = plt.subplots(1, n, figsize=(4.5 * n, 3.7), layout="constrained", squeeze=False, sharey=True)
         plt.close(figure)
-        axes[0, 0].set_ylabel(self._target if str(self.factor) == "1" else f"{self._target} / ({self.factor})")
+        axes[0, 0].set_ylabel(target if str(self.factor) == "1" else f"{target} / ({self.factor})")
         for axis, column, group in zip(axes[0], columns.T, self.groups, strict=False):
             axis.plot(column, y / factor, ".", markersize=POINT)
             axis.set_xlabel(str(group))
@@ -99,10 +109,10 @@ class Reduction:
     def __str__(self) -> str:
         groups, factor = " and ".join(map(str, self.groups)), str(self.factor)
         if not self.is_reduced:
-            return f"{self._target} depends on {groups}; no product of powers makes them fewer"
+            return f"{self.data.target} depends on {groups}; no product of powers makes them fewer"
         of_groups = f"a function of {groups} only" if groups else "a number"
         text = of_groups if factor == "1" else f"{factor} times {of_groups}"
-        return f"{self._target} is {text} (log evidence {self.evidence:+.0f}, noise {self.noise:.1g})"
+        return f"{self.data.target} is {text} (log evidence {self.evidence:+.0f}, noise {self.noise:.1g})"
 
     __repr__ = __str__
 
@@ -152,20 +162,22 @@ def reduce(X: Any, y: Any, *, weights: Any = None) -> Reduction:
     table = DataTable(X, y, weights)
     frame, w = table.frame(), table.weight_numbers()
     names = DataTable.free_names(frame.columns) if hasattr(frame, "columns") else None
-    checked, target = check_X_y(frame, table.target_numbers(), dtype=np.float64, y_numeric=True)
-    return reduction_of(Rows(checked, target, w), names, table.target)
+    checked, values = check_X_y(frame, table.target_numbers(), dtype=np.float64, y_numeric=True)
+    rows = Rows(checked, values, w)
+    names = names or tuple(f"x{k + 1}" for k in range(checked.shape[1]))
+    return reduction_of(Dataset(rows.X, rows.y, names, "data", target=table.target))
 
 
-def reduction_of(rows: Rows, names: Words, target: str) -> Reduction:
-    """The reduction of rows of data, whose columns have these names."""
-    scales, n = scaling(rows), rows.X.shape[1]
+def reduction_of(data: Dataset) -> Reduction:
+    """The reduction of data that have been checked."""
+    scales, n = scaling(Rows(data.X, data.y)), data.X.shape[1]
     if scales is None:
         scales = Scaling(UnitSystem((), tuple(range(n)), ((),) * n, (), n), np.nan, np.nan)
-    system, number = scales.system, parse(["1"])[0]
+    system = scales.system
     alone = system._replace(y_powers=(0.0,) * len(system.repeating))
-    groups = [_named(alone.restored(parse([f"x{k + 1}"])[0]), names) for k in range(len(system.remaining))]
-    factor = _named(system.restored(number), names)
-    return Reduction(tuple(groups), factor, scales.evidence, scales.noise, system, (rows.X, rows.y), names, target)
+    groups = [_named(alone.restored(parse([f"x{k + 1}"])[0]), data.variables) for k in range(len(system.remaining))]
+    factor = _named(system.restored(parse(["1"])[0]), data.variables)
+    return Reduction(tuple(groups), factor, scales.evidence, scales.noise, data, system)
 
 
 def _named(formula: Expression, names: Words) -> Expression:

@@ -125,13 +125,13 @@ def unit_systems(
     """
     if len(units) > MAX_VARIABLES:
         return []
-    systems = sorted(_unit_systems(units, target, ()), key=_cost)
+    systems = sorted(_unit_systems(units, target, ()), key=cost_of)
     for n in range(1, MAX_CONSTANTS + 1):
         with_n: list[UnitSystem] = []
         for subset in itertools.combinations(constants, n):
             if _are_all_needed(units, target, subset):
-                with_n += sorted(_unit_systems(units, target, subset), key=_cost)[:MAX_SYSTEMS]
-        systems += sorted(with_n, key=_cost)
+                with_n += sorted(_unit_systems(units, target, subset), key=cost_of)[:MAX_SYSTEMS]
+        systems += sorted(with_n, key=cost_of)
     return sorted(systems, key=lambda system: not system.remaining)  # systems without remaining variables come last
 
 
@@ -178,7 +178,7 @@ def _powers(units: np.ndarray, target: np.ndarray) -> Powers | None:
     return tuple(float(Fraction(power).limit_denominator(MAX_DENOMINATOR)) for power in powers.tolist())
 
 
-def _cost(system: UnitSystem) -> float:
+def cost_of(system: UnitSystem) -> float:
     """The sum of all powers, and 1 for each that is no whole number."""
     powers = np.array([*system.powers, system.y_powers])
     return float(np.abs(powers).sum() + (powers % 1 != 0).sum())

@@ -23,6 +23,7 @@ the groups alone is no less than for one of all variables.
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from numpy.polynomial import chebyshev
 
 from exprkit.errors import brought_by
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.rules.groups import UnitSystem
+from exprkit.regression.rules.groups import MAX_DENOMINATOR, UnitSystem, cost_of
 from exprkit.regression.rules.surrogate import surrogate_of
 
 with brought_by("search"):
@@ -53,6 +54,7 @@ ODD_PRICE = 3.0  # of a power that is no multiple of a half, in logarithms of ev
 MAX_MISFIT = 1.5  # residuals of polynomials, times the noise, above which they are the polynomials' own
 MAX_SCORE = 6.0  # standard deviations of the residuals' square that simple powers may cost
 FRACTION_PRICE = 0.1  # share of it that a denominator larger by 1 may cost, where there is no noise
+SINGULAR = 1e-9  # determinant
 EXACT = 1e-18  # share of the square of log |y| that is rounding
 
 
@@ -96,7 +98,7 @@ def scaling(rows: Rows) -> Scaling | None:
         few = chosen[:MAX_SURROGATE_ROWS]
         level = v[few].mean()
         full = surrogate_of(u[few], v[few] - level, noise[few])
-    data = _Data(u[chosen], v[chosen] - level, noise[chosen])
+    data = _Logarithms(u[chosen], v[chosen] - level, noise[chosen])
     gradients, weights, few = full.gradients(), 1 / noise[few], np.arange(len(few))
     centred = gradients - np.average(gradients, axis=0, weights=weights**2)
     axes = np.linalg.svd(centred * weights[:, None], full_matrices=False)[2]
@@ -112,7 +114,7 @@ def scaling(rows: Rows) -> Scaling | None:
         n_odd = np.count_nonzero(np.append(groups, front) * 2 % 1)
         evidence = float(reduced.evidence - full.evidence - ODD_PRICE * n_odd)
         if evidence > max(MIN_EVIDENCE, best.evidence if best else -np.inf):
-            system = _unit_system(groups, front, pivots, varying, rows.X.shape[1])
+            system = _unit_system(groups, front, varying, rows.X.shape[1])
             best = Scaling(system, evidence, reduced.noise)
         if best and not n_odd:
             break
@@ -135,18 +137,28 @@ def _echelon(axes: np.ndarray) -> tuple[np.ndarray, list[int]]:
     return basis, pivots
 
 
-def _unit_system(groups: np.ndarray, front: np.ndarray, pivots: list[int], varying: np.ndarray, n: int) -> UnitSystem:
-    """The unit system whose remaining columns are these groups, (k, d) powers of the varying ones of n variables."""
-    repeating = np.flatnonzero(groups.any(axis=0) | (front != 0))
-    repeating = repeating[~np.isin(repeating, pivots)]
-    order = sorted(range(len(pivots)), key=pivots.__getitem__)
-    remaining = tuple(int(varying[pivots[i]]) for i in order)
-    units = tuple(tuple((0.0 - groups[i, repeating]).tolist()) for i in order)
-    return UnitSystem(tuple(varying[repeating].tolist()), remaining, units, tuple(front[repeating].tolist()), n)
+def _unit_system(groups: np.ndarray, front: np.ndarray, varying: np.ndarray, n: int) -> UnitSystem:
+    """The unit system of simplest powers with these groups, (k, d) powers of the varying ones of n variables."""
+    systems = []
+    for pivots in map(list, itertools.combinations(range(len(varying)), len(groups))):
+        if abs(np.linalg.det(groups[:, pivots])) > SINGULAR:
+            basis = _simple(np.linalg.solve(groups[:, pivots], groups))
+            before = _simple(front - front[pivots] @ basis)
+            others = [j for j in range(len(varying)) if j not in pivots and (basis[:, j].any() or before[j])]
+            units = tuple(map(tuple, (0.0 - basis[:, others]).tolist()))
+            repeating, remaining = tuple(varying[others].tolist()), tuple(varying[pivots].tolist())
+            systems.append(UnitSystem(repeating, remaining, units, tuple(before[others].tolist()), n))
+    return min(systems, key=cost_of)
 
 
-class _Data(NamedTuple):
-    """Logarithms of variables, (n, d), and of y, (n,), and the relative noise of y, (n,)."""
+def _simple(powers: np.ndarray) -> np.ndarray:
+    """Powers as the nearest fractions of small denominators."""
+    fractions = [float(Fraction(power).limit_denominator(MAX_DENOMINATOR)) for power in powers.ravel().tolist()]
+    return np.array(fractions).reshape(powers.shape)
+
+
+class _Logarithms(NamedTuple):
+    """Logarithms of variables, (n, d), and of y, (n,), and the noise of these, (n,), up to a common factor."""
 
     u: np.ndarray
     v: np.ndarray

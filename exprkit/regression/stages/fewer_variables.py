@@ -56,7 +56,7 @@ def reduce(problem: SearchProblem) -> Iterator[Step]:
     Method: Buckingham's theorem without units: the groups span the gradients of log |y| by the logarithms of the
     variables, which are those of a Gaussian process (``rules/scalings``).
     Costs: half a second for the groups, 0.35 of the time at most.
-    Pays: data/results/laws_reduced.csv, 30 of Feynman's laws with noise of 1 %: 19 with it, 11 without.
+    Pays: 30 laws of Feynman's, 10 s: with noise of 0.01 19 instead of 11, of 0.1 16 instead of 12.
     """
     if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
         return
