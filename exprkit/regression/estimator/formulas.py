@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.data import Dataset
 from exprkit.errors import ArgumentError, brief, brought_by, checks_methods, listed, whole
 from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
@@ -163,7 +162,7 @@ class FormulaTable(BaseEstimator):
         if self._data is None:
             raise ArgumentError("reduction_ needs the data of the fit, which a model that was loaded does not have")
         names = self._front.names or tuple(f"x{k + 1}" for k in range(self._data[0].shape[1]))
-        return reduction_of(Dataset(*self._data, names, "data", target=self._target_name))
+        return reduction_of(*self._data, names, self._target_name)
 
     def plot(self, index: int | None = None, X: Any = None, y: Any = None) -> Figure:
         """Formula ``index`` (as for ``get_best``) beside the data, and what it leaves of y, as ``FitResult.plot``.

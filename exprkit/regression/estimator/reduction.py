@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.data import Dataset
 from exprkit.errors import ArgumentError, brought_by, checks_keywords, checks_methods
 from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
@@ -45,8 +44,12 @@ class Reduction:
         variables; nan where there is no reduction.
     noise : float
         The standard deviation that no smooth function of the groups explains, as a share of the root mean square of y.
-    data : Dataset
+    X, y : array, (n_rows, n_vars) and (n_rows,)
         The rows that were reduced.
+    variables : tuple of str
+        The names of X's columns.
+    target : str
+        The name of y.
     system : UnitSystem
         The variables that stand in the factor and in the groups, with their powers.
 
@@ -62,7 +65,10 @@ class Reduction:
     factor: Expression
     evidence: float
     noise: float
-    data: Dataset
+    X: np.ndarray
+    y: np.ndarray
+    variables: tuple[str, ...]
+    target: str
     system: UnitSystem
 
     @property
@@ -85,34 +91,33 @@ class Reduction:
         (expression,) = parse(formula) if isinstance(formula, str) else [formula]
         if expression.n_vars > len(self.groups):
             raise ArgumentError(f"the formula has {expression.n_vars} variables, there are {len(self.groups)} groups")
-        return _named(self.system.restored(expression), self.data.variables)
+        return _named(self.system.restored(expression), self.variables)
 
     def plot(self) -> Figure:
         """The data collapsed: y over the factor against each group, matplotlib's Figure."""
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 
-        columns, factor = self.system.columns(self.data.X)
-        y, target = self.data.y, self.data.target
+        columns, factor = self.system.columns(self.X)
         n = max(1, len(self.groups))
         figure, axes = plt.subplots(1, n, figsize=(4.5 * n, 3.7), layout="constrained", squeeze=False, sharey=True)
         plt.close(figure)
-        axes[0, 0].set_ylabel(target if str(self.factor) == "1" else f"{target} / ({self.factor})")
+        axes[0, 0].set_ylabel(self.target if str(self.factor) == "1" else f"{self.target} / ({self.factor})")
         for axis, column, group in zip(axes[0], columns.T, self.groups, strict=False):
-            axis.plot(column, y / factor, ".", markersize=POINT)
+            axis.plot(column, self.y / factor, ".", markersize=POINT)
             axis.set_xlabel(str(group))
         if not self.groups:
-            axes[0, 0].plot(y / factor, ".", markersize=POINT)
+            axes[0, 0].plot(self.y / factor, ".", markersize=POINT)
             axes[0, 0].set_xlabel("row")
         return figure
 
     def __str__(self) -> str:
         groups, factor = " and ".join(map(str, self.groups)), str(self.factor)
         if not self.is_reduced:
-            return f"{self.data.target} depends on {groups}; no product of powers makes them fewer"
+            return f"{self.target} depends on {groups}; no product of powers makes them fewer"
         of_groups = f"a function of {groups} only" if groups else "a number"
         text = of_groups if factor == "1" else f"{factor} times {of_groups}"
-        return f"{self.data.target} is {text} (log evidence {self.evidence:+.0f}, noise {self.noise:.1g})"
+        return f"{self.target} is {text} (log evidence {self.evidence:+.0f}, noise {self.noise:.1g})"
 
     __repr__ = __str__
 
@@ -165,19 +170,19 @@ def reduce(X: Any, y: Any, *, weights: Any = None) -> Reduction:
     checked, values = check_X_y(frame, table.target_numbers(), dtype=np.float64, y_numeric=True)
     rows = Rows(checked, values, w)
     names = names or tuple(f"x{k + 1}" for k in range(checked.shape[1]))
-    return reduction_of(Dataset(rows.X, rows.y, names, "data", target=table.target))
+    return reduction_of(rows.X, rows.y, names, table.target)
 
 
-def reduction_of(data: Dataset) -> Reduction:
+def reduction_of(X: np.ndarray, y: np.ndarray, variables: tuple[str, ...], target: str) -> Reduction:
     """The reduction of data that have been checked."""
-    scales, n = scaling(Rows(data.X, data.y)), data.X.shape[1]
+    scales, n = scaling(Rows(X, y)), X.shape[1]
     if scales is None:
         scales = Scaling(UnitSystem((), tuple(range(n)), ((),) * n, (), n), np.nan, np.nan)
     system = scales.system
     alone = system._replace(y_powers=(0.0,) * len(system.repeating))
-    groups = [_named(alone.restored(parse([f"x{k + 1}"])[0]), data.variables) for k in range(len(system.remaining))]
-    factor = _named(system.restored(parse(["1"])[0]), data.variables)
-    return Reduction(tuple(groups), factor, scales.evidence, scales.noise, data, system)
+    groups = [_named(alone.restored(parse([f"x{k + 1}"])[0]), variables) for k in range(len(system.remaining))]
+    factor = _named(system.restored(parse(["1"])[0]), variables)
+    return Reduction(tuple(groups), factor, scales.evidence, scales.noise, X, y, variables, target, system)
 
 
 def _named(formula: Expression, names: Words) -> Expression:
