@@ -608,12 +608,12 @@ def test_named_expressions_among_texts():
 
 @pytest.mark.slow
 def test_a_misspelt_name_is_compared_with_few_of_many(monkeypatch):
-    names, compared = [f"variable_number_{i}" for i in range(65_535)], []
+    names, compared = [f"variable_number_{i}" for i in range(12_000)], []
     close = errors.difflib.get_close_matches
     monkeypatch.setattr(
         errors.difflib, "get_close_matches", lambda word, names, n: compared.append(len(names)) or close(word, names, n)
     )
-    for word, meant in (("variable_numbr_1", 1), ("varable_number_41237", 41237), ("variable_number_7_", 7)):
+    for word, meant in (("variable_numbr_1", 1), ("varable_number_11237", 11237), ("variable_number_7_", 7)):
         with pytest.raises(ParseError, match=f"did you mean 'variable_number_{meant}'"):
             ek.parse(word, variables=names)
     with pytest.raises(ArgumentError, match="did you mean 'variable_number_30'"):
