@@ -21,6 +21,7 @@ tries the constants of nature that ``rules/units.py`` lists.
                for C1 to C30; C31 to C53 were written down before they were searched for (``--first 30``);
                data/laws_feynman.csv: the 62 of Feynman's that the 60 are not, likewise; failures were looked at;
                data/laws_textbook.csv: 40 laws (G) and 30 curves (N), written down before they were searched for;
+               data/laws_srbench.csv: the 119 of Feynman's in SRBench, with its ranges (``bench_reduction.py``);
                data/laws_other_fields.csv: 40 laws of other fields and of well-known benchmarks, likewise; failures on
                the first, third, ... were looked at, the second, fourth, ... (``--first 1 --every 2``) are only counted
 ``empirical``  Planck's and Rydberg's laws as in EmpiricalBench (M. Cranmer 2023, arXiv 2305.01582): the logarithm of
