@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -182,6 +183,9 @@ def test_a_saved_model_comes_back(model, tmp_path):
     assert np.array_equal(again.predict(X), model.predict(X)) and again.get_best().equation == model.get_best().equation
     assert list(again.feature_names_in_) == list(X.columns) and again.stopped_ == model.stopped_
     assert ek.Population.load(tmp_path / "model.npz").texts() == model.equations_["equation"].tolist()
+    assert "reduction_" in model._repr_html_() and model.reduction_ is model.reduction_
+    for without_data in (again, pickle.loads(pickle.dumps(model))):  # a notebook shows them all the same
+        assert not hasattr(without_data, "reduction_") and "reduction_" not in without_data._repr_html_()
 
 
 def test_settings_that_are_no_plain_values_are_saved_as_well_as_can_be(tmp_path):

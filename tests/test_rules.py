@@ -351,6 +351,8 @@ def test_what_depends_on_all_variables_is_not_reduced():
     for few in (X[:20], X[:, :1], X * [1, 0, 0]):
         assert scaling(Rows(few, few[:, 0] ** 2)) is None
     assert scaling(Rows(X, np.zeros(500))) is None
+    wide = np.random.default_rng(6).uniform(1, 3, (500, 40))  # a search of many columns does not wait for it
+    assert scaling(Rows(wide, wide[:, 0] * wide[:, 1])) is None
 
 
 def test_a_surrogate_s_gradients_are_those_of_the_function():
@@ -367,12 +369,8 @@ def test_a_reduction_tells_restores_and_draws():
     table = pd.DataFrame(X, columns=["m", "v", "a b", "c", "T"]).assign(E=y)
     reduction = ek.reduce(table, "E")
     assert reduction.is_reduced and len(reduction.groups) == 1
-    assert (
-        str(reduction).startswith("E is ")
-        and repr(reduction) == str(reduction)
-        and "`a b`" in str(reduction)
-        and " c" not in str(reduction)
-    )
+    text = str(reduction)
+    assert text == repr(reduction) and text.startswith("E is ") and "`a b`" in text and " c" not in text
     columns, factor = reduction.transform(table.drop(columns="E"))
     order = np.argsort(columns[:, 0])
     collapsed = (y / factor)[order]
@@ -384,7 +382,7 @@ def test_a_reduction_tells_restores_and_draws():
     with pytest.raises(ArgumentError, match="2 variables, there are 1 groups"):
         reduction.restored("x1 * x2")
     every = ek.reduce(X[:, :2], np.sin(X[:, 0]) + X[:, 1])
-    assert not every.is_reduced and "no product of powers" in str(every) and len(every.groups) == 2
+    assert not every.is_reduced and "no reduction was found" in str(every) and len(every.groups) == 2
 
 
 def test_a_law_in_noise_is_found_in_its_groups():

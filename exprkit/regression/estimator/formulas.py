@@ -5,6 +5,7 @@ In: a ``DescribedFront`` and what is selected of it.  Out: a DataFrame, LaTeX, S
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-NOT_KEPT = ("_table", "_data")  # in a pickle
+NOT_KEPT = ("_table", "_data", "reduction_")  # in a pickle
 MARK = ">>>>"  # of the formula that is selected
 
 
@@ -150,19 +151,18 @@ class FormulaTable(BaseEstimator):
         ax.plot(sizes[chosen], max(losses[chosen], LEAST_DRAWN), "o", ms=9, mfc="none", mec="C3")
         return ax
 
-    @property
+    @functools.cached_property
     def reduction_(self) -> Reduction:
         """The products of powers of the variables that y depends on, as ``ek.reduce`` finds them.
 
         Raises
         ------
-        ArgumentError
-            For a model that was loaded: it does not have the data of its fit.
+        AttributeError
+            For a model that was loaded or unpickled: it does not have the data of its fit.
         """
         if self._data is None:
-            raise ArgumentError("reduction_ needs the data of the fit, which a model that was loaded does not have")
-        names = self._front.names or tuple(f"x{k + 1}" for k in range(self._data[0].shape[1]))
-        return reduction_of(*self._data, names, self._target_name)
+            raise AttributeError("reduction_ needs the data of the fit, which a model that was loaded does not have")
+        return reduction_of(*self._data, self._front.names, self._target_name)
 
     def plot(self, index: int | None = None, X: Any = None, y: Any = None) -> Figure:
         """Formula ``index`` (as for ``get_best``) beside the data, and what it leaves of y, as ``FitResult.plot``.

@@ -340,7 +340,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             search.offer([entry.expression for entry in entries])
         self._n_rows, plotted = len(weighted), weighted.at_most(effort.ROWS.search, 0)
         self._data = plotted.X, plotted.y
-        self.__dict__.pop("_table", None)
+        for derived in ("_table", "reduction_"):
+            self.__dict__.pop(derived, None)
         entries, simple = numbers.finished(search.problem)
         return equations.described(entries, search.problem.goal, self._names, search.front.floor, simple)
 

@@ -31,7 +31,7 @@ from numpy.polynomial import chebyshev
 
 from exprkit.errors import brought_by
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.rules.groups import MAX_DENOMINATOR, UnitSystem, cost_of
+from exprkit.regression.rules.groups import MAX_DENOMINATOR, MAX_VARIABLES, UnitSystem, cost_of
 from exprkit.regression.rules.surrogate import surrogate_of
 
 with brought_by("search"):
@@ -67,7 +67,10 @@ class Scaling(NamedTuple):
 
 
 def scaling(rows: Rows) -> Scaling | None:
-    """The reduction of data to the fewest groups; None where all variables are needed."""
+    """The reduction of data to the fewest groups.
+
+    None where all variables are needed, where more than ``MAX_VARIABLES`` vary, and for fewer than ``MIN_ROWS`` rows.
+    """
     part = rows.subsample(min(MAX_ROWS, len(rows)), 0)
     varying = np.flatnonzero(np.ptp(part.X, axis=0) > 0) if len(part) else np.empty(0, np.int64)
     # rows with the signs that most of them have: a scaling of variables changes none
@@ -75,7 +78,7 @@ def scaling(rows: Rows) -> Scaling | None:
     patterns, pattern, counts = np.unique(signs, axis=0, return_inverse=True, return_counts=True)
     counts[(patterns == 0).any(axis=1)] = 0
     part = part.at(np.flatnonzero(pattern == np.argmax(counts)))
-    if len(varying) < 2 or counts.max(initial=0) < MIN_ROWS:
+    if not 2 <= len(varying) <= MAX_VARIABLES or counts.max(initial=0) < MIN_ROWS:
         return None
     y = np.abs(part.y) / np.sqrt(np.mean(part.y**2))
     chosen = np.flatnonzero(y > MIN_SHARE)
