@@ -1,4 +1,4 @@
-# make benchmark | lab | test | test-all | test-lab | bounds | lint | study | study-gpu | peers | figures | readme | clean: everything in .venv, installed once.
+# make benchmark | lab | test | test-all | test-lab | bounds | lint | wheels | study | study-gpu | peers | figures | readme | clean: everything in .venv, installed once.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -22,7 +22,7 @@ STUDY := TQDM_MININTERVAL=5 $(BIN)/python -m exprkit sweep notebooks/benchmark.i
 # on data that has to be downloaded
 NIKURADSE := $(STUDY) data/studies/nikuradse.yaml --out $(RESULTS)/nikuradse --into data/results/nikuradse.parquet
 
-.PHONY: benchmark lab test test-all test-lab bounds lint study study-gpu peers figures readme clean
+.PHONY: benchmark lab test test-all test-lab bounds lint wheels study study-gpu peers figures readme clean
 
 benchmark: $(NOTEBOOKS)
 	$(BIN)/python -m exprkit benchmark --results $(RESULTS)
@@ -55,6 +55,10 @@ lint: $(TESTS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The wheel for PYTHON (make wheels PYTHON=python3.12) with machine code for this processor, or for LEVELS=x86-64-v3,x86-64-v4, tried.
+wheels:
+	EXPRKIT_SHIP_LOOPS=$(LEVELS) $(PYTHON) tests/try_wheel.py
 
 # The study on this machine's CPU (under ten minutes on two cores) or on its GPU, with peers there; then figures and tables.
 study: MACHINE := cpu
