@@ -25,7 +25,7 @@ from exprkit import build_hook
 from exprkit.backends.cpu import levenberg_marquardt
 from exprkit.errors import ArgumentError
 from exprkit.programs import linearity
-from exprkit.runtime import bags, disk_cache, jit, shipped
+from exprkit.runtime import bags, disk_cache, files, jit, shipped
 
 EVALUATES = """
 import numpy as np, exprkit as ek
@@ -211,6 +211,23 @@ def test_a_full_disk_is_one_warning(twice, cache, monkeypatch):
         assert not twice() and not twice()
     assert len(warned) == 1 and os.strerror(errno.ENOSPC) in str(warned[0].message)
     assert not list(cache.iterdir())
+
+
+def test_an_entry_that_is_in_use_is_replaced_as_soon_as_it_is_free(cache, monkeypatch):
+    """As Windows has it."""
+    attempts, replace = [], os.replace
+
+    def refusing(*paths):
+        attempts.append(paths)
+        if len(attempts) < 3:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        replace(*paths)
+
+    monkeypatch.setattr(os, "replace", refusing)
+    monkeypatch.setattr(files, "IN_USE", 60.0)
+    monkeypatch.setattr(files.time, "sleep", lambda seconds: None)
+    disk_cache.write("name", b"code", home=cache)
+    assert disk_cache.read("name", home=cache) == b"code" and len(attempts) == 3
 
 
 @pytest.fixture

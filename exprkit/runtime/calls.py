@@ -6,7 +6,8 @@ where the driver reads them, and are changed there.
 
     >>> import ctypes
     >>> from exprkit.runtime.calls import DriverCall, Sequence
-    >>> absolute = ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value  # whose result, not 0, is an error here
+    >>> function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(abs)  # whose result, not 0, is an error here
+    >>> absolute = ctypes.cast(function, ctypes.c_void_p).value
     >>> Sequence([DriverCall(absolute, (0,)), DriverCall(absolute, (0,))])()
     >>> Sequence([DriverCall(absolute, (0,)), DriverCall(absolute, (-719,))])()
     Traceback (most recent call last):

@@ -40,6 +40,7 @@ from pathlib import Path
 from typing import Any
 
 from exprkit.errors import ArgumentError, shortened
+from exprkit.runtime import files
 
 FORMAT = "exprkit object cache 1"
 MOST_BYTES = 1 << 30  # unless EXPRKIT_CACHE_BYTES says otherwise
@@ -184,10 +185,9 @@ def _replace(path: Path, data: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
+        files.replace(Path(temporary), path)
+    finally:
         Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _make_room(home: Path, kind: str, written: int) -> None:

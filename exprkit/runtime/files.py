@@ -59,13 +59,13 @@ def write(path: Path, fill: Callable[[Path], Any]) -> Path:
             fill(beside)
             with open(beside, "rb+") as file:
                 os.fsync(file.fileno())
-            _replace(beside, path)
+            replace(beside, path)
         finally:
             beside.unlink(missing_ok=True)
     return path
 
 
-def _replace(new: Path, path: Path) -> None:
+def replace(new: Path, path: Path) -> None:
     """Put a file in the place of another, which Windows refuses for as long as anybody has that open."""
     end = time.monotonic() + IN_USE
     while True:

@@ -20,8 +20,6 @@ from importlib import metadata
 from pathlib import Path
 
 PACKAGES = ("exprkit", "numpy", "numba", "llvmlite", "sympy", "pandas", "cupy-cuda12x", "cupy-cuda13x", "cuda-core")
-
-
 _LIMIT: contextvars.ContextVar[int] = contextvars.ContextVar("exprkit threads", default=0)
 
 

@@ -97,7 +97,7 @@ class Host:
         gc.collect()
         for pool in self.pools:
             pool.free_all_blocks()
-        with contextlib.suppress(OSError, AttributeError):  # only glibc keeps freed memory, and has that
+        with contextlib.suppress(OSError, AttributeError, TypeError):  # glibc alone has it; Windows takes no None
             ctypes.CDLL(None).malloc_trim(0)
         self.before = None
         with contextlib.suppress(OSError):
