@@ -24,7 +24,7 @@ from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules, have_same_dimension
 from exprkit.regression.sums.inside import Functions
-from exprkit.regression.sums.linear import coefficients
+from exprkit.regression.sums.linear import coefficients, weights_behind
 from exprkit.regression.sums.selection import SUBSETS_PER_SIZE, Subset, selected
 
 
@@ -141,13 +141,10 @@ def weighted(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] 
     """The target of a sum, and weights by which its squared errors are those of y; None where there is no target."""
     with np.errstate(all="ignore"):
         v = transform.behind(rows.y)
-        if v is None or not np.isfinite(v).all():
-            return None
-        step = 1e-6 * np.maximum(np.abs(v), 1e-300)
-        slope = (transform.value(v + step) - transform.value(v - step)) / (2 * step)
-        weight = rows.w * slope**2
-        weight = weight / weight.sum()
-    return (v, weight) if np.isfinite(weight).all() else None
+    if v is None or not np.isfinite(v).all():
+        return None
+    weight = weights_behind(transform.value, v, rows.w)
+    return None if weight is None else (v, weight)
 
 
 def weighted_by_share(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:

@@ -11,6 +11,8 @@ In: ``Rows``.  Out: a formula, if there is one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from exprkit.expressions.expression import Expression
@@ -31,6 +33,15 @@ def linear_formulas(rows: Rows) -> list[Expression]:
     columns = [None, *((VARIABLE, i) for i in varies.tolist())]
     tree = combination(zip(numbers.tolist(), columns, strict=True))
     return [plain_numbers(simplified(expression_of(tree)))]
+
+
+def weights_behind(value: Callable[[np.ndarray], np.ndarray], v: np.ndarray, weights: np.ndarray) -> np.ndarray | None:
+    """Weights by which squared errors of v are those of y = value(v), their sum 1; None where they are not finite."""
+    with np.errstate(all="ignore"):
+        step = 1e-6 * np.maximum(np.abs(v), 1e-300)
+        weight = weights * ((value(v + step) - value(v - step)) / (2 * step)) ** 2
+        weight = weight / weight.sum()
+    return weight if np.isfinite(weight).all() else None
 
 
 def coefficients(columns: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from exprkit.distributed import sharing
 from exprkit.regression.pairs.links import OVER, PLUS, Link
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.problem.rows import Rows
+from exprkit.regression.sums.linear import weights_behind
 from exprkit.runtime.bags import empty
 from exprkit.runtime.budget import spend
 from exprkit.runtime.jit import compiled
@@ -48,7 +49,7 @@ def best_pairs(
     v = link.behind(rows.y)
     if v is None or link.inner is not None or link.way == PLUS:
         return []
-    weight = _weight(link, rows, v)
+    weight = rows.w / rows.w.sum() if link.outer is None else weights_behind(link.outer.numpy, v, rows.w)
     if weight is None:
         return []
     with np.errstate(all="ignore"):
@@ -107,18 +108,6 @@ class Best(NamedTuple):
 
     error: Annotated[np.ndarray, "float64[n, n_groups]"]
     h: Annotated[np.ndarray, "int64[n, n_groups]"]
-
-
-def _weight(link: Link, rows: Rows, v: np.ndarray) -> np.ndarray | None:
-    """Weights by which squared errors of v are those of y, also where v is divided by."""
-    slope = np.ones(len(v))
-    if link.outer is not None:
-        step = 1e-6 * np.maximum(np.abs(v), 1e-300)
-        with np.errstate(all="ignore"):
-            slope = (link.outer.numpy(v + step) - link.outer.numpy(v - step)) / (2 * step)
-    with np.errstate(over="ignore"):
-        weight = rows.w * slope**2
-    return weight / weight.sum() if np.isfinite(weight).all() and weight.sum() > 0 else None
 
 
 @compiled
