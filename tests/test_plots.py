@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import math
 import os
 import re
 import statistics
@@ -18,6 +19,7 @@ import pandas as pd
 import pytest
 from made_up import SWEEP, samples, study
 from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 from exprkit import data
 from exprkit.__main__ import main
@@ -102,6 +104,14 @@ def test_runs_with_a_chosen_block_size_repeat_no_benchmark():
 )
 def test_seconds_are_written_in_the_unit_that_suits(seconds, text):
     assert duration(seconds) == text
+
+
+def test_the_last_bit_of_a_panels_place_changes_no_byte_of_a_figure(tmp_path):
+    for name, left in (("a.svg", 0.1), ("b.svg", math.nextafter(0.1, 1))):
+        figure = Figure()
+        figure.add_axes((left, 0.1, 0.8, 0.8)).plot([0, 1])
+        plots.write_figure(figure, tmp_path / name)
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
 @pytest.mark.slow

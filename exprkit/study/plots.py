@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -262,3 +263,8 @@ def write_figure(figure: Figure, path: str | Path) -> None:
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {"Software": None}}
     with matplotlib.rc_context(_STYLE):
         figure.savefig(path, metadata=metadata.get(Path(path).suffix), dpi=120)
+    if Path(path).suffix == ".svg":  # Matplotlib names a clipping box by a hash of its floats, whose last bits vary
+        text = Path(path).read_text()
+        for i, name in enumerate(dict.fromkeys(re.findall(r"url\(#(p[0-9a-f]{10})\)", text))):
+            text = text.replace(name, f"clip_{i}")
+        Path(path).write_text(text)
