@@ -124,6 +124,7 @@ ORDER = (
     Turn(sums.single, inverts=True, is_simplest=True),
     Turn(growth.grow_first),
     Turn(fewer_variables.reduce),
+    Turn(fewer_variables.product),
     Turn(fewer_variables.factor),
     Turn(exact.join_three, inverts=True, is_exact=True),
     Turn(exact.sum_exactly, inverts=True, is_exact=True),
