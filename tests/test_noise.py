@@ -96,34 +96,3 @@ def test_fractions_are_no_numbers_that_were_fitted():
     loss = float(goal.losses(values_of([law], goal.rows.X))[0])
     front = described([Entry(law, loss, law.n_tokens)], goal, None, 0.0)
     assert front.expected[0] < 100 / 2 * np.log(loss) + 2 * 3 + 1.25 * law.n_tokens + 2
-
-
-def rounded(law, n=12, digits=3):
-    x, z = np.random.default_rng(n).uniform(1, 5, (2, n))
-    return Rows(np.column_stack([x, z]), [float(f"{value:.{digits}g}") for value in law(x, z)])
-
-
-def test_the_rounding_of_y_is_seen_by_its_digits():
-    rows = rounded(lambda x, z: 6.2832 * np.sqrt(x / z))
-    assert (np.abs(6.2832 * np.sqrt(rows.X[:, 0] / rows.X[:, 1]) - rows.y) < rows.resolution).all()
-    assert Rows(rows.X, [1.0, 20.0, 35.0] * 4).resolution is None  # whole numbers
-    assert rounded(lambda x, z: x / z, digits=17).resolution is None
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e9])
-def test_a_law_ends_the_search_at_the_rounding_of_y(scale):
-    rows = rounded(lambda x, z: scale * 6.2832 * np.sqrt(x / z))
-    discovery = Discovery(rows, SearchSettings(niterations=0), Budget())
-    assert discovery.run() == "a formula is y but for the rounding of y"
-    ratios = values_of([entry.expression for entry in discovery.search.front.entries()], rows.X) / (
-        scale * np.sqrt(rows.X[:, 0] / rows.X[:, 1])
-    )
-    assert ((np.ptp(ratios, axis=1) < 1e-9) & (np.abs(ratios[:, 0] - 6.2832) < 0.01)).any()
-
-
-def test_what_errs_by_more_than_the_rounding_of_y_does_not_end_the_search():
-    rows = rounded(lambda x, z: 6.2832 * np.sqrt(x / z) * (1 + 0.01 * np.sin(5 * x)))
-    search = Discovery(rows, SearchSettings(), Budget()).search
-    search.offer(ek.parse(["6.2832 * sqrt(x1 / x2)"]))
-    search.check_rounding()
-    assert len(search.front.entries()) == 1

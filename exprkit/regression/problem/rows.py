@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,6 @@ MAX_OFFSET = 1e6  # times the range of y that |y| counts as at most: a large con
 ULPS = 8  # units in the last place
 LAST_PLACES = ULPS * np.finfo(np.float64).eps  # share of y that is rounding whatever its range
 RARE_ZEROS = 0.2  # share of the rows below which the zeros of a column are left out of subsamples
-MAX_DIGITS = 12  # of rounded values: more agree with an exact formula to MEDIAN_ERROR; chosen, not measured
 MAX_COUNT = 2.0**53  # rows that a weight can count: the largest exact whole number
 
 
@@ -152,24 +150,6 @@ class Rows:
             exact = np.asarray((error <= limit).all(axis=-1))
             exact[exact] = np.median(error[exact] - self.rounding(MEDIAN_ERROR), axis=-1) <= 0
         return exact
-
-    @property
-    def resolution(self) -> np.ndarray | None:
-        """The last decimal place of every y, (n_rows,); None where y was not rounded, or to whole numbers.
-
-        A 0 at the end of a value counts where others of y have as many digits, or decimals.
-
-            >>> Rows([[1.0], [2.0], [3.0]], [1.37, 24.0, 0.125]).resolution.tolist()
-            [0.01, 0.1, 0.001]
-        """
-        if not np.isfinite(self.y).all() or not len(self):
-            return None
-        numbers = [Decimal(repr(value)).normalize().as_tuple() for value in self.y.tolist()]
-        digits, last = np.array([(len(number.digits), int(number.exponent)) for number in numbers]).T
-        if last.min() == 0 or digits.max() > MAX_DIGITS:
-            return None
-        of_most_digits = np.where(self.y == 0, last.min(), last + digits - digits.max())
-        return np.asarray(10.0 ** np.minimum(last, np.maximum(of_most_digits, last.min())))
 
     def rounding(self, share: float) -> np.ndarray:
         """The largest error of every row, (n_rows,), that counts as rounding, for a relative error of ``share``."""

@@ -53,21 +53,12 @@ class CoincidenceTest:
         bits_a_row = self.bits / max(self.n_rows, 1)
         self.least_error = 4.0**-bits_a_row if bits_a_row < MAX_COARSE_BITS else 0.0
 
-    def exceeds(self, formula: Expression, unexplained: float = 0.0) -> bool:
-        """Whether the data hold more bits than a formula's tokens, variables and digits, and those left unexplained."""
+    def exceeds(self, formula: Expression) -> bool:
+        """Whether the data hold more bits than a formula's tokens, variables and digits of numbers."""
         numbers = formula.values[formula.kinds == CONSTANT].view(np.float64).tolist()
         bits = TOKEN_BITS * formula.n_tokens + self._bits_of_variable * int((formula.kinds == VARIABLE).sum())
         bits += sum(_bits(number, self.max_bits) for number in numbers)
-        return bool(bits + unexplained < self.bits and n_inexact(formula) + MIN_SPARE_ROWS <= self.n_rows)
-
-    def is_rounded_law(self, formula: Expression, errors: np.ndarray, resolution: np.ndarray) -> bool:
-        """Whether a formula is no coincidence, and errors at the rows, (n_rows,), are those of rounded y.
-
-        Of a law they are half of the resolution at most; numbers that were fitted leave about a bit each beyond it.
-        """
-        with np.errstate(all="ignore"):
-            unexplained = float(np.log2(np.maximum(2 * np.abs(errors) / resolution, 1.0)).sum())
-        return unexplained < 1 + n_inexact(formula) and self.exceeds(formula, unexplained)
+        return bool(bits < self.bits and n_inexact(formula) + MIN_SPARE_ROWS <= self.n_rows)
 
 
 def _bits(number: float, most: float) -> float:

@@ -6,7 +6,7 @@ The table ``ORDER`` has the stages; each one's docstring says what it finds, how
 that it pays.  Generations (``evolve``) follow until the limit.  The front is simplified at last.
 
 The search ends where a formula is y but for rounding, and no accident (``rules/accident``): what is longer can gain
-nothing.  Where y was rounded to decimals, a formula of the stages for the simplest ones ends it likewise.
+nothing.
 """
 
 from __future__ import annotations
@@ -114,14 +114,13 @@ class Turn(NamedTuple):
     pools: str = ""  # "host" or "device": only where large pools lie there
     inverts: bool = False  # it inverts operators at y, so that -y is searched for where y is negative everywhere
     is_exact: bool = False  # noise leaves it nothing to find: it comes last then
-    is_simplest: bool = False  # what it tries begins with the simplest formulas, and leaves none of them out
 
 
 ORDER = (
     Turn(begin),
-    Turn(exact.join, inverts=True, is_simplest=True),
+    Turn(exact.join, inverts=True),
     Turn(fewer_variables.group),
-    Turn(sums.single, inverts=True, is_simplest=True),
+    Turn(sums.single, inverts=True),
     Turn(growth.grow_first),
     Turn(fewer_variables.reduce),
     Turn(fewer_variables.product),
@@ -253,8 +252,6 @@ class Discovery:
             )
         self._log()
         self.search.check_end()
-        if turn.is_simplest:
-            self.search.check_rounding()
 
     def evolve(self) -> None:
         """Generations until the limit; ``checkpoint`` holds each, for a later search may add more of them."""

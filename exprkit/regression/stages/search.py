@@ -19,8 +19,6 @@ In: ``Rows``, ``SearchSettings``, a ``Budget``; stages.  Out: a ``Front`` of wha
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
@@ -56,7 +54,7 @@ class FormulaSearch:
         self.problem = SearchProblem(rows, settings, budget, self.state)
         self.stage, self._show = "begin", show
         self.cut: list[str] = []
-        self._coincidence_test, self._resolution = CoincidenceTest(rows), rows.resolution
+        self._coincidence_test = CoincidenceTest(rows)
         _ = self.problem.device  # a backend that is missing is an error from the start
 
     def run_stage(self, stage: Stage) -> None:
@@ -87,23 +85,6 @@ class FormulaSearch:
             is_enough = any(settings.early_stop(entry.loss, entry.size) for entry in self.front.entries())
         if is_enough:
             raise Ended("the loss is as small as was asked for")
-
-    def check_rounding(self) -> None:
-        """Raise ``Ended`` where a formula is y but for the rounding of y; for stages that leave out nothing simpler."""
-        if self._has_rounded_law():
-            self.run_stage(simplification.finish)
-            raise Ended("a formula is y but for the rounding of y")
-
-    def _has_rounded_law(self) -> bool:
-        """Whether a formula is y but for the rounding of y, once it is fitted with the errors that this leaves."""
-        problem, formulas = self.problem, [entry.expression for entry in self.front.entries()]
-        if self._resolution is None or not problem.goal.plain:
-            return False
-        rows = problem.rows
-        weighted = dataclasses.replace(problem, rows=rows.with_weights(self._resolution**-2.0))
-        formulas += weighted.refitted(formulas)
-        errors, test = values_of(formulas, rows.X) - rows.y, self._coincidence_test
-        return any(map(test.is_rounded_law, formulas, errors, itertools.repeat(self._resolution)))
 
     def offer(self, formulas: Iterable[Expression], front: Front | None = None) -> None:
         """Let the front (or another one) take the formulas that it can use, by their loss at all rows."""
