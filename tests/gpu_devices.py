@@ -48,6 +48,8 @@ from exprkit.search.distinct import Enumeration
 from exprkit.study import devices as several
 from exprkit.study import records
 
+TRIALS = 200  # tasks that a cluster's costs are measured with
+SENT = 32 << 20  # bytes
 FIELDS = ("params", "loss", "status", "iterations")
 ROW_STEPS = 5  # of fits over rows, all of which cost the same
 COMPILED_APART = ("losses", "fits 1", "fits 2", "search", "rows", "join")
@@ -333,11 +335,46 @@ def costs(table, out):
     with cluster, Client(cluster) as client:
         more, _ = timed(lambda: workers.Workers.of(None, client))
         table.add(f"start of {n} worker processes of dask", n, seconds + more, True)
-        found = several.measured_costs(client)
+        found = measured_costs(client)
     print("costs of a cluster:", found, flush=True)
     out.mkdir(parents=True, exist_ok=True)
     where = {"machine": machine.cpu_model(), "cores": machine.cores(), "workers": n, "load": load}
     records.write_rows(out / several.COSTS_FILE, [{**where, **found._asdict()}])
+
+
+def measured_costs(client):
+    """Costs of the workers of a dask client: the least of a few trials, by the same functions as any work.
+
+    The link is what a task's argument goes by, to the scheduler and from there to a worker, and with workers of the
+    same host no network.
+    """
+    group = workers.Workers((), client)
+
+    def seconds(n, *task):
+        begin = time.perf_counter()
+        collect.collect(group, "trial", [(k, k + 1) for k in range(n)], lambda cut, place: task)
+        return time.perf_counter() - begin
+
+    seconds(8, _nothing)
+    latency = min(seconds(1, _nothing) for _ in range(5))
+    many = min(seconds(TRIALS, _nothing) for _ in range(3))
+    sent = np.random.default_rng(0).random(SENT // 8)
+    link = SENT / max(min(seconds(1, _nothing, sent) for _ in range(3)) - latency, 1e-9)
+    tasks = collect.collect(group, "trial", [(k, k + 1) for k in range(64)], lambda cut, place: (_worked,))
+    taken = [spent for _, spent in tasks]
+    return several.ClusterCosts(link, latency, (many - latency) / TRIALS, float(np.std(taken) / np.mean(taken)))
+
+
+def _nothing(*_):
+    """A task that costs what every task costs."""
+
+
+def _worked():
+    """Seconds of what always is the same work."""
+    begin = time.perf_counter()
+    for _ in range(40):
+        np.sort(np.arange(100_000) * 7919 % 104_729)
+    return time.perf_counter() - begin
 
 
 def join(table, counts, args, most):

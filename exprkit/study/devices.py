@@ -17,13 +17,11 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from exprkit.data import Dataset
-from exprkit.distributed.collect import collect
-from exprkit.distributed.workers import Workers
 from exprkit.errors import brought_by
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
@@ -35,7 +33,6 @@ with brought_by("notebooks"):
     import pandas as pd
 
 PARTS = 4  # slices a device
-TRIALS, SENT = 200, 32 << 20  # tasks and bytes that a cluster's costs are measured with
 COSTS_FILE = "cluster_costs.csv"  # rows of measured costs
 DEVICES = (1, 2, 4, 8, 64, 1000)
 
@@ -57,49 +54,14 @@ class ClusterCosts(NamedTuple):
     spread: float  # standard deviation of a slice's time, as a share
 
 
-def measured_costs(client: Any) -> ClusterCosts:
-    """Costs of the workers of a dask client: the least of a few trials, by the same functions as any work.
-
-    The link is what a task's argument goes by, to the scheduler and from there to a worker, and with workers of the
-    same host no network.
-    """
-    workers = Workers((), client)
-
-    def seconds(n: int, *task: Any) -> float:
-        begin = time.perf_counter()
-        collect(workers, "trial", [(k, k + 1) for k in range(n)], lambda cut, place: task)
-        return time.perf_counter() - begin
-
-    seconds(8, _nothing)
-    latency = min(seconds(1, _nothing) for _ in range(5))
-    many = min(seconds(TRIALS, _nothing) for _ in range(3))
-    sent = np.random.default_rng(0).random(SENT // 8)
-    link = SENT / max(min(seconds(1, _nothing, sent) for _ in range(3)) - latency, 1e-9)
-    tasks = collect(workers, "trial", [(k, k + 1) for k in range(64)], lambda cut, place: (_worked,))
-    taken = [spent for _, spent in tasks]
-    return ClusterCosts(link, latency, (many - latency) / TRIALS, float(np.std(taken) / np.mean(taken)))
-
-
 def recorded_costs() -> ClusterCosts:
-    """The medians of the published ``measured_costs`` of clusters.
+    """The medians of the published costs of clusters, which ``tests/gpu_devices.py`` measures.
 
     >>> 0 < recorded_costs().task < 0.1
     True
     """
     table = pd.read_csv(records.published_folder() / COSTS_FILE)
     return ClusterCosts(*(float(table[name].median()) for name in ClusterCosts._fields))
-
-
-def _nothing(*_: Any) -> None:
-    """A task that costs what every task costs."""
-
-
-def _worked() -> float:
-    """Seconds of what always is the same work."""
-    begin = time.perf_counter()
-    for _ in range(40):
-        np.sort(np.arange(100_000) * 7919 % 104_729)
-    return time.perf_counter() - begin
 
 
 def predicted(work: ClusterWork, devices: Sequence[int] = DEVICES, costs: ClusterCosts | None = None) -> pd.DataFrame:
