@@ -1,4 +1,4 @@
-# make benchmark | lab | test | test-all | test-lab | bounds | lint | wheels | study | study-gpu | peers | figures | readme | clean: everything in .venv, installed once.
+# make benchmark | lab | test | test-all | test-lab | bounds | lint | wheels | study | study-gpu | peers | figures | readme | docs | clean: everything in .venv, installed once.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -17,12 +17,13 @@ export EXPRKIT_SHIP_LOOPS ?= none
 # A stamp says what has been installed; it is made again when pyproject.toml changes.
 NOTEBOOKS := $(VENV)/.notebooks-search$(subst $(comma),-,$(EXTRA))
 TESTS     := $(VENV)/.test$(subst $(comma),-,$(EXTRA))
+DOCS      := $(VENV)/.docs
 
 STUDY := TQDM_MININTERVAL=5 $(BIN)/python -m exprkit sweep notebooks/benchmark.ipynb --plain
 # on data that has to be downloaded
 NIKURADSE := $(STUDY) data/studies/nikuradse.yaml --out $(RESULTS)/nikuradse --into data/results/nikuradse.parquet
 
-.PHONY: benchmark lab test test-all test-lab bounds lint wheels study study-gpu peers figures readme clean
+.PHONY: benchmark lab test test-all test-lab bounds lint wheels study study-gpu peers figures readme docs clean
 
 benchmark: $(NOTEBOOKS)
 	$(BIN)/python -m exprkit benchmark --results $(RESULTS)
@@ -83,6 +84,10 @@ figures: $(NOTEBOOKS)
 readme: $(NOTEBOOKS)
 	$(BIN)/python -m exprkit readme
 
+# The site, in build/docs/index.html; every warning is an error, a link that leads nowhere too
+docs: $(DOCS)
+	$(BIN)/python -m sphinx -q -W --keep-going -c .docs . build/docs
+
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "exprkit needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
@@ -95,6 +100,10 @@ $(TESTS): pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test$(EXTRA)]'
 	@touch $@
 
+$(DOCS): pyproject.toml .docs/requirements.txt | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[notebooks,search]' -r .docs/requirements.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(RESULTS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RESULTS) build/docs .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find exprkit tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,33 @@
+"""Configuration of the documentation site, built by ``make docs``: its source folder is the checkout itself."""
+
+from exprkit.version import __version__
+
+project = "exprkit"
+release = __version__
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
+include_patterns = [
+    ".docs/**.md", "*.md", "exprkit/**.md", "data/**.md", "figures/*.md", "notebooks/*.ipynb",
+]  # fmt: skip
+exclude_patterns = [
+    ".venv", "build", "results", "tests",
+    "data/results/tables/samples.md",  # links to a folder, which is no page: a download
+]  # fmt: skip
+root_doc = ".docs/index"
+
+myst_heading_anchors = 3
+myst_fence_as_directive = ["mermaid"]  # drawn by the reader's browser, which loads mermaid.js
+mermaid_fullscreen = False
+mermaid_height = "auto"
+nb_execution_mode = "off"  # notebooks are run by tests, and measure for minutes
+autodoc_default_options = {
+    "members": True,
+    "exclude-members": "set_fit_request, set_predict_request, set_score_request",  # of scikit-learn
+}
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say it, in words
+napoleon_use_ivar = True
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = f"exprkit {release}"
+html_extra_path = ["index.html"]

@@ -1,0 +1,59 @@
+"""The documentation site: it builds without a warning, its links lead somewhere, and it has every public name."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+import exprkit as ek
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_reference_has_every_public_name():
+    page = (ROOT / ".docs" / "reference.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\.\. auto\w+:: exprkit\.(\w+)$", page, re.MULTILINE)) == ek.__all__
+
+
+class Page(HTMLParser):
+    """What a page refers to, and the places in it that others may refer to."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.links, self.places = set(), set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        self.places.add(attributes.get("id"))
+        self.links |= {attributes[name] for name in ("href", "src") if attributes.get(name)}
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_its_links_lead_somewhere(tmp_path):
+    pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install -r .docs/requirements.txt")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", ".docs", "-d", tmp_path / "doctrees"]
+    done = subprocess.run([*command, ".", tmp_path / "site"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = {path: Page(path) for path in (tmp_path / "site").rglob("*.html")}
+    assert {path.parent.name for path in pages} >= {"site", ".docs", "exprkit", "notebooks", "results", "tables"}
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if not parts.scheme and not parts.netloc:
+                target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+                assert target.exists(), f"{path}: {link}"
+                if parts.fragment and target in pages:
+                    assert unquote(parts.fragment) in pages[target].places, f"{path}: {link}"
+    reference = pages[tmp_path / "site" / ".docs" / "reference.html"].places
+    names = {"exprkit.Population.unique", "exprkit.data.rough_pipe", "exprkit.generate.exhaustive"}
+    assert (
+        names | {f"exprkit.{name}" for name in ek.__all__ if name not in {"data", "generate", "bench", "ops"}}
+        <= reference
+    )
