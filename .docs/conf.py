@@ -8,10 +8,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcon
 include_patterns = [
     ".docs/**.md", "*.md", "exprkit/**.md", "data/**.md", "figures/*.md", "notebooks/*.ipynb",
 ]  # fmt: skip
-exclude_patterns = [
-    ".venv", "build", "results", "tests",
-    "data/results/tables/samples.md",  # links to a folder, which is no page: a download
-]  # fmt: skip
+exclude_patterns = [".venv", "build", "results", "tests"]
 root_doc = ".docs/index"
 
 myst_heading_anchors = 3
@@ -31,3 +28,10 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = f"exprkit {release}"
 html_extra_path = ["index.html"]
+
+
+def setup(app):
+    """Links to the folder of studies lead to the first of them: a folder is no page."""
+    app.connect(
+        "source-read", lambda app, page, text: text.append(text.pop().replace("/studies)", "/studies/cpu.yaml)"))
+    )

@@ -1,19 +1,42 @@
-"""The documentation site: it builds without a warning, its links lead somewhere, and it has every public name."""
+"""The documentation site: its examples run, it builds without a warning, links lead somewhere, no name is missing."""
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from test_project import EXAMPLE, Numbers
 
 import exprkit as ek
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+def pages():
+    """Those that have examples; searches take long."""
+    for path in sorted((ROOT / ".docs").rglob("*.md")):
+        text = path.read_text(encoding="utf-8")
+        if "```python" in text:
+            yield pytest.param(text, id=path.stem, marks=[pytest.mark.slow] * ("SymbolicRegressor(" in text))
+
+
+@pytest.mark.parametrize("text", list(pages()))
+def test_examples_of_pages_print_what_they_say(text, monkeypatch):
+    monkeypatch.chdir(ROOT)  # pages read data/planets.csv
+    examples = EXAMPLE.findall(text)
+    assert len(examples) == text.count("```python"), "behind each example stands what it prints"
+    for code, expected in examples:
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            exec(compile(code, "example", "exec"), {})
+        assert Numbers().check_output(expected, printed.getvalue(), 0), printed.getvalue()
 
 
 def test_the_reference_has_every_public_name():
