@@ -264,7 +264,7 @@ def write_figure(figure: Figure, path: str | Path) -> None:
     with matplotlib.rc_context(_STYLE):
         figure.savefig(path, metadata=metadata.get(Path(path).suffix), dpi=120)
     if Path(path).suffix == ".svg":  # Matplotlib names a clipping box by a hash of its floats, whose last bits vary
-        text = Path(path).read_text()
+        text = Path(path).read_text(encoding="utf-8")
         for i, name in enumerate(dict.fromkeys(re.findall(r"url\(#(p[0-9a-f]{10})\)", text))):
             text = text.replace(name, f"clip_{i}")
-        Path(path).write_text(text)
+        Path(path).write_text(text, encoding="utf-8")

@@ -107,7 +107,8 @@ class Host:
     def memory(self) -> dict[str, float]:
         """The most bytes that came to be used since then, of the host and of the device; nan if not told."""
         most = machine.process_memory("VmHWM") or np.nan
-        return {"host_bytes": np.nan if self.before is None else most - self.before, "device_bytes": np.nan}
+        taken = np.nan if self.before is None else np.maximum(most - self.before, 0)  # Linux counts some pages late
+        return {"host_bytes": float(taken), "device_bytes": np.nan}
 
     def blank(self, matrix: Any) -> Any:
         """As much of the device's memory as a matrix takes; None where there is no room."""
