@@ -100,8 +100,8 @@ $(TESTS): pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test$(EXTRA)]'
 	@touch $@
 
-$(DOCS): pyproject.toml .docs/requirements.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[notebooks,search]' -r .docs/requirements.txt
+$(DOCS): pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
 clean:

@@ -28,10 +28,3 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = f"exprkit {release}"
 html_extra_path = ["index.html"]
-
-
-def setup(app):
-    """Links to the folder of studies lead to the first of them: a folder is no page."""
-    app.connect(
-        "source-read", lambda app, page, text: text.append(text.pop().replace("/studies)", "/studies/cpu.yaml)"))
-    )

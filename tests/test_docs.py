@@ -60,7 +60,7 @@ class Page(HTMLParser):
 
 @pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_its_links_lead_somewhere(tmp_path):
-    pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install -r .docs/requirements.txt")
+    pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install -e '.[docs]'")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", ".docs", "-d", tmp_path / "doctrees"]
     done = subprocess.run([*command, ".", tmp_path / "site"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
