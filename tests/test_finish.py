@@ -200,6 +200,24 @@ def test_screened_fits_that_are_at_a_minimum_have_converged(options):
     assert found.converged.all(), found.reason
 
 
+@pytest.mark.parametrize("options", [{}, {"weights": 1 + T**2}, {"loss": "huber", "delta": 0.3}, {"loss": "gaussian"},
+                                     {"bounds": {"p1": (0, 9)}}])  # fmt: skip
+@pytest.mark.parametrize("text", [
+    "p1 * exp(-p2 * x1)", "p1 / (1 + p2 * x1^2)", "p1 * exp(-(x1 - p2)^2 / p3^2)",
+    "p1 * cos(p2 * x1) + p3",
+])  # fmt: skip
+def test_parameters_have_the_digits_of_the_data_from_any_start(text, options):
+    """Although residuals are so large that the last steps gain less than the loss's rounding."""
+    x, pop = T + 2, ek.parse([text])
+    true, noise = np.array([2.0, 0.8, 1.1])[: pop.max_params], 0.2 * np.random.default_rng(7).standard_normal(40)
+    y = ek.Evaluator(pop, x[:, None], "numpy", dtype="float64").evaluate(true[None, :]).ravel() + noise
+    ends = [fit(text, x, y, init=true * factor, dtype="float64", backend=backend, **options)
+            for factor, backend in ((1.3, "cpu"), (0.8, "cpu"), (0.9, "numpy"))]  # fmt: skip
+    for end in ends:
+        assert end.converged[0] and end.params[0] == pytest.approx(ends[0].params[0], rel=1e-10)
+        assert end.standard_errors[0] == pytest.approx(ends[0].standard_errors[0], rel=1e-8)
+
+
 # ── losses of one's own ──
 
 

@@ -106,7 +106,7 @@ def fit(
         Largest number of iterations; default: 200 ("lm", "lbfgs"), 1000 ("adam").
     tol : float
         A fit ends when the relative changes of loss and parameters are both at most this; what is finished goes on to
-        steps of as many standard errors, or of 1e-7.
+        steps of as many standard errors, or of 1e-7, and of few expressions until steps are no longer shorter.
     accuracy : {"auto", "screen", "final"}
         "final": fits are made in float64 whatever ``dtype`` is and finished on the host by orthogonal factors of the
         Jacobian, so that columns may lie far from 0 for their spread (``fitting.finishing``).  "screen": as the backend

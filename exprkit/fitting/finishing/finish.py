@@ -19,8 +19,10 @@ Levenberg-Marquardt algorithm", 1978): no unit of a parameter or a column counts
 
 Parameters are at a minimum where the whole step (of Gauss and Newton) is short in units of the standard errors:
 the part of r that lies in J's columns is at most ``AIM`` of the residual deviation, or no more than rounding makes.
-A parameter at a bound that the loss pushes against is constant to the others.  Where steps
-gain next to nothing although a parameter grows or shrinks with each, the least loss is at infinity, or 0: they end.
+From there ``sharpen`` goes on, of few expressions, by whole steps while each is shorter than the last: what they gain
+is lost in the loss's rounding, but not in the slope's.  A parameter at a bound that the loss pushes against is constant
+to the others.  Where steps gain next to nothing although a parameter grows or shrinks with each, the least loss is at
+infinity, or 0: they end.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ STEPS, LEAST_STEPS = 1000, 20  # of an expression, by how many there are; MGH17 
 # so that all further ones gain no more; it would take 25 to 90 of them until that is lost in rounding
 CREEPING, GAIN, CHANGE = 3, 1e-8, 0.1
 SPAN, SLOW = 50, 1e-4  # steps in which the loss has to fall by that share: parameters that run away stop
+LAST_STEPS, SHORTER = 50, 0.9  # whole steps at a minimum, and how much shorter than the last each has to be
 WORK = 1 << 25  # numbers of Jacobians that the steps of a population may take: some tenths of a second of a core
 SADDLE_ROWS, SADDLE_WORK = 1024, 1 << 16  # rows, and numbers of Jacobians in all, by which saddle points are told
 SMALL_ON_GPU = 1 << 21  # what is finished by default where a GPU makes the fits
@@ -122,6 +125,8 @@ def finished(
         ends.take(again, other, ~(ends.loss[again] <= other.loss) & np.isfinite(other.loss))
     params, loss, status = fitted.params.copy(), fitted.loss.copy(), fitted.status.copy()
     status[which[_leave_saddles(ends, few, points, own, fitted.iterations[which] == 0, compute)]] = objective.FTOL
+    if steps > SPAN and options.kind not in (objective.SUM, objective.ABSOLUTE):  # few, and whole steps are Newton's
+        sharpen(ends, few, points, own, compute)
     good = np.isfinite(ends.loss)
     params[which[good], :width], loss[which[good]] = ends.params[good], ends.loss[good]
     old = status[which]
@@ -131,6 +136,48 @@ def finished(
     failed = np.where(old == objective.NO_SLOPE, old, failed)
     status[which] = np.where(ends.is_minimum, ended, failed)
     return Fitted(params, loss, fitted.iterations, status, fitted.evaluations + int(ends.steps.sum()))
+
+
+def sharpen(ends: Finished, pop: Population, points: CountedPoints, options: Options, compute: Compute) -> None:
+    """Replace parameters at minima, with their losses, by those to which whole steps of shrinking length lead.
+
+    The length is measured in residuals; one that is no more than rounding makes of them is 0.
+    """
+    minima = np.flatnonzero(ends.is_minimum)
+    for part in parts_of(len(minima), len(points.y), ends.params.shape[1]):
+        rows = minima[part]
+        few = pop[rows]
+        width = few.max_params
+        own, p, loss = options.of(rows, width), np.nan_to_num(ends.params[rows, :width]), ends.loss[rows]
+        lower, upper = sides_of(own, p.shape)
+        with np.errstate(all="ignore"):
+            model = Model(few, points, own, compute)
+            step, length, noise = _whole_step(model.factors(p), p, lower, upper, len(points.y))
+            left = length > noise
+            for _ in range(min(LAST_STEPS, own.max_iter)):
+                if not np.any(left):
+                    break
+                trial = np.where(left[:, None], np.clip(p + step, lower, upper), p)
+                new_loss = model.loss(trial)
+                step, new_length, noise = _whole_step(model.factors(trial), trial, lower, upper, len(points.y))
+                left &= new_length < SHORTER * length
+                left &= np.sqrt(new_loss) <= np.sqrt(loss) * (1 + FEW_DIGITS * EPS) + FEW_DIGITS * noise
+                p[left], loss[left], length[left] = trial[left], new_loss[left], new_length[left]
+                ends.steps[rows[left]] += 1
+                left &= length > noise
+        ends.params[rows, :width] = np.where(np.arange(width) < few.n_params[:, None], p, np.nan)
+        ends.loss[rows] = loss
+
+
+def _whole_step(
+    now: JacobianFactors, p: np.ndarray, lower: np.ndarray, upper: np.ndarray, n_points: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The step of Gauss and Newton, its length in residuals (nan: a derivative is not finite), and their rounding."""
+    held = pushed(now, p, lower, upper)
+    u, s, V, rank = projected(now, np.where(held[:, None, :], 0.0, now.R))
+    step = -np.einsum("mji,mj->mi", V, u / s) / np.where(now.norm > 0, now.norm, 1.0)
+    length = np.where(now.finite, np.linalg.norm(u, axis=1), np.nan)
+    return step, length, np.sqrt(tolerances(now, p, n_points, rank)[1])
 
 
 def _leave_saddles(
