@@ -142,9 +142,9 @@ def steps(results: Results) -> Drawing:
     """The thesis's optimisation steps, its gains and ours; then a step from its way to ours."""
     ours, ways = measured.thesis_steps(results), measured.launch_samples(results)
     ways = ways[ways["benchmark"].eq(3)]
-    widths = (2, 3, 1) if len(ways) else (1,)
+    widths, width = ((2, 3, 1.6), 17) if len(ways) else ((1,), 6)
     figure, axes = plt.subplots(
-        1, len(widths), figsize=(2 + 4 * len(widths), 4.6), layout="constrained", squeeze=False, width_ratios=widths
+        1, len(widths), figsize=(width, 4.6), layout="constrained", squeeze=False, width_ratios=widths
     )
     theirs, axis = results.steps, axes[0][0]
     colours = [colour_of(name.replace("_", " ")) for name in theirs["evaluator"]]
