@@ -206,7 +206,7 @@ def test_screened_fits_that_are_at_a_minimum_have_converged(options):
     "p1 * exp(-p2 * x1)", "p1 / (1 + p2 * x1^2)", "p1 * exp(-(x1 - p2)^2 / p3^2)",
     "p1 * cos(p2 * x1) + p3",
 ])  # fmt: skip
-def test_parameters_have_the_digits_of_the_data_from_any_start(text, options):
+def test_parameters_agree_to_ten_digits_from_starts_around_them(text, options):
     """Although residuals are so large that the last steps gain less than the loss's rounding."""
     x, pop = T + 2, ek.parse([text])
     true, noise = np.array([2.0, 0.8, 1.1])[: pop.max_params], 0.2 * np.random.default_rng(7).standard_normal(40)
