@@ -640,6 +640,17 @@ def test_tables_of_scripts(tmp_path):
     assert readme.fit_peers(tmp_path).splitlines()[2:] == [
         "| 362 | exprkit | 5.2 us | 7,380 of 9,880 |", "| 362 | scipy | 3.57 ms | 753 of 1,000 |",
     ]  # fmt: skip
+    assert readme.nist(tmp_path).startswith("Not measured yet")
+    (tmp_path / "nist.csv").write_text(
+        "problem,start,program,version,digits,digits_of_errors,digits_of_squares,seconds\n"
+        "A,1,ours,1,8,7,9,0.1\nA,none,ours,1,9.54,5,8,0.3\nB,1,ours,1,7,7,9,0.1\nB,none,ours,1,9,9,9,0.1\nA,1,lmfit,2,4,4,4,0.2\n"
+    )
+    counts, _, digits = readme.nist(tmp_path).split("\n\n")
+    assert counts.splitlines()[2:] == [
+        "| ours (1) | 1, 2, 2 |  | 2, 1, 1 | 0.1 s |",
+        "| lmfit (2) | 0, 0, 0 |  |  | 0.2 s |",
+    ]
+    assert digits.splitlines()[2:] == ["| A | 8.0 / 9.5 | 4.0 |", "| B | 7.0 / 9.0 |  |"]
 
 
 def test_the_table_of_peers(tmp_path):

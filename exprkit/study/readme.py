@@ -196,6 +196,26 @@ def fit_peers(folder: Path) -> str:
     return _table(head, lines, "tests/bench_fit_peers.py --csv data/results/fit_peers.csv")
 
 
+CERTIFIED = {"digits": 8, "digits_of_errors": 6, "digits_of_squares": 9}  # digits that count as reached
+
+
+def nist(folder: Path) -> str:
+    """NIST's problems by program and start: how many reach the digits, and those of each problem's parameters."""
+    rows, script = _read(folder / "nist.csv"), "tests/bench_nist.py --csv data/results/nist.csv"
+    counts, digits = [], dict[str, dict[str, str]]()
+    for (name, version), own in rows.groupby(["program", "version"], sort=False) if len(rows) else ():
+        reached = (own[list(CERTIFIED)] >= pd.Series(CERTIFIED)).groupby(own["start"]).sum().astype(str).T
+        cells = (", ".join(reached.get(start, ())) for start in ("1", "2", "none"))
+        counts.append((f"{name} ({version})", *cells, duration(own["seconds"].median())))
+        for problem, part in own.groupby("problem", sort=False):
+            digits.setdefault(str(problem), {})[name] = " / ".join(f"{number:.1f}" for number in part["digits"])
+    first = _table(("", "first start", "second start", "no start", "a fit takes"), counts, script)
+    names = rows["program"].unique() if len(rows) else ()
+    lines = [(problem, *(cells.get(name, "") for name in names)) for problem, cells in digits.items()]
+    second = f"\n\nDigits of the parameters, by start:\n\n{_table(('', *names), lines, script)}"
+    return first + second * bool(lines)
+
+
 # ── what scripts measured on a GPU ───────────────────────────────────────────────────
 
 
@@ -256,6 +276,7 @@ OTHERS: dict[str, Callable[[Path], str]] = {  # name between the marks: the tabl
     "peers": peers,
     "fits": lambda folder: measurements(folder, "h200_fit.csv", "tests/gpu_fit_speed.py --out data/results", "target"),
     "fit peers": fit_peers,
+    "nist": nist,
     "accuracy": accuracy,
     "interpreter": lambda folder: measurements(folder, "h200_interpreter.csv", "tests/gpu_speed.py"),
     "generations": lambda folder: "\n\n".join(
