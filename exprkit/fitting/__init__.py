@@ -14,6 +14,7 @@ In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description len
 ``plot``                expressions beside the data
 ``finishing``           the last steps, by orthogonal factors of the Jacobian
 ``first_order``         Adam and L-BFGS, over any backend's gradients
+``uncertainty``         intervals, bands, and which parameters cannot be told apart
 ``likelihood``          negative log-likelihoods and covariances
 ``observed``            covariances by a loss's curvature, and robust ones
 ``description_length``  accuracy against simplicity

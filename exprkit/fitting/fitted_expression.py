@@ -21,12 +21,18 @@ import numpy as np
 from exprkit.errors import checks_keywords, checks_methods, whole
 from exprkit.expressions.expression import Expression
 from exprkit.fitting.groups import by_group, tables_of
+from exprkit.fitting.uncertainty.intervals import correlation, intervals, region
+from exprkit.fitting.uncertainty.minimum import Minimum
+from exprkit.fitting.uncertainty.predictions import bands
+from exprkit.fitting.uncertainty.words import identifiability
 from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
 if TYPE_CHECKING:
+    import pandas as pd
     import sympy
+    from matplotlib.figure import Figure
 
 DIGITS = 3  # of a number without a standard error
 SHOWN = 4  # digits of a number in a repr
@@ -87,6 +93,114 @@ class FittedExpression:
     def __call__(self, X: Any) -> np.ndarray:
         """Predictions at data points, float64 (n_points,); ``X`` as for ``fit``."""
         return self._result.predict(X, 0)
+
+    # ── how sure it is ──
+
+    @functools.cached_property
+    def _minimum(self) -> Minimum:
+        return Minimum.of(self._result)
+
+    def intervals(
+        self,
+        level: float = 0.95,
+        method: str = "delta",
+        *,
+        resample: str = "residuals",
+        n: int = 1000,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """Intervals of the parameters: a table with a row for each, and the columns value, error, lower and upper.
+
+        Parameters
+        ----------
+        level : float
+            How many of such intervals are to hold the parameter: 0.95 of them.
+        method : {"delta", "profile", "bootstrap"}
+            As many standard errors as Student's t says (the normal distribution, where the loss is a likelihood whose
+            variance is known); the values for which the best fit is not much worse (``uncertainty.intervals``), as far
+            as a bound, or infinite where the data set no end; or quantiles of refits to resampled data.
+        resample : {"residuals", "pairs", "parametric"}
+            Of a bootstrap: new errors drawn from the residuals, rows drawn, or errors drawn from the distribution that
+            the loss stands for.  Only pairs fit any loss, and errors that vary.
+        n, seed : int
+            Of a bootstrap: number of refits, and seed.
+
+        Raises
+        ------
+        ArgumentError
+            Where the loss is no likelihood, which profiles need; where a profile meets a better fit than this.
+
+        Examples
+        --------
+        >>> import exprkit as ek, numpy as np
+        >>> x = np.linspace(0, 4, 9)
+        >>> y = 5 * np.exp(-0.7 * x) + 0.2 * np.cos(9 * x)
+        >>> one = ek.fit("p1 * exp(-p2 * x)", {"x": x, "y": y}, "y")[0]
+        >>> one.intervals(method="profile").round(2)
+            value  error  lower  upper
+        p1   5.11   0.13   4.80   5.44
+        p2   0.72   0.03   0.64   0.80
+        """
+        return intervals(self._minimum, self.names, level, method, resample, n, seed)
+
+    def contour(self, a: str, b: str, levels: Sequence[float] = (0.683, 0.954), n: int = 25) -> Figure:
+        """The joint regions of the parameters ``a`` and ``b`` at ``levels``, by profiles of n x n values: a figure."""
+        return region(self._minimum, self.names, a, b, levels, n)
+
+    def correlation(self) -> pd.DataFrame:
+        """The parameters' correlations, a table with a row and a column for each; nan where there is no error."""
+        return correlation(self._minimum, self.names)
+
+    def identifiability(self) -> list[str]:
+        """Sentences about parameters that the data do not determine, or can't tell apart; none where all is well.
+
+        Examples
+        --------
+        >>> import exprkit as ek
+        >>> ek.fit("p1 * p2 * exp(-p3 * x1)", [[0], [1], [2], [3], [4]], [4, 2.1, 1, 0.5, 0.2])[0].identifiability()
+        ['p1 and p2 cannot be told apart: only p1 * p2']
+        """
+        return identifiability(self._minimum, self.names)
+
+    def bands(
+        self,
+        X: Any,
+        level: float = 0.95,
+        kind: str = "mean",
+        method: str = "delta",
+        *,
+        weights: Any = None,
+        resample: str = "residuals",
+        n: int = 1000,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """Bands of predictions: a table with a row per data point, and the columns prediction, lower and upper.
+
+        Parameters
+        ----------
+        X : array (n_points, n_vars), DataFrame, dict of columns or Dataset
+            As for ``fit``.
+        level : float
+            How many of such bands are to hold the curve, or the measurement, at a point.
+        kind : {"mean", "observation"}
+            Of the curve; or of a new measurement, which has an error of its own.
+        method : {"delta", "bootstrap"}
+            By derivatives and covariance; or quantiles of refits to resampled data.
+        weights : number, array (n_points,) or str, optional
+            Of new measurements, where the fit had weights.
+        resample, n, seed
+            As for ``intervals``.
+
+        Examples
+        --------
+        >>> import exprkit as ek
+        >>> one = ek.fit("p1 + p2 * x1", [[0], [1], [2], [3]], [1, 2.1, 2.9, 4.0])[0]
+        >>> one.bands([[1.5], [6.0]], kind="observation").round(2)
+           prediction  lower  upper
+        0        2.50   2.04   2.96
+        1        6.91   5.97   7.85
+        """
+        return bands(self._minimum, self._result, X, level, kind, method, weights, resample, n, seed)
 
     # ── with numbers ──
 

@@ -1,0 +1,11 @@
+"""How sure a fit is of its parameters and predictions.
+
+In: a ``FitResult`` of one expression.  Out: tables of pandas and figures of Matplotlib.
+
+==================  ===========================================================================
+``minimum``         a fit's data, loss and least value; fits of many copies of it as one call
+``intervals``       intervals of parameters: by the delta method, by profiles, by bootstrap
+``predictions``     bands of predictions
+``words``           which parameters cannot be told apart
+==================  ===========================================================================
+"""

@@ -1,0 +1,214 @@
+"""Intervals, bands and words about parameters: against formulas of books, fits one by one, and other programs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import exprkit as ek
+from exprkit.errors import ArgumentError
+from exprkit.fitting.uncertainty.minimum import Minimum
+
+RANDOM = np.random.default_rng(0)
+T = np.linspace(0, 4, 25)
+Y = 5 * np.exp(-0.7 * T) + 0.1 * RANDOM.standard_normal(25)
+LINE = 1 + 2 * T + 0.1 * RANDOM.standard_normal(25)
+# treated cells of D. M. Bates and D. G. Watts, "Nonlinear Regression Analysis" (1988), table A1.3
+PUROMYCIN = {
+    "conc": [0.02, 0.02, 0.06, 0.06, 0.11, 0.11, 0.22, 0.22, 0.56, 0.56, 1.1, 1.1],
+    "rate": [76.0, 47, 97, 107, 123, 139, 159, 152, 191, 201, 207, 200],
+}
+
+
+@pytest.fixture(scope="module")
+def decay():
+    pop = ek.parse("a * exp(-b * t) + c", variables=["t"], parameters=["a", "b", "c"])
+    return ek.fit(pop, {"t": T, "y": Y}, "y", init=[[5, 1, 0]])[0]
+
+
+@pytest.fixture(scope="module")
+def line():
+    return ek.fit("p1 + p2 * x1", T[:, None], LINE)[0]
+
+
+# ── intervals ──
+
+
+def test_an_interval_by_the_delta_method_is_student_s_t_times_the_error(decay):
+    table = decay.intervals(0.9)
+    assert list(table.index) == ["a", "b", "c"] and list(table) == ["value", "error", "lower", "upper"]
+    reach = stats.t.ppf(0.95, 22) * decay.standard_errors
+    np.testing.assert_allclose(table["upper"] - decay.params, reach)
+    np.testing.assert_allclose(decay.params - table["lower"], reach)
+    known = ek.fit("p1 + p2 * x1", T[:, None], LINE, weights=np.full(25, 100.0), loss="gaussian")[0].intervals()
+    np.testing.assert_allclose(known["upper"] - known["value"], stats.norm.ppf(0.975) * known["error"])
+
+
+def test_profiles_of_a_line_are_its_intervals(line):
+    np.testing.assert_allclose(line.intervals(method="profile"), line.intervals(), rtol=1e-5)
+
+
+def test_profiles_are_those_of_the_book():
+    """As R's confint prints them for the same fit by nls; it takes the ends from a spline."""
+    ends = ek.fit("p1 * conc / (p2 + conc)", PUROMYCIN, "rate")[0].intervals(method="profile")
+    np.testing.assert_allclose(ends.loc["p1", ["lower", "upper"]], [197.30213, 229.29006], rtol=2e-4)
+    np.testing.assert_allclose(ends.loc["p2", ["lower", "upper"]], [0.04692517, 0.08615995], rtol=2e-4)
+
+
+@pytest.mark.parametrize("loss", ["squares", "gaussian", "poisson", "(f - y)^2", "f - y * log(f)"])
+def test_at_the_ends_of_a_profile_the_loss_has_risen_by_the_quantile(loss):
+    counts = np.random.default_rng(1).poisson(20 * np.exp(-0.7 * T) + 3).astype(float)
+    few = {"p1": (0, None), "p2": (0, None)}
+    found = ek.fit("p1 * exp(-p2 * x1) + 3", T[:, None], counts, loss=loss, init=[[20, 0.7]], dtype="float64")
+    ends = found[0].intervals(method="profile")
+    is_scaled = loss in ("squares", "gaussian", "(f - y)^2")
+    for name in few:
+        for side in ("lower", "upper"):
+            at = ends.loc[name, side]
+            fixed = ek.fit("p1 * exp(-p2 * x1) + 3", T[:, None], counts, loss="squares" if is_scaled else "poisson",
+                           init=found.params, bounds={name: (at, at)}, dtype="float64").loss[0]  # fmt: skip
+            sse = np.sum(found.residuals(0) ** 2)
+            if is_scaled:
+                assert (fixed - sse) / (sse / 23) == pytest.approx(stats.t.ppf(0.975, 23) ** 2, rel=1e-4)
+            else:
+                least = ek.fit("p1 * exp(-p2 * x1) + 3", T[:, None], counts, loss="poisson", init=found.params)
+                assert 2 * (fixed - least.loss[0]) == pytest.approx(stats.chi2.ppf(0.95, 1), rel=1e-4)
+
+
+def test_a_profile_ends_at_a_bound_or_nowhere():
+    y = 1 + 0.3 * np.random.default_rng(0).standard_normal(25)
+    flat = ek.fit("p1 * exp(-p2 * x1)", T[:, None], y, bounds={"p1": (0.95, 9)})[0].intervals(method="profile")
+    assert flat.loc["p1", "lower"] == 0.95 < flat.loc["p1", "upper"] < 2
+    open_end = ek.fit("p1 * exp(-p2^2 * x1)", T[:, None], y, init=[[1, 0.1]])[0]
+    both = ek.fit("p1 * p2 + 0 * p1", T[:, None], y)[0].intervals(method="profile")
+    assert np.isinf(both[["lower", "upper"]].to_numpy()).all()
+    assert open_end.intervals(method="profile").loc["p2", "upper"] < 1
+
+
+def test_a_profile_that_meets_a_better_fit_says_where():
+    y = np.sin(3 * T) + 0.1 * np.random.default_rng(0).standard_normal(25)
+    wrong = ek.fit("sin(p1 * x1)", T[:, None], y, init=[[6.0]])[0]
+    with pytest.raises(ArgumentError, match=r"meets a better fit than this: fit again with init=\["):
+        wrong.intervals(method="profile")
+
+
+@pytest.mark.parametrize("resample", ["residuals", "pairs", "parametric"])
+def test_a_bootstrap_agrees_with_the_errors_of_many_points(resample):
+    x = np.linspace(0, 4, 200)
+    y = 5 * np.exp(-0.7 * x) + 0.1 * np.random.default_rng(5).standard_normal(200)
+    one = ek.fit("p1 * exp(-p2 * x1)", x[:, None], y)[0]
+    table = one.intervals(method="bootstrap", resample=resample, n=1000, seed=3)
+    np.testing.assert_allclose(table["error"], one.standard_errors, rtol=0.15)
+    np.testing.assert_allclose(table[["lower", "upper"]], one.intervals()[["lower", "upper"]], rtol=0.01)
+    again = one.intervals(method="bootstrap", resample=resample, n=1000, seed=3)
+    assert table.equals(again) and not table.equals(one.intervals(method="bootstrap", resample=resample, n=1000))
+
+
+@pytest.mark.parametrize("loss", ["squares", "poisson", "huber"])
+def test_refits_are_those_of_single_fits(loss):
+    w = np.linspace(0.5, 2, 25) if loss == "squares" else None
+    found = ek.fit("p1 * exp(-p2 * x1)", T[:, None], np.abs(Y), loss=loss, weights=w, dtype="float64")
+    least = Minimum.of(found)
+    drawn = np.random.default_rng(2).multinomial(25, np.full(25, 0.04), 3).astype(float)
+    fit = least._fit_columns if loss == "squares" else least._fit_one
+    params = np.vstack([fit(drawn[k : k + 1], True) for k in range(3)])
+    for counts, own in zip(drawn, params, strict=True):
+        weights = counts * (1 if w is None else w)
+        one = ek.fit("p1 * exp(-p2 * x1)", T[:, None], np.abs(Y), loss=loss, weights=weights, dtype="float64")
+        np.testing.assert_allclose(own, one.params[0], rtol=1e-5)
+
+
+def test_what_a_way_cannot_do_is_said(line):
+    robust = ek.fit("p1 + p2 * x1", T[:, None], LINE, loss="huber")[0]
+    exact = ek.fit("p1 + p2 * x1", T[:2, None], LINE[:2])[0]
+    prior = ek.fit("p1 + p2 * x1", T[:, None], LINE, prior={"p1": (1, 0.1)})[0]
+    for work, message in (
+        (lambda: line.intervals(method="profil"), "did you mean 'profile'"),
+        (lambda: line.intervals(1.5), "level must be a number between 0 and 1"),
+        (lambda: line.intervals(method="bootstrap", n=1), "n must be"),
+        (lambda: robust.intervals(method="profile"), "a profile needs a likelihood"),
+        (lambda: robust.intervals(method="bootstrap"), "take resample='pairs'"),
+        (lambda: exact.intervals(method="profile"), "as many parameters as points"),
+        (lambda: prior.intervals(method="bootstrap"), "take resample='parametric'"),
+        (lambda: ek.fit("x1", T[:, None], LINE)[0].intervals(), "there is no fitted parameter"),
+        (lambda: line.contour("p1", "p3"), "two of the parameters p1, p2"),
+        (lambda: line.bands(T[:, None], kind="median"), "kind must be one of"),
+        (lambda: robust.bands(T[:, None], kind="observation"), "normal errors"),
+    ):
+        with pytest.raises(ArgumentError, match=message):
+            work()
+
+
+def test_a_prior_is_part_of_a_profile():
+    one = ek.fit("p1 + p2 * x1", T[:, None], LINE, prior={"p1": (1, 0.1)})[0]
+    np.testing.assert_allclose(one.intervals(method="profile"), one.intervals(), rtol=1e-5)
+    assert len(one.intervals(method="bootstrap", resample="parametric", n=20)) == 2
+
+
+# ── two parameters ──
+
+
+def test_correlations_are_those_of_the_covariance(decay):
+    table, C = decay.correlation(), decay._result.covariance[0]
+    assert list(table) == list(table.index) == ["a", "b", "c"]
+    assert table.loc["b", "c"] == pytest.approx(C[1, 2] / np.sqrt(C[1, 1] * C[2, 2]))
+
+
+def test_a_contour_of_a_line_is_an_ellipse(line):
+    axes = line.contour("p1", "p2", levels=(0.95,), n=41).axes[0]
+    (border,) = axes.collections[0].get_paths()
+    away, C = border.vertices - line.params, line._result.covariance[0]
+    distances = np.einsum("ni,ij,nj->n", away, np.linalg.inv(C), away)
+    np.testing.assert_allclose(distances, 2 * stats.f.ppf(0.95, 2, 23), rtol=0.02)
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("p1", "p2")
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("p1 * p2 * exp(-p3 * x1)", ["p1 and p2 cannot be told apart: only p1 * p2"]),
+    ("p1 * exp(-p2 * x1 + p3)", ["p1 and p3 cannot be told apart: fix 1 of them"]),
+    ("p1 / p2^2 * exp(-p3 * x1)", ["p1 and p2 cannot be told apart: only p1 / p2^2"]),
+    ("exp(p1 - 2 * p2 - p3 * x1)", ["p1 and p2 cannot be told apart: only p1 - 2 * p2"]),
+    ("(p1 + p2 + p4) * exp(-p3 * x1)", ["p1, p2 and p4 cannot be told apart: fix 2 of them"]),
+    ("p1 * exp(-p2 * x1) + 0 * p3", ["p3 changes no value at the data points: leave it out, or fix it"]),
+    ("p1 * exp(-p2 * x1)", []),
+])  # fmt: skip
+def test_what_cannot_be_told_apart_is_named(text, words):
+    assert ek.fit(text, T[:, None], Y)[0].identifiability() == words
+
+
+def test_what_is_hard_to_tell_apart_is_named():
+    x = 2000 + T
+    (sentence,) = ek.fit("p1 + p2 * x1", x[:, None], LINE)[0].identifiability()
+    assert sentence.startswith("p1 and p2 are hard to tell apart: their correlation is -1.0")
+
+
+# ── bands ──
+
+
+def test_bands_of_a_line_are_those_of_the_books(line):
+    new = np.array([[0.0], [2.0], [9.0]])
+    s2 = np.sum((LINE - line(T[:, None])) ** 2) / 23
+    variance = s2 * (1 / 25 + (new[:, 0] - T.mean()) ** 2 / np.sum((T - T.mean()) ** 2))
+    for kind, own in (("mean", 0.0), ("observation", s2)):
+        table = line.bands(new, 0.9, kind)
+        np.testing.assert_allclose(table["prediction"], line(new))
+        np.testing.assert_allclose(table["upper"] - line(new), stats.t.ppf(0.95, 23) * np.sqrt(variance + own))
+
+
+def test_bands_by_bootstrap_are_about_as_wide(decay):
+    new = {"t": [0.5, 2.0, 3.5]}
+    for kind in ("mean", "observation"):
+        wide, other = (decay.bands(new, 0.8, kind, method, n=2000) for method in ("delta", "bootstrap"))
+        ratio = (other["upper"] - other["lower"]) / (wide["upper"] - wide["lower"])
+        assert np.abs(ratio - 1).max() < 0.15
+
+
+def test_an_observation_of_a_weighted_fit_has_a_weight():
+    table = {"t": T, "y": LINE, "w": 1 / (0.05 + 0.05 * T) ** 2}
+    one = ek.fit("p1 + p2 * t", table, "y", weights="w", loss="gaussian")[0]
+    with pytest.raises(ArgumentError, match="takes those of the new points as weights="):
+        one.bands(table, kind="observation")
+    mean, both = one.bands(table), one.bands(table, kind="observation", weights="w")
+    squares = ((both["upper"] - both["prediction"]) ** 2 - (mean["upper"] - mean["prediction"]) ** 2) * table["w"]
+    np.testing.assert_allclose(squares, stats.norm.ppf(0.975) ** 2)
