@@ -105,5 +105,5 @@ $(DOCS): pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 clean:
-	rm -rf $(VENV) $(RESULTS) build/docs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(RESULTS) build/docs build/gallery .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find exprkit tests -name __pycache__ -prune -exec rm -rf {} +

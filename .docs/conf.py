@@ -4,11 +4,14 @@ from exprkit.version import __version__
 
 project = "exprkit"
 release = __version__
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
+extensions = [
+    "myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid", "sphinx_gallery.gen_gallery",
+]  # fmt: skip
 include_patterns = [
     ".docs/**.md", "*.md", "exprkit/**.md", "data/**.md", "figures/*.md", "notebooks/*.ipynb",
+    "build/gallery/*.rst",
 ]  # fmt: skip
-exclude_patterns = [".venv", "build", "results", "tests"]
+exclude_patterns = [".venv", "build/docs", "results", "tests"]
 root_doc = ".docs/index"
 
 myst_heading_anchors = 3
@@ -16,6 +19,16 @@ myst_fence_as_directive = ["mermaid"]  # drawn by the reader's browser, which lo
 mermaid_fullscreen = False
 mermaid_height = "auto"
 nb_execution_mode = "off"  # notebooks are run by tests, and measure for minutes
+sphinx_gallery_conf = {
+    "examples_dirs": ".docs/gallery",
+    "gallery_dirs": "build/gallery",  # pages and figures of the scripts; a script runs again when it has changed
+    "filename_pattern": "",  # every script is run
+    "within_subsection_order": "ExampleTitleSortKey",
+    "capture_repr": (),
+    "download_all_examples": False,
+    "show_signature": False,
+    "write_computation_times": False,
+}
 autodoc_default_options = {
     "members": True,
     "exclude-members": "set_fit_request, set_predict_request, set_score_request",  # of scikit-learn

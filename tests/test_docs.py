@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import runpy
 import subprocess
 import sys
 from contextlib import redirect_stdout
@@ -39,6 +40,21 @@ def test_examples_of_pages_print_what_they_say(text, monkeypatch):
         assert Numbers().check_output(expected, printed.getvalue(), 0), printed.getvalue()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((ROOT / ".docs" / "gallery").glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_of_the_gallery_runs_and_draws_one_figure(path, monkeypatch, functions):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    text = path.read_text(encoding="utf-8")
+    assert re.match(r'"""\n\w.*\n=+\n\n\w', text), "a docstring of a title and what the example is about"
+    assert text.count("\n") <= 40
+    monkeypatch.chdir(path.parent)  # as Sphinx runs it
+    with plt.rc_context():
+        runpy.run_path(path.name)
+    figures = plt.get_fignums()
+    plt.close("all")
+    assert len(figures) == 1
+
+
 def test_the_reference_has_every_public_name():
     page = (ROOT / ".docs" / "reference.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\.\. auto\w+:: exprkit\.(\w+)$", page, re.MULTILINE)) == ek.__all__
@@ -62,10 +78,12 @@ class Page(HTMLParser):
 def test_the_site_builds_without_a_warning_and_its_links_lead_somewhere(tmp_path):
     pytest.importorskip("sphinx", reason="Sphinx is not installed: pip install -e '.[docs]'")
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", ".docs", "-d", tmp_path / "doctrees"]
+    command += ["-D", "plot_gallery=False"]  # its scripts take minutes, and have tests of their own
     done = subprocess.run([*command, ".", tmp_path / "site"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     pages = {path: Page(path) for path in (tmp_path / "site").rglob("*.html")}
-    assert {path.parent.name for path in pages} >= {"site", ".docs", "exprkit", "notebooks", "results", "tables"}
+    folders = {"site", ".docs", "exprkit", "notebooks", "results", "tables", "gallery"}
+    assert folders <= {path.parent.name for path in pages}
     for path, page in pages.items():
         for link in page.links:
             parts = urlsplit(link)
