@@ -1,5 +1,10 @@
 """Configuration of the documentation site, built by ``make docs``: its source folder is the checkout itself."""
 
+import json
+import shutil
+from pathlib import Path
+
+from exprkit.study import measured, records
 from exprkit.version import __version__
 
 project = "exprkit"
@@ -41,3 +46,33 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = f"exprkit {release}"
 html_extra_path = ["index.html"]
+html_static_path = ["_static"]
+
+CHOICES = {  # columns of the explorer of results that one chooses from
+    "searches": ("list", "program", "noise", "units", "card", "limit_s", "found", "file"),
+    "timings": ("benchmark", "card", "protocol", "backend", "steps"),
+}
+
+
+def tables_of(folder):
+    """The explorer's tables, for JSON: columns, rows, and the values of each column that one chooses from."""
+    tables = {}
+    frames = {"searches": measured.searches(), "timings": measured.timings(measured.read_results(folder))}
+    for name, frame in frames.items():
+        tables[name] = json.loads(frame.to_json(orient="split", index=False, double_precision=12))
+        tables[name]["filters"] = {column: sorted(frame[column].dropna().unique().tolist()) for column in CHOICES[name]}
+    return tables
+
+
+def write_results(app, error):
+    """The files of results, and what the explorer's page shows of them, beside their pages."""
+    if error is None and app.builder.format == "html":
+        folder, target = records.published_folder(), Path(app.outdir, "data", "results")
+        text = f"const RESULTS = {json.dumps(tables_of(folder))};\n"
+        (target / "explorer.js").write_text(text, encoding="utf-8")
+        for path in (*folder.glob("*.csv"), *folder.glob("*.parquet")):
+            shutil.copy(path, target)
+
+
+def setup(app):
+    app.connect("build-finished", write_results)

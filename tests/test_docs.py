@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import importlib.util
 import io
+import json
 import re
 import runpy
 import subprocess
@@ -60,6 +63,39 @@ def test_the_reference_has_every_public_name():
     assert sorted(re.findall(r"^\.\. auto\w+:: exprkit\.(\w+)$", page, re.MULTILINE)) == ek.__all__
 
 
+def configuration():
+    spec = importlib.util.spec_from_file_location("conf", ROOT / ".docs" / "conf.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_explorer_has_every_row_with_its_source_and_choices_that_lead_to_rows():
+    folder, conf = ROOT / "data" / "results", configuration()
+    tables = json.loads(json.dumps(conf.tables_of(folder)))
+    assert set(tables) == {"searches", "timings"}
+    for table in tables.values():
+        rows = [dict(zip(table["columns"], row, strict=True)) for row in table["data"]]
+        for name, values in table["filters"].items():
+            assert len(values) > 1 and set(values) == {row[name] for row in rows} - {None}, name
+        for row in rows:
+            assert (folder / row["file"]).is_file() and re.fullmatch(r"[0-9a-f]{7}|unknown", row["commit"]), row
+            assert row["command"] and min(row.get("seconds", 1), row.get("step_s", 1)) > 0, row
+    searches = [dict(zip(tables["searches"]["columns"], row, strict=True)) for row in tables["searches"]["data"]]
+    files = {path for pattern in ("laws*.csv", "recovery.csv") for path in folder.glob(pattern)}
+    for path in files:
+        with path.open(newline="", encoding="utf-8") as file:
+            recorded = list(csv.DictReader(file))
+        shown = [row for row in searches if row["file"] == path.name]
+        assert [row["formula"] for row in shown] == [row.get("equation", row.get("formula")) for row in recorded]
+        found = [row.get("found", row.get("recovered")) for row in recorded]
+        assert [row["found"] for row in shown] == [{"1": "yes", "0": "no"}[value] for value in found]
+    noisy = {row["file"] for row in searches if row["noise"] > 0}
+    assert noisy == {"laws_lists.csv", "laws_noise.csv", "laws_unseen_noise.csv", "recovery.csv"}
+    lists = {row["list"] for row in searches if row["file"] == "laws_lists.csv"}
+    assert lists == {"laws", "feynman", "held_out", "textbook", "new", "curves", "other_fields"}
+
+
 class Page(HTMLParser):
     """What a page refers to, and the places in it that others may refer to."""
 
@@ -92,6 +128,9 @@ def test_the_site_builds_without_a_warning_and_its_links_lead_somewhere(tmp_path
                 assert target.exists(), f"{path}: {link}"
                 if parts.fragment and target in pages:
                     assert unquote(parts.fragment) in pages[target].places, f"{path}: {link}"
+    results = tmp_path / "site" / "data" / "results"
+    assert (results / "explorer.js").read_text(encoding="utf-8").startswith("const RESULTS = {")
+    assert {path.name for path in results.glob("*.csv")} == {p.name for p in (ROOT / "data/results").glob("*.csv")}
     reference = pages[tmp_path / "site" / ".docs" / "reference.html"].places
     names = {"exprkit.Population.unique", "exprkit.data.rough_pipe", "exprkit.generate.exhaustive"}
     assert (

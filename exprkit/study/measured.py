@@ -44,6 +44,9 @@ AXES = (  # study, column, what there is more of, and at which number of what el
 )
 MAPS = [(name, n_steps) for name in plots.PROTOCOLS for n_steps in (1, 10, 100, 1000)]
 WARNINGS = 3  # so many are shown of a file's
+SEARCHES = "laws*.csv", "recovery.csv"  # files with a row for each search for a law
+NOT_A_LIST = re.compile(r"^laws_?|_?(units|noise|h200|peers|[\d.]+$)| ")  # in the name of a file or list of laws
+TRADE = r"\(R\)| Processor"  # what a device's name is as clear without
 ON_GPU = {"cuda", "ptx"}
 TEXTS, SIZES = bench.CONFIGURATION[:11], bench.CONFIGURATION[11:]
 ABOUT = "commit", "cpu", "gpu", "driver", "versions", "made_by", "day"  # what a sample says of its origin
@@ -375,3 +378,80 @@ def with_code(rows: pd.DataFrame, both: bool) -> pd.DataFrame:
     if not both:
         return rows[rows["code"].ne("anew") | ~rows["code"].eq("kept").any()]
     return rows.assign(where=rows["where"] + (", " + rows["code"].map(plots.CODE)).fillna(""))
+
+
+# ── every row, for the site's explorer and the notebook's ────────────────────────────
+
+
+def timings(results: Results) -> pd.DataFrame:
+    """Samples -> a row a configuration: benchmark, backend, card, protocol, sizes, medians in seconds, and the source.
+
+    ``sample_s`` is all that a sample takes, ``step_s`` a step of it; file, commit and command are the source.
+    """
+    keys = [*bench.CONFIGURATION, "file"]
+    sources = results.samples.groupby(keys, sort=False, dropna=False)[["commit", "made_by"]].agg(_each)
+    table = bench.medians(results.samples).merge(sources.reset_index(), on=keys)
+    number = plots.benchmark_of(table)
+    return pd.DataFrame(
+        {
+            "benchmark": table["bench"].mask(number != plots.OTHER, "thesis " + number.astype(str)),
+            "backend": table["backend"] + (", " + table["dispatch"]).where(table["dispatch"].ne(""), ""),
+            "card": table["device"].str.replace(TRADE, "", regex=True),
+            "protocol": table["results"].map(plots.PROTOCOLS | {"fit": "fits", "half": "16-bit matrix"}),
+            "expressions": table["n_exprs"],
+            "points": table["n_points"],
+            "steps": table["n_steps"],
+            "options": [_options(row) for row in table.itertuples()],
+            "sample_s": table["median_s"],
+            "step_s": table["step_s"],
+            "samples": table["samples"],
+            "file": table["file"] + records.SAMPLES,
+            "commit": _short(table["commit"]),
+            "command": table["made_by"],
+        }
+    )
+
+
+def _options(row: Any) -> str:
+    blocks = "" if pd.isna(row.block_size) else f"blocks of {row.block_size}"
+    points = "" if pd.isna(row.points_per_thread) else f"{row.points_per_thread} points a thread"
+    return _each((plots.CODE.get(row.code, ""), row.options, blocks, points), ", ")
+
+
+def searches() -> pd.DataFrame:
+    """Published files of laws -> a row a search: list, law, noise, units, card, seconds, found, formula, the source.
+
+    ``found`` is whether the formula is the law (``data/results/laws.md``), ``limit_s`` the time that a search had.
+    """
+    folder = records.published_folder()
+    names = {"what": "law", "by": "program", "equation": "formula", "recovered": "found", "limit": "limit_s"}
+    commands, parts = commands_of(folder), []
+    for path in sorted(path for pattern in SEARCHES for path in folder.glob(pattern)):
+        rows = pd.read_csv(path, dtype={"what": str, "threads": str}).rename(columns=names)
+        if "cpu_s" in rows:  # the time is counted in work, and the processor's is measured
+            rows = rows.rename(columns={"seconds": "limit_s", "cpu_s": "seconds"}).assign(list="srbench")
+        listed = rows.get("list", pd.Series(path.stem, rows.index))
+        noise = listed.str.extract(r"noise ([\d.]+)")[0].astype(float).fillna(0.0)
+        on_gpu = rows.get("backend", pd.Series("", rows.index)).isin(ON_GPU)
+        rows = rows.assign(
+            list=listed.str.replace(NOT_A_LIST, "", regex=True).replace({"": "laws", "held": "held_out"}),
+            noise=rows.get("noise", noise),
+            units=np.where(rows.get("units", listed.str.contains("units")), "yes", "no"),
+            found=np.where(rows["found"].eq(1), "yes", "no"),
+            program=rows.get("program", "exprkit"),
+            card=rows["gpu"].where(on_gpu, rows["cpu"]).str.replace(TRADE, "", regex=True),
+            file=path.name,
+            commit=_short(rows["commit"]),
+            command=commands[path.name],
+        )
+        parts.append(rows)
+    columns = ["list", "law", "program", "noise", "units", "card", "seconds", "limit_s", "found", "nodes", "formula"]
+    return pd.concat(parts, ignore_index=True).reindex(columns=[*columns, "file", "commit", "command"])
+
+
+def commands_of(folder: str | Path) -> dict[str, str]:
+    """The command that makes each file of a folder of results, as its ``sources.md`` says."""
+    text = (Path(folder) / "sources.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`data/results/.*?) \|.*\| (.*) \|$", text, re.MULTILINE)
+    patterns = [(pattern.rpartition("/")[2], how) for what, how in rows for pattern in re.findall(r"`(.+?)`", what)]
+    return {path.name: how for pattern, how in reversed(patterns) for path in Path(folder).glob(pattern)}
