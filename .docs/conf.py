@@ -2,16 +2,19 @@
 
 import json
 import shutil
+from html import escape
+from importlib.util import find_spec
 from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers.rst import Directive
 
 from exprkit.study import measured, records
 from exprkit.version import __version__
 
 project = "exprkit"
 release = __version__
-extensions = [
-    "myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid", "sphinx_gallery.gen_gallery",
-]  # fmt: skip
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_gallery.gen_gallery"]
 include_patterns = [
     ".docs/**.md", "*.md", "exprkit/**.md", "data/**.md", "figures/*.md", "notebooks/*.ipynb",
     "build/gallery/*.rst",
@@ -20,9 +23,7 @@ exclude_patterns = [".venv", "build/docs", "results", "tests"]
 root_doc = ".docs/index"
 
 myst_heading_anchors = 3
-myst_fence_as_directive = ["mermaid"]  # drawn by the reader's browser, which loads mermaid.js
-mermaid_fullscreen = False
-mermaid_height = "auto"
+myst_fence_as_directive = ["mermaid"]
 nb_execution_mode = "off"  # notebooks are run by tests, and measure for minutes
 sphinx_gallery_conf = {
     "examples_dirs": ".docs/gallery",
@@ -46,7 +47,8 @@ napoleon_use_rtype = False
 html_theme = "furo"
 html_title = f"exprkit {release}"
 html_extra_path = ["index.html"]
-html_static_path = ["_static"]
+MERMAID = Path(find_spec("mermaidx").origin).parent / "assets" / "mermaid.js"  # the package is not imported
+html_static_path = ["_static", str(MERMAID)]
 
 CHOICES = {  # columns of the explorer of results that one chooses from
     "searches": ("list", "program", "noise", "units", "card", "limit_s", "found", "file"),
@@ -74,5 +76,25 @@ def write_results(app, error):
             shutil.copy(path, target)
 
 
+class Diagram(Directive):
+    """A fence of Mermaid, drawn by ``_static/diagrams.js`` in the reader's browser."""
+
+    has_content = True
+
+    def run(self):
+        text = escape("\n".join(self.content))
+        return [nodes.raw("", f'<div class="mermaid" tabindex="0">{text}</div>', format="html")]
+
+
+def load_mermaid(app, page, template, context, doctree):
+    """The scripts that draw, where there is something to draw."""
+    if '<div class="mermaid"' in context.get("body", ""):
+        app.add_css_file("wide.css")
+        for name in (MERMAID.name, "diagrams.js"):
+            app.add_js_file(name)
+
+
 def setup(app):
+    app.add_directive("mermaid", Diagram)
+    app.connect("html-page-context", load_mermaid)
     app.connect("build-finished", write_results)
