@@ -71,6 +71,13 @@ def test_html_of_a_name_is_text():
     name = "<img src=x onerror=1>"
     pop = ek.parse(f"`{name}`", variables=[name])
     assert "<img" not in pop._repr_html_() and "<img" not in pop[0].latex()
+    data = {name: np.linspace(1, 2, 12)}
+    fitted = ek.fit([f"p1 * `{name}`", "p1", "p1 / 0"], data, 3 * data[name])
+    shown = fitted._repr_html_()
+    assert "<img" not in shown and "&lt;img" in shown and shown.count("<tr") == 4
+    assert shown.index("&lt;img") < shown.index("<td>p1</td>") < shown.index("<td>p1 / 0</td>"), "the best first"
+    searched = ek.exhaustive_search(data, 3 * data[name], max_nodes=3, backend="cpu")
+    assert "<img" not in searched._repr_html_() and "&lt;img" in searched._repr_html_()
 
 
 def test_generated_populations_take_names():

@@ -9,6 +9,7 @@ import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
+from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, overload
 
 import numpy as np
@@ -231,14 +232,8 @@ class FitResult:
             import pandas as pd
 
         names = self._names
-        columns: dict[str, Any] = {
-            "expression": self.pop.texts(),
-            "loss": self.loss,
-            "r2": self.r2,
-            "iterations": self.iterations,
-            "converged": self.converged,
-            "reason": self.reason,
-        }
+        columns: dict[str, Any] = {"expression": self.pop.texts()}
+        columns |= {name: getattr(self, name) for name in ("loss", "r2", "iterations", "converged", "reason")}
         columns |= {name: self.params[:, j] for j, name in enumerate(names)}
         columns |= {f"{name}_error": self.standard_errors[:, j] for j, name in enumerate(names)}
         return pd.DataFrame(columns | self.columns, index=self.index)
@@ -410,3 +405,7 @@ class FitResult:
         is_known = not self.is_screened or "status" in self.__dict__
         ended = f"{int(self.converged.sum()):,} converged, " if is_known else ""
         return f"<FitResult: {number_of(len(self), 'expression')}, {ended}{loss}{self.seconds:.3g} s>"
+
+    def _repr_html_(self) -> str:
+        table = self[self.best(SHOWN)].to_pandas().to_html(float_format="{:.6g}".format, na_rep="")
+        return f"<p>{escape(repr(self)[1:-1])}</p>{table}"

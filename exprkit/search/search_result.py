@@ -6,6 +6,7 @@ import functools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -138,8 +139,7 @@ class SearchResult:
 
     def front(self) -> pd.DataFrame:
         """The rows of the Pareto front, the smallest function first; their numbers are those of ``equations``."""
-        table = self.equations
-        return table[self.on_front].sort_values("size")
+        return self.equations[self.on_front].sort_values("size")
 
     def predict(self, X: Any, i: int = 0) -> np.ndarray:
         """Predictions of function ``i``, link and all, float64 (n_points,).
@@ -237,7 +237,7 @@ class SearchResult:
 
     def _repr_html_(self) -> str:
         columns = ["text", "size", "total", "loss", "parameters", "function", "probability", "forms"]
-        return f"<p>{repr(self)[1:-1]}</p>{self.equations[columns].head(20).to_html()}"
+        return f"<p>{escape(repr(self)[1:-1])}</p>{self.equations[columns].head(20).to_html()}"
 
 
 class _FoundFunction:
