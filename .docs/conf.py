@@ -48,6 +48,7 @@ html_theme = "furo"
 html_title = f"exprkit {release}"
 html_extra_path = ["index.html"]
 MERMAID = Path(find_spec("mermaidx").origin).parent / "assets" / "mermaid.js"  # the package is not imported
+html_show_copyright = False
 html_static_path = ["_static", str(MERMAID)]
 
 CHOICES = {  # columns of the explorer of results that one chooses from

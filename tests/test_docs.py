@@ -137,3 +137,35 @@ def test_the_site_builds_without_a_warning_and_its_links_lead_somewhere(tmp_path
         names | {f"exprkit.{name}" for name in ek.__all__ if name not in {"data", "generate", "bench", "ops"}}
         <= reference
     )
+
+
+@pytest.mark.slow
+def test_the_explorer_s_page_narrows_down_and_sorts_and_shows_text_as_text(tmp_path):
+    from test_explore_browser import FLAGS, chromium
+
+    path, bad, empty = chromium(), "<img src=x onerror=alert(1)>", tmp_path / "page.html"
+    empty.write_text("<div class=explorer data-table=t></div>", encoding="utf-8")
+    columns = ["list", "seconds", "found", "formula", "file", "commit", "command"]
+    rows = [
+        [*part, "yes", bad, "laws.csv", "abc", "the command in `laws.md`"] for part in (("a", 20), ("a", 3), ("b", 1))
+    ]
+    table = {"columns": columns, "data": rows, "filters": {"list": ["a", "b"]}}
+    script = (ROOT / ".docs" / "_static" / "explorer.js").read_text(encoding="utf-8")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        page = browser.new_page()
+        page.goto(f"{empty.as_uri()}#t.list=a")
+        page.add_script_tag(content=f"const RESULTS = {json.dumps({'t': table})};")
+        page.add_script_tag(content=script)
+        seconds, count = page.locator("tbody td:nth-child(2)"), page.locator(".explorer-count")
+        assert (seconds.all_text_contents(), count.text_content()) == (["20 s", "3 s"], "2 rows, found 2 (100 %)")
+        page.get_by_role("button", name="seconds").click()
+        assert seconds.all_text_contents() == ["3 s", "20 s"]
+        page.get_by_label("list").select_option("b")
+        assert seconds.all_text_contents() == ["1 s"] and page.url.endswith("#t.list=b")
+        assert page.locator("img").count() == 0 and page.locator("td.formula").all_text_contents() == [bad]
+        links = page.locator("details a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+        assert links == ["../data/results/laws.csv", "../data/results/laws.html"]
+        browser.close()
