@@ -4,8 +4,8 @@ Candidates in cross-validation: the progression of diabetes
 
 Given formulas are an estimator of scikit-learn with ``ek.ExpressionRegressor``, and its tools then compare them. The
 data are measurements of 442 patients, with the progression of their disease a year later (Efron et al., Annals of
-Statistics 32, 2004; shipped with scikit-learn): a product of powers of three columns explains nearly as much as a linear
-regression on all ten.
+Statistics 32, 2004; shipped with scikit-learn): a product of powers of three columns explains nearly as much as a
+linear regression on all ten.
 """
 
 import matplotlib.pyplot as plt
