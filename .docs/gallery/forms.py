@@ -2,10 +2,10 @@
 Description length: which of thousands of formulas is worth its length
 ======================================================================
 
-Every formula of up to seven nodes with +, *, / and square is fitted to the light of a lamp at several distances,
-simulated. A description of the data is the formula, its numbers, and what is left unexplained, all in nats: long
-formulas always explain more, and are worth it only up to a point. ``fold`` first leaves one of those that predict the
-same.
+Every formula of up to seven nodes, of sums, products, quotients and squares, is fitted to the light of a lamp at
+several distances, simulated. A description of the data is the formula, its numbers, and what is left unexplained, all
+in nats: long formulas always explain more, and are worth it only up to a point. ``fold`` first leaves one of those
+that predict the same.
 """
 
 import matplotlib.pyplot as plt
