@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.fitting.fit_problem import FitProblem as FitProblem
     from exprkit.fitting.fit_result import FitResult as FitResult
     from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
+    from exprkit.fitting.models import library as models  # noqa: F401 - the name is public
     from exprkit.operators import ops as ops
     from exprkit.regression.estimator.expression_regressor import ExpressionRegressor as ExpressionRegressor
     from exprkit.regression.estimator.reduction import Reduction as Reduction
@@ -81,6 +82,7 @@ _NAMES = {  # by module
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 _SUBMODULES = {"bench": "study.bench", "data": "data", "generate": "expressions.generate", "ops": "operators.ops"}
+_SUBMODULES["models"] = "fitting.models.library"
 __all__ = sorted(["backends", *_HOME, *_SUBMODULES])
 
 

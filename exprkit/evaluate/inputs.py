@@ -63,7 +63,7 @@ def named_population(texts: Any, names: Sequence[str], **given: Any) -> Populati
     except ParseError as error:
         named = error
     try:
-        pop = parse(texts)
+        pop = parse(texts, parameters=given.get("parameters"))
     except ParseError:
         raise named from None
     parameters = {f"p{index + 1}" for index in pop.values[pop.kinds == PARAMETER].tolist()}

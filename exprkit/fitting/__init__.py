@@ -7,6 +7,7 @@ In: a ``Population``, X and y.  Out: ``FitResult``; covariances; description len
 ``fit_problem``         ``FitProblem``: one population after another to the same data
 ``fit_result``          ``FitResult``; ``fit_file``: on disk
 ``fitted_expression``   one expression with its numbers
+``models``              standard models by name and in texts, and ties between parameters
 ``starts``              where fits begin: as the user says, or by what the data show; bounds
 ``prior``               what is known of parameters beforehand, as further rows of the data
 ``groups``              parameters with a value for each category

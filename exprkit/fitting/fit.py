@@ -19,6 +19,8 @@ from exprkit.evaluate.options import check_options
 from exprkit.fitting.fit_problem import ACCURACIES, MAX_ITER, FitProblem, backend_of_fits, check_settings
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
+from exprkit.fitting.models import library
+from exprkit.fitting.models.ties import Ties, by_category, tie
 from exprkit.fitting.row_fit import fit_rows, refuse
 from exprkit.fitting.starts.given import Bounds
 from exprkit.runtime.progress import Progress
@@ -37,6 +39,7 @@ def fit(
     columns: Any = None,
     prior: Any = None,
     groups: Groups | None = None,
+    ties: Ties | None = None,
     delta: float = 1.0,
     max_iter: int | None = None,
     tol: float = 1e-8,
@@ -100,6 +103,9 @@ def fit(
         Parameters with one value per category, {"p1": "site"}, by a column of the table X with at most 100 categories;
         in texts also ``"p1[site] * x1 + p2"``.  The result's expressions have the parameters ``p1[a]``, …, and predict
         from tables with that column.
+    ties : dict, optional
+        Parameters that others or numbers determine, {"w2": "2 * w1", "c": 0}: they are not fitted, and the result's
+        expressions hold what they are tied to.  ``FittedExpression.tied`` has their values and standard errors.
     delta : float
         The error at which Huber's loss changes from squares to absolute errors.
     max_iter : int, optional
@@ -170,18 +176,24 @@ def fit(
     X, y = tables.target_of(X, y)
     weights = tables.vector_of(X, weights)
     pop, grouped = in_texts(pop, groups)
+    pop, positive = library.read(pop, X)
     pop = inputs.population(pop, X)
     if one_of("missing", missing, ("raise", "drop")) == "drop":
         if columns is not None:
             raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")
         X, y, weights = tables.complete(X, y, weights, on_host(pop), grouped.values())
+    pop, lines = tie(on_host(pop), ties) if ties else (pop, None)
     if grouped:
         pop = spread(on_host(pop), X, grouped)
+        lines = lines and by_category(lines, pop, grouped)
         bounds, prior = (bounds_of(one, pop, grouped) for one in (bounds, prior))
+    bounds = library.bounds_of(bounds, pop, positive)
     goal: dict[str, Any] = {"loss": loss, "delta": delta, "link": link, "columns": columns, "prior": prior}
     limits: dict[str, Any] = {"method": method, "max_iter": max_iter, "tol": tol, "accuracy": accuracy}
     where: dict[str, Any] = {"backend": backend, "precision": precision, "dtype": dtype, "threads": threads}
     where |= {"devices": devices, "client": client, **options}
     problem = FitProblem(X, y, weights=weights, bounds=bounds, **goal, **limits, **where)
     problem.target_name = target_name
-    return problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
+    found = problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
+    found.ties = lines
+    return found

@@ -79,6 +79,7 @@ class FitResult:
                          points, 3.2 for five points and two parameters
     ``robust_errors``    the same by a sandwich, without an assumption about the errors' distribution
     ``index``            int64 (n_exprs,): the expression's number in the population that was fitted
+    ``ties``             str: a line ``name = expression`` for each tied parameter, or None
     ``columns``          further columns of its tables by name, (n_exprs,) each: what ``rank`` and ``fold`` found
     ===================  ==========================================================================
 
@@ -112,6 +113,7 @@ class FitResult:
     _composed: FitResult | None = field(default=None, repr=False)  # of what a loss of the user's own was fitted as
     index: Annotated[np.ndarray, "int[n]"] = None  # type: ignore[assignment]
     columns: Annotated[dict[str, np.ndarray], "number[n]"] = field(default_factory=dict)
+    ties: str | None = None  # a line ``name = expression`` for each tied parameter
     is_screened: bool = False  # nobody has looked whether the parameters are at a minimum
 
     def __post_init__(self) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from exprkit.errors import checks_keywords, checks_methods, whole
 from exprkit.expressions.expression import Expression
 from exprkit.fitting.groups import by_group, tables_of
+from exprkit.fitting.models.ties import values_of
 from exprkit.fitting.uncertainty.intervals import correlation, intervals, region
 from exprkit.fitting.uncertainty.minimum import Minimum
 from exprkit.fitting.uncertainty.predictions import bands
@@ -81,6 +82,12 @@ class FittedExpression:
     @property
     def standard_errors(self) -> np.ndarray:
         return self._result.standard_errors[0, : len(self.params)]
+
+    @property
+    def tied(self) -> dict[str, tuple[float, float]]:
+        """(value, standard error) of each tied parameter (``ties`` of ``fit``), the latter by the delta method."""
+        n, result = len(self.params), self._result
+        return values_of(result.ties, result.pop.parameters, self.params, result.covariance[0, :n, :n])
 
     @property
     def names(self) -> list[str]:

@@ -35,6 +35,7 @@ MOST_CATEGORIES = 100  # of a column: each adds four tokens and a parameter
 GROUPED = re.compile(r"\b([^\W\d]\w*)\[\s*(?:(\w+)|`([^`]+)`)\s*\]")  # p1[site], p1[`test site`]
 
 Groups = Mapping[str, str]  # name of a parameter -> name of a column
+Tokens = tuple[np.ndarray, np.ndarray]  # kinds, values
 
 
 def in_texts(pop: Any, groups: Groups | None) -> tuple[Any, Groups]:
@@ -82,9 +83,8 @@ def spread(pop: Population, X: Any, groups: Groups) -> Population:
         first[index] = len(own)
         own += [f"{name}[{category}]" for category in categories[groups[name]]] if name in groups else [name]
     numbered = {parameters.index(name): column for name, column in groups.items()}
-    pieces = {index: (places[column], first[index]) for index, column in numbered.items()}
-    kinds, values, offsets = _written(pop, first, pieces)
-    return Population(kinds, values, offsets, variables=variables, parameters=own, valid=pop.valid)
+    pieces = {index: _sum(places[column], first[index]) for index, column in numbered.items()}
+    return put(pop, pieces, first, own, variables)
 
 
 def bounds_of(bounds: Any, pop: Population, groups: Groups) -> Any:
@@ -109,27 +109,25 @@ def _categories(X: Any, column: str) -> list[str]:
     return names
 
 
-def _written(
-    pop: Population, first: np.ndarray, pieces: dict[int, tuple[np.ndarray, int]]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The tokens with sums for the parameters in ``pieces``, and the others' new numbers."""
+def put(
+    pop: Population, pieces: Mapping[int, Tokens], new: np.ndarray, names: list[str], variables: Any = None
+) -> Population:
+    """The population with the tokens of ``pieces`` for these parameters, and for the others new numbers and names."""
     parameter = pop.kinds == PARAMETER
-    values = pop.values.copy()
-    values[parameter] = first[pop.values[parameter].astype(np.int64)]
-    lengths = np.ones(len(values), np.int64)
-    for index, (columns, _) in pieces.items():
-        lengths[parameter & (pop.values == index)] = 4 * len(columns) - 1
+    values, lengths = pop.values.copy(), np.ones(len(pop.values), np.int64)
+    values[parameter] = new[pop.values[parameter].astype(np.int64)]
+    for index, piece in pieces.items():
+        lengths[parameter & (pop.values == index)] = len(piece[0])
     ends = np.concatenate([[0], np.cumsum(lengths)])
-    kinds_out, values_out = np.repeat(pop.kinds, lengths), np.repeat(values, lengths)
-    for index, (columns, start) in pieces.items():
-        piece_kinds, piece_values = _sum(columns, start)
+    kinds, values = np.repeat(pop.kinds, lengths), np.repeat(values, lengths)
+    for index, piece in pieces.items():
         for begin in ends[:-1][parameter & (pop.values == index)].tolist():
-            kinds_out[begin : begin + len(piece_kinds)] = piece_kinds
-            values_out[begin : begin + len(piece_kinds)] = piece_values
-    return kinds_out, values_out, ends[pop.offsets]
+            kinds[begin : begin + len(piece[0])], values[begin : begin + len(piece[0])] = piece
+    variables = pop.variables if variables is None else variables
+    return Population(kinds, values, ends[pop.offsets], variables=variables, parameters=names, valid=pop.valid)
 
 
-def _sum(columns: np.ndarray, start: int) -> tuple[np.ndarray, np.ndarray]:
+def _sum(columns: np.ndarray, start: int) -> Tokens:
     """column * parameter + column * parameter + … in postfix."""
     kinds, values = list[int](), list[int]()
     for k, column in enumerate(columns.tolist()):
