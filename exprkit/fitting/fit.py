@@ -62,7 +62,7 @@ def fit(
     Parameters
     ----------
     pop : Population or DevicePopulation
-        Or a text, an Expression, or a list of them.  One that lies on a GPU is prepared and fitted there.
+        Or a text, which may call ``models``, an Expression, or a list of them.  What is on a GPU is fitted there.
     X : array (n_points, n_vars), DataFrame, dict of columns, array with named fields, Dataset or path
         The data, as for ``Evaluator``; a file .csv, .tsv, .txt or .dat is a table, as ``data.from_table`` reads it.
         X and ``y`` must be complete at points whose weight is not 0 and in the columns that are used.  The path of an

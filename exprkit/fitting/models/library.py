@@ -6,7 +6,7 @@ In: a name, or a text.  Out: a ``StandardModel``, an Expression over x1 with nam
     >>> x = np.linspace(0, 10, 60)
     >>> y = 3 * np.exp(-(((x - 4) / 0.5) ** 2) / 2) + 0.2 * x + 1
     >>> ek.models.gaussian
-    <Model gaussian(x1; a, c, w): a * exp(-((x1 - c) / w)^2 / 2)>
+    <StandardModel gaussian(x1; a, c, w): a * exp(-((x1 - c) / w)^2 / 2)>
     >>> found = ek.fit("gaussian(x1; a, c, w) + line(x1; k, m)", x[:, None], y)
     >>> dict(zip(found[0].names, found.params[0].round(3).tolist()))
     {'a': 3.0, 'c': 4.0, 'w': 0.5, 'k': 0.2, 'm': 1.0}
@@ -84,7 +84,7 @@ class StandardModel(Expression):
         return f"{self.name}(x1; {', '.join(self.parameters or ())})"
 
     def __repr__(self) -> str:
-        return f"<Model {self.call}: {self.formula}>"
+        return f"<StandardModel {self.call}: {self.formula}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _model, (self.name,)
