@@ -22,12 +22,12 @@ reduction = ek.reduce({"wavelength": wavelength, "T": T, "radiance": radiance}, 
 print(reduction)
 
 plt.style.use("exprkit.study.plots")
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4))
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.5))
 left.scatter(wavelength, radiance, 9, T, cmap="cividis")
 unit = r"MW m$^{-2}$ sr$^{-1}$ µm$^{-1}$"
 left.set(xlabel="wavelength (µm)", ylabel=f"radiance ({unit})", title="as measured", yscale="log")
 groups, factor = reduction.transform(np.column_stack([wavelength, T]))
-points = right.scatter(groups[:, 0] / 1000, radiance / factor, 9, T, cmap="cividis")
-right.set(xlabel=f"{reduction.groups[0]} (mm K)", ylabel=f"radiance / ({reduction.factor}) ({unit} K$^{{-5}}$)")
-right.set(title="reduced", yscale="log")
+points = right.scatter(groups[:, 0] / 1000, radiance / factor / 1e-18, 9, T, cmap="cividis")
+right.set(xlabel=f"{reduction.groups[0]} (mm K)", title="reduced")
+right.set_ylabel(f"radiance / ({reduction.factor}) (10$^{{-18}}$ {unit} K$^{{-5}}$)")
 figure.colorbar(points, ax=right, label="T (K)")
