@@ -19,7 +19,7 @@ include_patterns = [
     ".docs/**.md", "*.md", "exprkit/**.md", "data/**.md", "figures/*.md", "notebooks/*.ipynb",
     "build/gallery/*.rst",
 ]  # fmt: skip
-exclude_patterns = [".venv", "build/docs", "results", "tests"]
+exclude_patterns = [".docs/paper.md", ".venv", "build/docs", "results", "tests"]
 root_doc = ".docs/index"
 
 myst_heading_anchors = 3

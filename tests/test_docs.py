@@ -36,6 +36,8 @@ def test_examples_of_pages_print_what_they_say(text, monkeypatch):
     monkeypatch.chdir(ROOT)  # pages read data/planets.csv
     examples = EXAMPLE.findall(text)
     assert len(examples) == text.count("```python"), "behind each example stands what it prints"
+    for name in {*re.findall(r"^from (\w+)", "".join(code for code, _ in examples), re.MULTILINE)}:
+        pytest.importorskip(name)
     for code, expected in examples:
         printed = io.StringIO()
         with redirect_stdout(printed):
@@ -94,6 +96,16 @@ def test_the_explorer_has_every_row_with_its_source_and_choices_that_lead_to_row
     assert noisy == {"laws_lists.csv", "laws_noise.csv", "laws_unseen_noise.csv", "recovery.csv"}
     lists = {row["list"] for row in searches if row["file"] == "laws_lists.csv"}
     assert lists == {"laws", "feynman", "held_out", "textbook", "new", "curves", "other_fields"}
+
+
+def test_the_paper_cites_what_its_list_holds_and_has_the_length_and_authors_it_should():
+    paper, sources = ((ROOT / ".docs" / name).read_text(encoding="utf-8") for name in ("paper.md", "paper.bib"))
+    _, head, body = paper.split("---\n", 2)
+    assert {*re.findall(r"@(\w+)", body)} == {*re.findall(r"^@\w+\{(\w+),", sources, re.MULTILINE)}
+    assert 700 <= len(body.split()) <= 1_000
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8").partition("\nreferences:")[0]
+    names = (re.findall(r"^  - name: (.*)", text, re.MULTILINE) for text in (head.partition("affiliations:")[0], cited))
+    assert next(names) == next(names)
 
 
 class Page(HTMLParser):
