@@ -28,6 +28,10 @@ MODELS = {  # text, x, the parameters that make y
     "a trend and a wave": ("p1 + p2 * x1 + p3 * x1^2 + p4 * sin(p5 * x1 + p6)", np.linspace(0, 5, 80),
                            [34, -32, 8, 0.4, 9, 1]),
     "growth and a wave": ("p1 * exp(p2 * x1) + p3 * sin(p4 * x1)", np.linspace(0, 5, 80), [2, 0.7, 2.5, 9]),
+    "a peak on a decay": ("p1 * exp(-p2 * x1) + p3 / (1 + ((x1 - p4) / p5)^2)", np.linspace(1, 250, 199),
+                          [119, 0.0043, 52, 143, 7]),
+    "two steps": ("p1 / (1 + exp(-p2 * (x1 - p3))) + p4 / (1 + exp(-p5 * (x1 - p6)))", np.linspace(1, 100, 149),
+                  [3, 0.73, 25, 2, 0.59, 61]),
     "a bend": ("p1 + p2 * x1 + p3 * max(x1 - p4, 0)", np.linspace(0, 100, 80), [3, 0.2, 0.9, 62]),
 }  # fmt: skip
 

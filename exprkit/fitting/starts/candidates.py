@@ -173,6 +173,21 @@ class Skeleton(NamedTuple):
     def below(self, t: int) -> slice:
         return slice(int(self.first[t]), t + 1)
 
+    def terms(self) -> tuple[np.ndarray, np.ndarray]:
+        """By parameter the term, of sums that the expression is linear in, and a number of all terms of its form."""
+        n = len(self.kinds)
+        terms, is_outer, own = np.full(n, n - 1), np.ones(n, bool), np.zeros(self.n_params, int)
+        for t in range(n - 2, -1, -1):
+            up, place = int(self.parent[t]), int(self.place[t])
+            code = int(self.values[up])
+            is_term = is_outer[up] and re.fullmatch(r"-?\d+", _row(code).derivative[place])
+            terms[t], is_outer[t] = t if is_term else terms[up], is_outer[up] and (code, place) not in _curved()
+        is_parameter = self.kinds == PARAMETER
+        own[self.values[is_parameter].astype(int)] = terms[is_parameter]
+        plain = np.where(is_parameter, 0, self.values)
+        forms = [(self.kinds[self.below(t)].tobytes(), plain[self.below(t)].tobytes()) for t in own.tolist()]
+        return own, np.array([forms.index(form) for form in forms])
+
     def leaves(self, t: int, kind: int) -> list[int]:
         """The numbers of the variables, or parameters, that hang below t."""
         part = self.below(t)

@@ -10,7 +10,8 @@ In: expressions and their data.  Out: a few starts of each, the best of many.
 
 The candidates are compared on some rows, with the parameters that the expression is linear in solved (G. H. Golub,
 V. Pereyra, SIAM J. Numer. Anal. 10, 1973), then the better ones among each other and crossed; fits on some more rows
-from the best of both that differ leave the few that are given.
+from the best of both that differ leave the few that are given.  Of sums candidates are also made term by term, each
+drawn by the residuals of those before it (S. G. Mallat, Z. Zhang, IEEE Trans. Signal Process. 41, 1993).
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from exprkit.fitting import first_order
 from exprkit.fitting.starts.candidates import MOST_ROWS, Sides, Skeleton, StartSample, draw, some_rows
 from exprkit.programs.linearity import dependence
 
-MOST_EXPRESSIONS = 32  # of a population that gets such starts: they take some 20 ms each
+MOST_EXPRESSIONS = 32  # of a population that gets such starts: they take some 20 ms each, sums some 0.2 s
 MOST_SCATTERED = 1000  # of a population half of whose restarts are drawn by the data: they take some 2 ms each
 CANDIDATES = 1024  # drawn of each expression
 CROSSED, ROUNDS, PARENTS = 512, 3, 48  # candidates made of the better ones, how often, and of how many
 COMPARED_ON, FITTED_ON = 192, 1024  # rows
 FITTED = 24  # candidates that are fitted
+# orders in which the terms of a sum are added, candidates of each, and terms of a sum that is made so
+ORDERS, OF_AN_ORDER, MOST_TERMS = 6, 2, 8
 ALIKE = 0.1  # of numbers: their difference, as a share of the sum of their sizes, at most
 FITTED_STEPS = 60  # of each of those fits
 GIVEN = 3  # starts of each expression, of very many rows the best one
@@ -118,6 +121,8 @@ def _compared(
     ev = Evaluator(one, sample.X, "cpu", dtype="float64", threads=threads)
     drawn = p, score = _solved(ev, tree, p, sample, kind)
     free = np.flatnonzero(~tree.linear)
+    summed = _term_by_term(ev, tree, drawn, sample, bounds, rng) if kind != objective.SUM else []
+    p, score = (np.concatenate(part) for part in zip(drawn, *summed, strict=True))
     for _ in range(ROUNDS):
         order = np.argsort(score, kind="stable")
         p, score = p[order], score[order]
@@ -132,8 +137,41 @@ def _compared(
         new[:, free] = new[:, free] * move + shift * rng.uniform(-0.5, 0.5, (CROSSED, 1))
         new, new_score = _solved(ev, tree, bounds.within(new, rng), sample, kind)
         p, score = np.concatenate([p, new]), np.concatenate([score, new_score])
-    chosen = _apart(p, score, free, FITTED // 2, p[:0])
-    return bounds.within(_apart(*drawn, free, FITTED, chosen), rng)
+    chosen = p[:0]
+    for ends in summed:
+        chosen = _apart(*ends, free, len(chosen) + OF_AN_ORDER, chosen)
+    chosen = _apart(p, score, free, len(chosen) + FITTED // 2, chosen)
+    return bounds.within(_apart(*drawn, free, len(chosen) + FITTED // 2, chosen), rng)
+
+
+def _term_by_term(
+    ev: Evaluator, tree: Skeleton, drawn: tuple[Any, Any], sample: StartSample, bounds: Sides, rng: np.random.Generator
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Candidates to which one term after the other was added, by what those before it leave of y, and their scores.
+
+    Those of every order in which terms are added stay apart; none where terms have no linear parameter of their own.
+    """
+    terms, forms = tree.terms()
+    p, free, every = drawn[0], np.flatnonzero(~tree.linear), np.unique(terms[~tree.linear])
+    if not 2 <= len(every) <= MOST_TERMS or not np.isin(every, terms[tree.linear]).all():
+        return []
+    ends = [(p[drawn[1].argmin()], ~np.isin(terms, every), sample.y)]  # parameters, which count, what they leave
+    for k in range(len(every)):
+        orders = list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+        for kept, used, left in ends:
+            others = np.unique(forms[free[~used[free]]]).tolist()
+            most = 2 * CANDIDATES // (len(ends) * len(others))
+            p = draw(tree, sample._replace(looks=left), bounds, min(most, CANDIDATES // len(ends)), rng) if k else p
+            for form in others:
+                own = terms == terms[np.flatnonzero((forms == form) & ~used)[0]]
+                orders.append((*_solved(ev, tree, np.where(own, p[:most], kept), sample, 0, used | own), used | own))
+        orders = sorted(orders, key=lambda order: float(order[1].min()))[:ORDERS]
+        best = [(one, used) for p, score, used in orders for one in _apart(p, score, free, OF_AN_ORDER, p[:0])]
+        if not best:
+            return []
+        left = np.nan_to_num(sample.y - ev.evaluate(np.array([[one] for one, _ in best]))[:, 0])
+        ends = [(*own, looks) for own, looks in zip(best, left, strict=True)]
+    return [(p, score) for p, score, _ in orders]
 
 
 def _apart(p: np.ndarray, score: np.ndarray, free: np.ndarray, most: int, chosen: np.ndarray) -> np.ndarray:
@@ -155,7 +193,7 @@ def _differ(p: np.ndarray, own: np.ndarray) -> np.ndarray:
 
 
 def _solved(
-    ev: Evaluator, tree: Skeleton, p: np.ndarray, sample: StartSample, kind: int
+    ev: Evaluator, tree: Skeleton, p: np.ndarray, sample: StartSample, kind: int, used: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The candidates, their linear parameters at the least squares, and what is left; inf where it is not finite."""
     y, w = sample.y, sample.w / max(float(sample.w.sum()), np.finfo(float).tiny)
@@ -173,6 +211,8 @@ def _solved(
         left = np.sqrt(w) * (y - f[0])
         fine = np.isfinite(basis).all(axis=(1, 2)) & np.isfinite(left).all(axis=1)
         basis[~fine], left[~fine] = 0.0, 0.0
+        if used is not None:
+            basis[:, ~used[linear]] = 0.0  # those of terms that do not count yet
         most = np.abs(basis).max(axis=2)  # whose squares may overflow
         size = most * np.sqrt(np.sum((basis / np.where(most > 0, most, 1.0)[:, :, None]) ** 2, axis=2))
         size[size == 0] = 1.0
