@@ -22,6 +22,7 @@ Sizes are counted in tokens; ``-f`` inside of a function costs one.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -226,6 +227,23 @@ class Pool:
     def expressions(self, numbers: Sequence[int]) -> list[Expression]:
         """The functions of these numbers, over x1, x2, …"""
         return [self.expression(i) for i in numbers]
+
+    def values_at(self, X: np.ndarray, dtype: Any = np.float64) -> np.ndarray:
+        """The functions' values at other points X, (n_points, n_vars), as (n_functions, n_points)."""
+        values = np.empty((self._n, len(X)), dtype)
+        leaves = [*X.T, *self._constants]
+        changes = np.flatnonzero(np.diff(self.made_by) | np.diff(self.sizes))  # operands are smaller, and before
+        ends = np.unique([*changes + 1, self.n_leaves, self._n])
+        for i, leaf in enumerate(leaves):
+            values[i] = leaf
+        with np.errstate(all="ignore"):
+            for begin, end in itertools.pairwise(ends[ends >= self.n_leaves].tolist()):
+                made_by = int(self.made_by[begin])
+                row = defined.known(made_by % NEGATED)
+                operands = [column[begin:end] for column in (self.left, self.right, self._arrays.third)[: row.arity]]
+                inputs = [-values[k] if made_by >= NEGATED else values[k] for k in operands]
+                values[begin:end] = row.numpy(*inputs)
+        return values
 
     def costs(self) -> np.ndarray:
         """Complexities, (n_functions,): products cost less than sums, and those less than nested operators."""

@@ -52,6 +52,7 @@ class FewerVariables:
     fitted_unit_systems: int = 2  # of them, the sets in which formulas are fitted as well
     fitted_functions: int = 300  # functions of pools for those fits
     reduction_share: float = 0.35  # of the time
+    translations_share: float = 0.25  # of the time
     factors_share: float = 0.35  # of the time
     product_share: float = 0.35  # of the time
     min_noise: float = 1e-4  # share of the root mean square of y that a reduction leaves, above which it is noise
@@ -94,6 +95,11 @@ class Regressions:
     rows: int = 128  # rows at which functions are regressed
     single_functions: int = 10_000  # functions tried alone, beside as many monomials
     sum_functions: int = 3_000  # functions of which terms are chosen, beside as many monomials
+    match_functions: int = 3_000  # functions of which all products and sums of two are tried, times n_vars squared
+    max_match_functions: int = 30_000
+    match_rows: int = 256  # rows at which they are
+    match_share: float = 0.3  # of the time
+    matches: int = 4  # pairs of a form and size whose numbers are optimised
     functions_with_numbers: int = 16  # functions that have a number before them within an operator
     pair_functions: tuple[int, int] = (3_000, 1_000)  # functions of which all pairs are fitted; within an operator
     device_pair_functions: tuple[int, int] = (20_000, 10_000)  # the same on a GPU

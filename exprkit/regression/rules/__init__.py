@@ -10,6 +10,7 @@ makes a formula.
 ``groups``       units that some of the variables make
 ``factors``      variables of which y is a power, as units of the rest
 ``scalings``     products of powers on which data depend, by the gradients of a ``surrogate``
+``translations``  differences and sums that stand for two variables each, likewise
 ``accident``     whether rows tell more than a formula that is exact at them
 ``admission``    both together: which combinations, trees and formulas may be
 ===============  ==============================================================

@@ -8,8 +8,8 @@ In: a ``SearchProblem``, frozen but for the front that the search writes.  Out: 
 ``search``           ``FormulaSearch``: runs stages and alone writes to the front
 ``exact``            ``join``, ``join_three``, ``join_more``, ``sum_exactly``: several functions make y exactly
 ``nested``           ``curve``, ``nest``, ``nest_more``: numbers inside of operators
-``sums``             ``single``, ``sum``, ``sum_within``, ``regress``: one and several functions by least squares
-``fewer_variables``  ``group``, ``reduce``, ``factor``, ``product``: other stages with fewer variables
+``sums``             ``single``, ``match``, ``sum``, ``sum_within``, ``regress``: functions by least squares
+``fewer_variables``  ``group``, ``translate``, ``reduce``, ``factor``, ``product``: stages with fewer variables
 ``growth``           ``grow_first``, ``grow``: formulas of the front with one function more
 ``discovery``        ``begin``: the mean and the user's guesses; ``breed``: generations; ``Discovery``: the order of all
 ===================  ==========================================================================================

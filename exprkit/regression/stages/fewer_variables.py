@@ -22,6 +22,7 @@ from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import UnitSystem, monomials_in_unit_of_y
 from exprkit.regression.rules.products import inner_products
 from exprkit.regression.rules.scalings import scaling
+from exprkit.regression.rules.translations import Translations, translations
 from exprkit.regression.stages import exact, growth, nested, sums
 from exprkit.regression.stages.search import FormulaSearch, Stage
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
@@ -71,10 +72,34 @@ def reduce(problem: SearchProblem) -> Iterator[Step]:
         return
     if (inner := _in_units(problem, system, None, is_noisy)) is None:
         return
-    stages: list[Stage] = [sums.single, nested.curve, growth.grow_first, sums.sum, sums.regress]
+    stages: list[Stage] = [sums.single, sums.match, nested.curve, growth.grow_first, sums.sum, sums.regress]
     if not is_noisy:
         stages = [exact.join, exact.sum_exactly, exact.join_three, *stages]
-    is_over = problem.budget.part(effort.FEWER_VARIABLES.reduction_share)
+    yield from _until(problem, inner, stages, effort.FEWER_VARIABLES.reduction_share)
+
+
+def translate(problem: SearchProblem) -> Iterator[Step]:
+    """Formulas F(x1 - x2, x3 + x4, others), F by the stages for exact formulas, curves, sums and products of powers.
+
+    Method: directions in which the gradients of a Gaussian process vanish (``rules/translations``).
+    Costs: half a second for the pairs, of 12 variables at most; 0.25 of the time at most.
+    Pays: not measured yet.
+    """
+    if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
+        return
+    spend(effort.WORK.reduction)
+    pairs = translations(problem.rows)
+    if pairs is None or (inner := _in_units(problem, pairs, None, problem.is_noisy)) is None:
+        return
+    stages: list[Stage] = [sums.single, sums.match, reduce, growth.grow_first, nested.curve]
+    if not problem.is_noisy:
+        stages = [exact.join, exact.sum_exactly, *stages]
+    yield from _until(problem, inner, stages, effort.FEWER_VARIABLES.translations_share)
+
+
+def _until(problem: SearchProblem, inner: _SearchInUnits, stages: list[Stage], share: float) -> Iterator[Step]:
+    """Formulas of stages, until a share of the time is over."""
+    is_over = problem.budget.part(share)
     for stage in stages:
         if is_over():
             yield Signal.CUT
@@ -165,7 +190,7 @@ class _SearchInUnits(NamedTuple):
     """The search for formulas of the columns of a unit system, of y or -y in its unit."""
 
     search: FormulaSearch
-    system: UnitSystem
+    system: UnitSystem | Translations
     is_negative: bool
 
     def formulas(self, stage: Stage) -> list[Expression]:
@@ -177,7 +202,7 @@ class _SearchInUnits(NamedTuple):
 
 
 def _in_units(
-    problem: SearchProblem, system: UnitSystem, pool_size: int | None, is_noisy: bool = False
+    problem: SearchProblem, system: UnitSystem | Translations, pool_size: int | None, is_noisy: bool = False
 ) -> _SearchInUnits | None:
     """A search on data in units of variables and constants of nature; None where these are not finite.
 

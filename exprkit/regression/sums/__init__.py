@@ -11,6 +11,7 @@ In: a pool, the rows.  Out: formulas of a few terms, also under a root or below 
 ``single``     one function of very many
 ``linear``     least squares of all columns
 ``formulas``   what is a term, and the sets as formulas
+``nearest``    pairs whose product or sum is nearest to y, in noise
 ``regress``    all pairs of a small pool
 =============  ==============================================================
 """

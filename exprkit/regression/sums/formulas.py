@@ -18,7 +18,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, combination, expression_of
-from exprkit.regression.pairs.links import Undone, around_of, inverse, inverted
+from exprkit.regression.pairs.links import SAME, Undone, around_of, inverse, inverted
 from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.rows import Rows
@@ -40,6 +40,7 @@ class Breadth(NamedTuple):
 
 ALONE = Breadth(5, 2_500, (400, 200))
 WITHIN = Breadth(5, 1_500, (100, 100))  # an operator
+MOSTLY_KNOWN = 0.9  # share of the rows at which a target is known (chosen, not measured)
 NEARLY_0 = 1e-3  # share of what a value usually is
 
 
@@ -61,6 +62,14 @@ class Transform(NamedTuple):
             return v
         return None if (v == 0).any() else 1 / v
 
+    def known(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The values of the sum that give y, and where there are any, both (n,)."""
+        undone = self.outer if isinstance(self.outer, Undone) or self.outer is None else inverse(self.outer)
+        with np.errstate(all="ignore"):
+            v = y if undone is None else undone.undoing(y) if isinstance(undone, Undone) else undone.numpy(y)
+            v = 1 / v if self.over else np.asarray(v)
+            return v, np.isfinite(v) & (np.abs(self.value(v) - y) <= SAME * np.abs(y))
+
     def value(self, v: np.ndarray) -> np.ndarray:
         """y of a sum with the values v."""
         v = 1 / v if self.over else v
@@ -76,11 +85,14 @@ class Transform(NamedTuple):
         return dimension if dimension is None or not self.over else -dimension
 
 
-def transforms(unary: Sequence[defined.Written], divides: bool = True) -> list[Transform]:
-    """All transformations with these operators: none first, then powers."""
+def transforms(
+    unary: Sequence[defined.Written], divides: bool = True, outermost: Sequence[defined.Written] = ()
+) -> list[Transform]:
+    """All transformations with these operators: none first, then powers, last operators that are ``outermost`` only."""
     invertible = [row for row in unary if inverse(row) is not None]
     powers, other = [row for row in invertible if is_power(row)], [row for row in invertible if not is_power(row)]
-    return [Transform(row, over) for row in (None, *powers, *other) for over in (False, True)[: 1 + divides]]
+    places = [Transform(row, over) for row in (None, *powers, *other) for over in (False, True)[: 1 + divides]]
+    return places + [Transform(row, False) for row in outermost if inverse(row) is not None]
 
 
 def sums(
@@ -138,12 +150,15 @@ def sums(
 
 
 def weighted(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
-    """The target of a sum, and weights by which its squared errors are those of y; None where there is no target."""
-    with np.errstate(all="ignore"):
-        v = transform.behind(rows.y)
-    if v is None or not np.isfinite(v).all():
+    """The target of a sum, and weights by which its squared errors are those of y; None where there is no target.
+
+    Noise may take y to where no sum gives it: such rows weigh nothing, up to 1 - ``MOSTLY_KNOWN`` of all.
+    """
+    v, known = transform.known(rows.y)
+    if not known.any() or known.mean() < MOSTLY_KNOWN:
         return None
-    weight = weights_behind(transform.value, v, rows.w)
+    v = np.where(known, v, np.median(v[known]))
+    weight = weights_behind(transform.value, v, np.where(known, rows.w, 0.0))
     return None if weight is None else (v, weight)
 
 

@@ -35,11 +35,17 @@ def linear_formulas(rows: Rows) -> list[Expression]:
     return [plain_numbers(simplified(expression_of(tree)))]
 
 
+def slopes_of(value: Callable[[np.ndarray], np.ndarray], v: np.ndarray) -> np.ndarray:
+    """The derivative of a function at v, by differences."""
+    with np.errstate(all="ignore"):
+        step = 1e-6 * np.maximum(np.abs(v), 1e-300)
+        return np.asarray((value(v + step) - value(v - step)) / (2 * step))
+
+
 def weights_behind(value: Callable[[np.ndarray], np.ndarray], v: np.ndarray, weights: np.ndarray) -> np.ndarray | None:
     """Weights by which squared errors of v are those of y = value(v), their sum 1; None where they are not finite."""
     with np.errstate(all="ignore"):
-        step = 1e-6 * np.maximum(np.abs(v), 1e-300)
-        weight = weights * ((value(v + step) - value(v - step)) / (2 * step)) ** 2
+        weight = np.where(weights > 0, weights * slopes_of(value, v) ** 2, 0.0)
         weight = weight / weight.sum()
     return weight if np.isfinite(weight).all() else None
 
