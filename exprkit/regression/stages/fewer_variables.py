@@ -83,7 +83,7 @@ def translate(problem: SearchProblem) -> Iterator[Step]:
 
     Method: directions in which the gradients of a Gaussian process vanish (``rules/translations``).
     Costs: half a second for the pairs, of 12 variables at most; 0.25 of the time at most.
-    Pays: not measured yet.
+    Pays: data/results/recovery.csv, as ``sums.match`` says; not measured alone.
     """
     if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens:
         return

@@ -61,7 +61,7 @@ def match(problem: SearchProblem) -> Iterator[Step]:
 
     Method: nearest neighbours of what y and every f require of h, at all rows at once (``sums/nearest``).
     Costs: 30,000 functions and half as many products, at 256 rows; 0.3 of the time at most.
-    Pays: data/results/recovery.csv, with noise of 0.01; without it and ``fewer_variables.translate`` 87 of 119 laws.
+    Pays: data/results/recovery.csv: with ``translate`` 103 and 98 of 119 noisy laws instead of 88 and 87.
     """
     limits, n_vars = effort.REGRESSIONS, problem.rows.X.shape[1]
     n = min(limits.match_functions * n_vars**2, limits.max_match_functions)
@@ -74,7 +74,8 @@ def match(problem: SearchProblem) -> Iterator[Step]:
     spend(functions.values.size * effort.WORK.single)
     is_over = problem.budget.part(limits.match_share)
     for transform, form in _matches(problem):
-        variance = problem.front.min_loss
+        if not (variance := problem.front.min_loss) > 0:
+            return
         for pairs in form(functions, transform, rows, float(np.sqrt(variance))):
             spend(pairs.seconds)
             best = pairs.best_of_sizes(functions.sizes, _losses_to_beat(problem) / variance, limits.matches)

@@ -22,7 +22,7 @@ from exprkit.errors import brought_by
 from exprkit.expressions.expression import Expression
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.pairs.confirm import line
-from exprkit.regression.pairs.pool import Pool
+from exprkit.regression.pairs.pool import LARGEST, Pool
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums.formulas import Transform
 from exprkit.regression.sums.linear import slopes_of
@@ -40,7 +40,7 @@ SIZES = 4.0, 16.0, 64.0, 256.0, np.inf  # of v - f, times the reach, that are lo
 SLACK = 0.3  # share by which a neighbour may be further than the nearest
 MAX_PAIRS = 2_048  # of each form, the nearest, that are compared at all rows
 MAX_SHARE = 0.2  # error of log |v| of the rows that are looked at
-MIN_SHARE = 1e-7  # error of v, as a share of its root mean square
+MIN_SHARE = 1e-7  # error of v, as a share of the largest
 MAX_RATIO = 1.1  # of squared errors, to the least of all smaller pairs
 MIN_KNOWN = 0.4  # share of the rows at which v is known
 MIN_ROWS = 40
@@ -85,7 +85,7 @@ class PoolSample(NamedTuple):
         return simplified(transform.expression(number * body)) if np.isfinite(number) and number else None
 
 
-class Target(NamedTuple):
+class HiddenTarget(NamedTuple):
     """What a formula has to be behind a transformation: values v, (n,), at some rows, and their standard errors."""
 
     rows: np.ndarray  # indices
@@ -119,7 +119,7 @@ class NearPairs(NamedTuple):
         return [(int(self.f[k]), int(self.h[k])) for k in order[rank < most]]
 
 
-def target_of(transform: Transform, rows: Rows, deviation: float) -> Target | None:
+def target_of(transform: Transform, rows: Rows, deviation: float) -> HiddenTarget | None:
     """v behind a transformation at the rows where it is known; None where too few are.
 
     ``deviation``: the standard deviation of y's errors, of a row of mean weight.
@@ -130,8 +130,10 @@ def target_of(transform: Transform, rows: Rows, deviation: float) -> Target | No
     known = np.flatnonzero(is_known & np.isfinite(error))
     if len(known) < max(MIN_ROWS, MIN_KNOWN * len(rows)):
         return None
-    least = MIN_SHARE * np.sqrt(np.mean(v[known] ** 2))
-    return Target(known, v[known], np.maximum(error[known], least))
+    size = float(np.abs(v[known]).max())
+    if not 1 / LARGEST < size < LARGEST:
+        return None
+    return HiddenTarget(known, v[known], np.maximum(error[known], MIN_SHARE * size))
 
 
 def products(functions: PoolSample, transform: Transform, rows: Rows, deviation: float) -> Iterator[NearPairs]:
