@@ -20,6 +20,7 @@ from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.plot import beside_data
 from exprkit.runtime import codec, files
 from exprkit.search.goal import LENGTH
+from exprkit.search.patterns import holders
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,6 +141,24 @@ class SearchResult:
     def front(self) -> pd.DataFrame:
         """The rows of the Pareto front, the smallest function first; their numbers are those of ``equations``."""
         return self.equations[self.on_front].sort_values("size")
+
+    def explore(
+        self, pattern: str | None = None, max_size: int | None = None, best: int | None = 50, anywhere: bool = True
+    ) -> pd.DataFrame:
+        """The rows of ``equations`` whose functions hold a ``pattern``, as ``SymbolicRegressor.explore`` says.
+
+        They have ``max_size`` tokens at most and are the ``best`` first ones; without ``anywhere`` a function itself is
+        to be the pattern, not a part of it.
+
+        Examples
+        --------
+        >>> import exprkit as ek, numpy as np
+        >>> x = np.linspace(0.5, 3, 30)
+        >>> found = ek.exhaustive_search(x[:, None], 2 / x + 0.001 * np.sin(99 * x), max_nodes=3, progress=False)
+        >>> found.explore("p1 / x1")["text"].tolist()
+        ['p1 / x1']
+        """
+        return self.equations.iloc[holders(self.pop, pattern, best, max_size, anywhere)]
 
     def predict(self, X: Any, i: int = 0) -> np.ndarray:
         """Predictions of function ``i``, link and all, float64 (n_points,).

@@ -25,7 +25,9 @@ from exprkit.regression.estimator.equations import (
 )
 from exprkit.regression.estimator.reduction import Reduction, reduction_of
 from exprkit.regression.estimator.refusals import checked_rows
+from exprkit.regression.formulas.archive import VisitedFormulas
 from exprkit.regression.formulas.values import values_of
+from exprkit.search.patterns import holders
 from exprkit.text import printer
 
 with brought_by("search"):
@@ -48,6 +50,7 @@ class FormulaTable(BaseEstimator):
 
     n_features_in_: int
     _front: DescribedFront
+    visited_: VisitedFormulas
     model_selection: str
     parsimony: float
     stopped_: str
@@ -135,6 +138,58 @@ class FormulaTable(BaseEstimator):
             For a formula with ``gamma``, which PyTorch does not have.
         """
         return python_text(self._named(index), "torch")
+
+    def explore(
+        self, pattern: str | None = None, max_size: int | None = None, best: int | None = 50, anywhere: bool = True
+    ) -> pd.DataFrame:
+        """The best formulas of ``visited_``, all that the search evaluated, that hold a pattern.
+
+        Parameters
+        ----------
+        pattern : str, optional
+            A formula as text.  Names that are no columns stand for anything, ``p1``, ``p2``, … for numbers: the same
+            name for the same each time.  ``a * exp(-b * x1)`` is in ``2 + 3 * exp(-0.5 * x1)``, and
+            ``exp(x1 * 4) * x2`` is such a formula: operands have any order, and a name that comes once any sign.
+        max_size : int, optional
+            Tokens of a formula at most.
+        best : int, optional
+            Number of formulas at most; None: all.
+        anywhere : bool
+            Whether any part of a formula may be the pattern; else the formula itself has to be.
+
+        Returns
+        -------
+        DataFrame
+            Columns "complexity", "loss" and "equation", the least loss first; the index is the place in ``visited_``.
+            The loss is that of the step that evaluated it: in generations at a sample of 256 rows.
+
+        Raises
+        ------
+        ArgumentError
+            Where no formulas were kept, or a pattern has more than some ten sums and products.
+        ParseError
+            For a pattern that is no formula.
+
+        Examples
+        --------
+        >>> import exprkit as ek
+        >>> X = [[1.0], [2.0], [3.0], [5.0], [7.0], [9.0], [12.0]]
+        >>> model = ek.SymbolicRegressor(niterations=0, pool_size=300, random_state=0).fit(X, [3 * x for x, in X])
+        >>> model.explore("a * x1", best=1)["equation"].tolist()
+        ['3 * x1']
+        """
+        check_is_fitted(self, "_front")
+        with brought_by("search"):
+            import pandas as pd
+
+        if not len(self.visited_):
+            raise ArgumentError(
+                "no formula was kept: keep_visited= of the fit was 0, or the file is of an older version"
+            )
+        rows = holders(self.visited_.pop, pattern, best, max_size, anywhere)
+        chosen = self.visited_.pop[rows]
+        columns = {"complexity": chosen.n_tokens, "loss": self.visited_.loss[rows], "equation": chosen.texts()}
+        return pd.DataFrame(columns, index=rows)
 
     def plot_front(self, ax: Any = None) -> Any:
         """Plot loss over complexity into ``ax`` (default: new), with the selected formula marked; returns the axes."""

@@ -8,6 +8,7 @@ array                 what it holds
 ``model.settings``    JSON of ``get_params``; a function, or a source of random numbers, is null
 ``model.loss``        of every formula, and ``model.FIELD`` what a ``DescribedFront`` has
 ``model.ATTRIBUTE``   what ``fit`` says of the search
+``visited.NAME``      of ``visited_`` (``formulas/archive``)
 ``model.features``    names of the table's columns; missing where there were none
 ====================  ====================================================================================
 """
@@ -23,6 +24,7 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.regression.estimator.equations import DescribedFront
+from exprkit.regression.formulas.archive import FormulaArchive, VisitedFormulas
 from exprkit.regression.formulas.front import Entry
 from exprkit.runtime import codec, files
 
@@ -50,6 +52,7 @@ def save(model: Any, front: DescribedFront, path: Any) -> None:
         **{name: getattr(model, name) for name in FITTED},
     }
     known = codec.in_part("model", arrays) | codec.to_arrays("model", front)
+    known |= codec.in_part("visited", model.visited_.to_arrays())
     files.write_arrays(path, named.to_arrays() | known)
 
 
@@ -67,6 +70,8 @@ def restored(arrays: dict[str, np.ndarray], Model: Any) -> tuple[Any, DescribedF
     if not (np.diff(pop.n_tokens) > 0).all():
         raise ValueError("formulas that are no front")
     columns = codec.from_arrays("model", DescribedFront, arrays, n=len(pop))
+    visited = codec.of_part("visited", arrays)
+    model.visited_ = VisitedFormulas.from_arrays(visited) if visited else FormulaArchive(0).formulas()
     formulas, loss = (Expression(formula.kinds, formula.values) for formula in pop), held["loss"].astype(float)
     if loss.shape != (len(pop),):
         raise ValueError("losses that are not those of its formulas")

@@ -44,6 +44,7 @@ from exprkit.evaluate.loss_text import OwnGoal
 from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
+from exprkit.expressions.population import Population
 from exprkit.operators import ops
 from exprkit.regression.estimator import equations, islands, model_file, numbers, other_words, progress
 from exprkit.regression.estimator.checkpoint import Checkpoint
@@ -51,6 +52,7 @@ from exprkit.regression.estimator.chosen_operators import chosen_operators, refu
 from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.estimator.formulas import FormulaTable
 from exprkit.regression.estimator.refusals import checked_data, checked_rows
+from exprkit.regression.formulas.archive import MOST, FormulaArchive
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
@@ -159,6 +161,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).  Before that a
         client's workers share curves, the lookups of pairs and their regressions; the cores of this host do so without
         them, and pools on a GPU lie on one.
+    keep_visited : int
+        Number of distinct formulas in ``visited_``; 0 for none, ten million at most, of 150 bytes or so each.
     noise : {"auto", "constant", "proportional"}
         How large the errors of y are.  "proportional": as large a share of y everywhere; squares are weighted by
         1 / f^2 then, f a smooth curve through y, which must have one sign.  "constant": as large everywhere.  "auto":
@@ -174,6 +178,11 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         ``ek.fit`` has for the formula and the loss.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
+    visited_ : VisitedFormulas
+        The distinct formulas that were evaluated, which ``explore`` looks through: ``pop``, a Population, and ``loss``,
+        float64.  Of those that differ only in their numbers or the order of operands the best is kept, of more than
+        ``keep_visited`` those of least loss of each size.  They are what the front was offered, functions added to its
+        formulas, and the trees of generations (of islands and of a GPU the best); functions of pools have no loss.
     reduction_ : Reduction
         The products of powers of the variables that y depends on, as ``ek.reduce`` finds them.
     noise_ : str
@@ -227,6 +236,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     devices: Any = None
     client: Any = None
     noise: str = "auto"
+    keep_visited: int = 100_000
 
     def __new__(cls, *_: Any, **settings: Any) -> SymbolicRegressor:
         """Say what was meant by a parameter that is none: scikit-learn allows ``__init__`` no others."""
@@ -309,6 +319,9 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         self.cut_ = discovery.left_out
         with machine.limited(settings.threads):
             self._front = self._described(search, rows, weighted)
+        entries, archive = self._front.entries, search.state.archive
+        archive.add(Population.of([entry.expression for entry in entries]), [entry.loss for entry in entries])
+        self.visited_ = archive.formulas(self._words())
         for failure in discovery.failures:
             warnings.warn(failure, RuntimeWarning, stacklevel=2)
         if self.verbosity:
@@ -363,6 +376,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             without_islands = replace(settings, niterations=0) if workers else settings
             discovery = Discovery(rows, without_islands, budget, display.refresh, checkpoint.save)
             search = discovery.search
+            search.state.archive = FormulaArchive(int(self.keep_visited))
             display.discovery = discovery
             checkpoint.attach(discovery)
             self.interrupted_ = False
@@ -453,6 +467,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             del least["pool_size"]
         for name, smallest in least.items():
             whole(name, getattr(self, name), smallest)
+        whole("keep_visited", self.keep_visited, 0, MOST)
         for name in ("timeout_in_seconds", "max_evals"):
             limit = getattr(self, name)
             if limit is not None and not (_is_number(limit) and limit > 0):

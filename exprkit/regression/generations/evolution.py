@@ -35,6 +35,7 @@ from exprkit.errors import DataError, FileError
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit_problem import FitProblem, backend_of_fits
 from exprkit.operators import defined, ops
+from exprkit.regression.formulas.archive import FormulaArchive
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.generations import survival, variation
 from exprkit.regression.generations.survival import SCALING_TOKENS, FitOutcome, HallOfFame, SurvivalLimits
@@ -70,7 +71,8 @@ class Evolution:
 
     ``blocks`` are small trees: the first generation, and the subtrees of mutations.  With ``rules`` children are bred,
     checked and fitted on the host.  ``numbers`` of a tree are fitted in a generation, in turn.  By default there is an
-    island for each MIN_ISLAND_SIZE trees, and a GPU computes in float32 where the data allow it.
+    island for each MIN_ISLAND_SIZE trees, and a GPU computes in float32 where the data allow it.  The ``archive``
+    gets all trees that are fitted on the host.
     """
 
     def __init__(
@@ -88,7 +90,9 @@ class Evolution:
         dtype: str | None = None,
         numbers: int = MAX_FITTED_NUMBERS,
         rules: FormulaRules | None = None,
+        archive: FormulaArchive | None = None,
     ) -> None:
+        self._archive = archive or FormulaArchive(0)
         self._rules, self._has_formulas = rules, any(isinstance(row, defined.Definition) for row in operators)
         self._n, self._width, self._seed = population_size, min(max(width - SCALING_TOKENS, 1), survival.MAX_SIZE), seed
         islands = islands or min(MAX_ISLANDS, max(1, population_size // MIN_ISLAND_SIZE))
@@ -148,6 +152,8 @@ class Evolution:
     def compete(self, children: TreeRows) -> Generation:
         """Fit trees, write their numbers into them, and select the survivors of the population and them."""
         outcome = self._fit(children)
+        if self._loops.device is None:
+            self._archive.add(_scaled(variation.population_of(children), outcome.scaling), outcome.loss)
         limits = self._limits._replace(n=len(children.length))
         survivors = survival.survivors(
             self._loops, *self._parents, children, outcome, limits, self._next, self._hall_of_fame

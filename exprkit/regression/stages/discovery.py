@@ -81,6 +81,7 @@ def first_generation(problem: SearchProblem) -> Evolution:
         loss=settings.loss,
         backend=settings.backend,
         rules=settings.rules,
+        archive=problem.archive,
     )
     evolution.generation()
     return evolution

@@ -91,7 +91,9 @@ def _best_fitted(problem: SearchProblem, formulas: list[Expression]) -> list[Exp
     fitted = constants.as_constants(pop, problem.fitted(pop, np.where(np.isnan(starts), 0.0, starts)))
     with np.errstate(all="ignore"):
         values = Evaluator(fitted, problem.rows.X, "cpu", dtype="float64").evaluate()
-    return problem.best_candidates(fitted, problem.goal.losses(values), effort.GROWTH.max_shortening)
+    losses = problem.goal.losses(values)
+    problem.archive.add(fitted, losses)
+    return problem.best_candidates(fitted, losses, effort.GROWTH.max_shortening)
 
 
 def _functions_to_add(problem: SearchProblem, rows: Rows) -> Functions:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
 
 from exprkit.expressions.expression import Expression
+from exprkit.expressions.population import Population
 from exprkit.regression.formulas.front import Front
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort
@@ -94,6 +95,7 @@ class FormulaSearch:
             return
         values = values_of(candidates, problem.rows.X)
         losses, exact = problem.goal.losses(values), problem.rows.is_exact(values)
+        problem.archive.add(Population.of(candidates), losses)
         for formula, loss, is_exact in zip(candidates, losses.tolist(), exact.tolist(), strict=True):
             is_law = is_exact and self._coincidence_test.exceeds(formula)
             if front.accepts(formula, loss, is_law) and self._is_resolved(formula, loss):

@@ -31,6 +31,7 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.fit_problem import FitProblem
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas import parameters as constants
+from exprkit.regression.formulas.archive import FormulaArchive
 from exprkit.regression.formulas.front import Entry, FrontView
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
@@ -97,6 +98,9 @@ class FrontState:
     front: FrontView
     is_exact: bool = False  # a formula is y but for rounding, and no accident
     is_noisy: bool = False  # residuals of neighbouring rows are independent: no formula is exact
+    archive: FormulaArchive = field(
+        default_factory=lambda: FormulaArchive(0)
+    )  # of all formulas with a loss; 0: of none
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,10 @@ class SearchProblem:
     @property
     def front(self) -> FrontView:
         return self._state.front
+
+    @property
+    def archive(self) -> FormulaArchive:
+        return self._state.archive
 
     @property
     def is_exact(self) -> bool:
