@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -212,3 +214,45 @@ def test_an_observation_of_a_weighted_fit_has_a_weight():
     mean, both = one.bands(table), one.bands(table, kind="observation", weights="w")
     squares = ((both["upper"] - both["prediction"]) ** 2 - (mean["upper"] - mean["prediction"]) ** 2) * table["w"]
     np.testing.assert_allclose(squares, stats.norm.ppf(0.975) ** 2)
+
+
+# ── reports ──
+
+
+def test_a_report_says_what_lmfit_s_does(decay):
+    text = decay.report()
+    statistics = dict(line.split(" = ") for line in text.splitlines() if line.startswith("    ") and " = " in line)
+    statistics = {name.strip(): value for name, value in statistics.items()}
+    sse = np.sum(decay._result.residuals(0) ** 2)
+    assert float(statistics["squares"]) == pytest.approx(sse)
+    assert float(statistics["reduced chi-square"]) == pytest.approx(sse / 22)
+    assert statistics["# data points"] == "25" and statistics["# variables"] == "3"
+    assert float(statistics["C(b, c)"]) == pytest.approx(decay.correlation().loc["b", "c"], abs=1e-4)
+    value, error = re.search(r"a: (\S+) \+/- (\S+) \(", text).groups()
+    assert (float(value), float(error)) == pytest.approx((decay.params[0], decay.standard_errors[0]))
+    assert "[[Identifiability]]" not in text
+    open_one = ek.fit("p1 * p2 * exp(-p3 * x1)", T[:, None], Y)[0].report()
+    assert "only p1 * p2" in open_one and "p1: " in open_one and "(no standard error)" in open_one
+
+
+def test_a_report_s_html_is_escaped_and_complete():
+    table = {"<b>": T, "y": LINE}
+    report = ek.fit("p1 + p2 * `<b>`", table, "y")[0].report(figure=True)
+    page = report._repr_html_()
+    assert "<b>" not in page and "&lt;b&gt;" in page and '<img src="data:image/png;base64,' in page
+
+
+def test_diagnostics_are_those_of_the_books(line):
+    fit, over, _, lever, cook, profile = line.diagnostics().axes
+    hat = 1 / 25 + (T - T.mean()) ** 2 / np.sum((T - T.mean()) ** 2)
+    heights = [part[1, 1] for part in lever.collections[0].get_segments()]
+    np.testing.assert_allclose(heights, hat)
+    r, s2 = LINE - line(T[:, None]), np.sum((LINE - line(T[:, None])) ** 2) / 23
+    np.testing.assert_allclose(over.lines[1].get_ydata(), r / np.sqrt(s2 * (1 - hat)))
+    distances = [part[1, 1] for part in cook.collections[0].get_segments()]
+    np.testing.assert_allclose(distances, r**2 * hat / (2 * s2 * (1 - hat) ** 2))
+    for curve in profile.lines[1:]:
+        np.testing.assert_allclose(curve.get_ydata(), curve.get_xdata(), atol=1e-5)
+    assert len(fit.collections) == 2 and fit.get_xlabel() == "x1"
+    with pytest.raises(ArgumentError, match="diagnostics are of squared errors"):
+        ek.fit("p1 + p2 * x1", T[:, None], LINE, loss="huber")[0].diagnostics()

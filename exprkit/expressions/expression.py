@@ -250,6 +250,27 @@ class Expression:
 
         return function(self, NUMPY, params)
 
+    def code(self, language: str) -> str:
+        """The text of a function in another language, for expressions of numbers alone.
+
+        Parameters
+        ----------
+        language : {"c", "matlab", "julia", "excel"}
+            C and Julia: of one data point; MATLAB: of a matrix of them; Excel: a formula for row 2, in which column A
+            is the first variable.  Outside of an operator's domain MATLAB gives complex numbers, and Julia and Excel
+            errors, where exprkit gives nan.
+
+        Raises
+        ------
+        ParseError
+            for an expression that could not be read.
+        OperandError
+            where the language has no such function or number, and where a parameter has no number.
+        """
+        from exprkit.text.code_writer import code
+
+        return code(self, language)
+
     def jax(self, params: Sequence[float] | None = None) -> str:
         """``to_numpy(params)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default."""
         from exprkit.text.python_writer import JAX, function

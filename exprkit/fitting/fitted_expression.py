@@ -25,6 +25,7 @@ from exprkit.fitting.models.ties import values_of
 from exprkit.fitting.uncertainty.intervals import correlation, intervals, region
 from exprkit.fitting.uncertainty.minimum import Minimum
 from exprkit.fitting.uncertainty.predictions import bands
+from exprkit.fitting.uncertainty.report import Report, diagnostics, report
 from exprkit.fitting.uncertainty.words import identifiability
 from exprkit.operators import defined, ops
 from exprkit.text.names import NUMBERED
@@ -209,6 +210,26 @@ class FittedExpression:
         """
         return bands(self._minimum, self._result, X, level, kind, method, weights, resample, n, seed)
 
+    def report(self, figure: bool = False) -> Report:
+        """A text about the fit as lmfit writes it; in Jupyter, with ``figure`` the one of ``diagnostics`` below it.
+
+        Examples
+        --------
+        >>> import exprkit as ek
+        >>> one = ek.fit("p1 + p2 * x1", [[0], [1], [2], [3]], [1, 2.1, 2.9, 4.0])[0]
+        >>> print(one.report().partition("[[Variables]]")[2])
+        <BLANKLINE>
+            p1: 1.03 +/- 0.079372539 (7.71%)
+            p2: 0.98 +/- 0.042426407 (4.33%)
+        [[Correlations]] (unreported correlations are < 0.100)
+            C(p1, p2) = -0.8018
+        """
+        return report(self._minimum, self, figure)
+
+    def diagnostics(self) -> Figure:
+        """Bands, residuals and their quantiles, leverages, Cook's distances and profiles, as one figure."""
+        return diagnostics(self._minimum, self._result, self.names)
+
     # ── with numbers ──
 
     @functools.cached_property
@@ -281,6 +302,10 @@ class FittedExpression:
     def torch(self) -> str:
         """The text of such a function over PyTorch (``Expression.torch``)."""
         return self.expression.torch(self.params.tolist())
+
+    def code(self, language: str) -> str:
+        """The text of a function in another ``language``, "c", "matlab", "julia" or "excel" (``Expression.code``)."""
+        return self.with_numbers().code(language)
 
     def plot(self) -> Any:
         """The data and what it predicts, as a figure (``FitResult.plot``)."""

@@ -621,6 +621,45 @@ ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is
 ARITY[list(BY_CODE)] = [row.arity for row in BY_CODE.values()]
 ARITY.flags.writeable = False
 
+# ── in other languages (``text/code_writer.py``) ─────────────────────────────────────
+
+# In C, MATLAB, Julia and Excel over a and b: a word is the function's name, None where there is none.  MATLAB's go by
+# element, and may be several statements about the result y.
+ELSEWHERE: dict[str, tuple[str | None, ...]] = {
+    "pow": ("pow", "power", "a ^ b", "POWER"), "abs": ("fabs", "abs", "abs", "ABS"),
+    "inv": ("1 / a", "1 ./ a", "inv", "1 / a"), "sqr": ("a * a", "a .* a", "abs2", "POWER(a, 2)"),
+    "cube": ("a * a * a", "a .* a .* a", "a * a * a", "POWER(a, 3)"), "sqrt": ("sqrt", "sqrt", "sqrt", "SQRT"),
+    "cbrt": ("cbrt", "nthroot(a, 3)", "cbrt", "SIGN(a) * POWER(ABS(a), 1 / 3)"), "exp": ("exp", "exp", "exp", "EXP"),
+    "exp2": ("exp2", "2 .^ a", "exp2", "POWER(2, a)"), "log": ("log", "log", "log", "LN"),
+    "log2": ("log2", "log2", "log2", "LOG(a, 2)"), "log10": ("log10", "log10", "log10", "LOG10"),
+    "log1p": ("log1p", "log1p", "log1p", "LN(1 + a)"), "expm1": ("expm1", "expm1", "expm1", "EXP(a) - 1"),
+    **{name: (name, name, name, name.upper()) for name in (
+        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
+    "min": ("fmin", "min", "isnan(a) ? b : isnan(b) ? a : min(a, b)", "MIN"),
+    "max": ("fmax", "max", "isnan(a) ? b : isnan(b) ? a : max(a, b)", "MAX"),
+    "sign": ("isnan(a) ? a : (a > 0) - (a < 0)", "sign", "sign", "SIGN"), "floor": ("floor", "floor", "floor", "INT"),
+    "ceil": ("ceil", "ceil", "ceil", "-INT(-a)"),
+    "round": ("rint", "round(a) - (abs(rem(a, 2)) == 0.5) .* sign(a)", "round", "INT(a + 0.5) - IF(MOD(a, 2) = 0.5, 1, 0)"),
+    "atan2": ("atan2", "atan2", "atan", "ATAN2(b, a)"),
+    "hypot": ("hypot", "hypot", "hypot", "SQRT(POWER(a, 2) + POWER(b, 2))"),
+    "mod": ("fmod(a, b) * b < 0 ? fmod(a, b) + b : fmod(a, b)", "mod(a, b) + 0 ./ b", "mod", "MOD"),
+    "erf": ("erf", "erf", "SpecialFunctions.erf", "ERF"), "erfc": ("erfc", "erfc", "SpecialFunctions.erfc", "ERFC"),
+    "gamma": ("tgamma", "gamma", "SpecialFunctions.gamma", "GAMMA"),
+    "lgamma": ("lgamma", "gammaln", "SpecialFunctions.logabsgamma(a)[1]", "GAMMALN"),
+    "digamma": (None, "psi", "SpecialFunctions.digamma", None),
+    "relu": ("a <= 0 ? 0 : a", "a; y(a <= 0) = 0", "a <= 0 ? zero(a) : a", "MAX(a, 0)"),
+    "logistic": ("1 / (1 + exp(-a))", "1 ./ (1 + exp(-a))", "1 / (1 + exp(-a))", "1 / (1 + EXP(-a))"),
+    "logabs": ("log(fabs(a))", "log(abs(a))", "log(abs(a))", "LN(ABS(a))"),
+    "sqrtabs": ("sqrt(fabs(a))", "sqrt(abs(a))", "sqrt(abs(a))", "SQRT(ABS(a))"),
+    "powabs": ("pow(fabs(a), b)", "abs(a) .^ b", "abs(a) ^ b", "POWER(ABS(a), b)"),
+    "aq": ("a / hypot(1, b)", "a ./ hypot(1, b)", "a / hypot(1, b)", "a / SQRT(1 + POWER(b, 2))"),
+    **{name: (f"a {sign} b", f"double(a {sign} b)", f"float(a {sign} b)", f"IF(a {sign} b, 1, 0)") for name, sign in (
+        ("greater", ">"), ("less", "<"), ("greaterequal", ">="), ("lessequal", "<="))},
+    "cond": ("a > 0 ? b : 0", "b + zeros(size(a)); y(~(a > 0)) = 0", "a > 0 ? b : zero(b)", "IF(a > 0, b, 0)"),
+    "logical_and": ("a > 0 && b > 0", "double(a > 0 & b > 0)", "float(a > 0 && b > 0)", "IF(AND(a > 0, b > 0), 1, 0)"),
+    "logical_or": ("a > 0 || b > 0", "double(a > 0 | b > 0)", "float(a > 0 || b > 0)", "IF(OR(a > 0, b > 0), 1, 0)"),
+}
+
 # ── formulas that a loss may name, operators of the user's own as it were (``evaluate/loss_text.py``) ─
 
 HUBER = "huber(a, b) = min(abs(a), b) * (abs(a) - 0.5 * min(abs(a), b))"  # P. J. Huber, 1964
