@@ -1,6 +1,6 @@
 """How often intervals of 95 % hold the parameter: by the delta method and by profiles, in simulated data.
 
-    python tests/bench_coverage.py --csv FILE
+    python tests/bench_coverage.py --csv data/results/coverage.csv
 
 Twenty formulas, three numbers of points along x1, normal errors of 5 % of the curve's range; fits begin at the truth.
 All data sets of a formula are one population: f - e, with the errors e as a column, is fitted to the curve as f is to

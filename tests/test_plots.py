@@ -653,6 +653,15 @@ def test_tables_of_scripts(tmp_path):
     assert digits.splitlines()[2:] == ["| A | 8.0 / 9.5 | 4.0 |", "| B | 7.0 / 9.0 |  |"]
 
 
+def test_the_table_of_coverage(tmp_path):
+    assert readme.coverage(tmp_path).startswith("Not measured yet")
+    lines = "line,10,delta,95.04,94.2\nline,10,profile,95,94\npeak,10,delta,94,93\npeak,10,profile,94.96,93.5\n"
+    (tmp_path / "coverage.csv").write_text("model,points,method,coverage,least\n" + lines)
+    assert readme.coverage(tmp_path).splitlines()[::2] == [
+        "|  | delta, 10 points | profile, 10 points |", "| line | 95.0 (94.2) | 95.0 (94.0) |",
+    ]  # fmt: skip
+
+
 def test_the_table_of_peers(tmp_path):
     seconds = {"pyoperon": 0.4, "jax": 0.2, "fast matrix": 0.1}
     table = pd.DataFrame({"method": [*seconds, "ieee"], "seconds": [*seconds.values(), 1.0], "ratio": 2.0})

@@ -216,6 +216,17 @@ def nist(folder: Path) -> str:
     return first + second * bool(lines)
 
 
+def coverage(folder: Path) -> str:
+    """How many per cent of simulated intervals hold the parameter: the mean of a formula's, and its least."""
+    rows, ways = _read(folder / "coverage.csv"), dict[str, dict[str, str]]()
+    for row in rows.to_dict("records"):
+        own = ways.setdefault(row["model"], {})
+        own[f"{row['method']}, {row['points']} points"] = f"{row['coverage']:.1f} ({row['least']:.1f})"
+    head = next(iter(ways.values()), {})
+    lines = [(model, *(cells[name] for name in head)) for model, cells in ways.items()]
+    return _table(("", *head), lines, "tests/bench_coverage.py --csv data/results/coverage.csv")
+
+
 # ── what scripts measured on a GPU ───────────────────────────────────────────────────
 
 
@@ -277,6 +288,7 @@ OTHERS: dict[str, Callable[[Path], str]] = {  # name between the marks: the tabl
     "fits": lambda folder: measurements(folder, "h200_fit.csv", "tests/gpu_fit_speed.py --out data/results", "target"),
     "fit peers": fit_peers,
     "nist": nist,
+    "coverage": coverage,
     "accuracy": accuracy,
     "interpreter": lambda folder: measurements(folder, "h200_interpreter.csv", "tests/gpu_speed.py"),
     "generations": lambda folder: "\n\n".join(
