@@ -65,7 +65,7 @@ def match(problem: SearchProblem) -> Iterator[Step]:
     """
     limits, n_vars = effort.REGRESSIONS, problem.rows.X.shape[1]
     n = min(limits.match_functions * n_vars**2, limits.max_match_functions)
-    if problem.largest_pool < n:
+    if problem.largest_pool < n or len(problem.rows) < nearest.MIN_ROWS:
         return
     pool = problem.pool(problem.drawn(effort.POOLS.key_rows), n)
     pool.multiply(len(pool) + len(pool) // 2)
