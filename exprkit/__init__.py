@@ -81,8 +81,8 @@ _NAMES = {  # by module
     "study.sweep": "sweep",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
-_SUBMODULES = {"bench": "study.bench", "data": "data", "generate": "expressions.generate", "ops": "operators.ops"}
-_SUBMODULES["models"] = "fitting.models.library"
+_SUBMODULES = {"bench": "study.bench", "data": "data", "generate": "expressions.generate",
+               "models": "fitting.models.library", "ops": "operators.ops"}  # fmt: skip
 __all__ = sorted(["backends", *_HOME, *_SUBMODULES])
 
 

@@ -6,7 +6,7 @@ In: an ``Expression``.  Out: its tree; and back: the expression of a tree, and t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,11 +62,11 @@ def value_of(tree: Tree, x: np.ndarray) -> Any:
     return tree[1] if tree[0] == CONSTANT else x
 
 
-def replaced_variable(tree: Tree, other: Tree) -> Tree:
-    """A tree with another tree in the place of its variables."""
+def replaced_variables(tree: Tree, others: Sequence[Tree]) -> Tree:
+    """A tree with another tree in the place of each of its variables."""
     if tree[0] == OPERATOR:
-        return (*tree[:2], *(replaced_variable(operand, other) for operand in tree[2:]))
-    return tree if tree[0] == CONSTANT else other
+        return (*tree[:2], *(replaced_variables(operand, others) for operand in tree[2:]))
+    return tree if tree[0] == CONSTANT else others[tree[1]]
 
 
 def combination(terms: Iterable[tuple[float, Tree | None]]) -> Tree:

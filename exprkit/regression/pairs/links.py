@@ -22,7 +22,7 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import defined, ops
-from exprkit.regression.formulas.trees import expression_of, replaced_variable, tree_of
+from exprkit.regression.formulas.trees import expression_of, replaced_variables, tree_of
 
 TIMES, OVER, PLUS, LESS, MINUS = range(5)  # how f stands with the rest: f times it, over it, and it, less it; it less f
 HIDDEN = 1e4  # times its size may be the summand f of a value: more would be cancelled, and hide it
@@ -128,18 +128,23 @@ def around_of(row: defined.Written | Undone, body: Expression) -> Expression:
     """A formula within an operator, or within a function that no operator undoes."""
     if not isinstance(row, Undone):
         return Expression.applied(row, body)
-    return expression_of(replaced_variable(tree_of(_parsed(row.name)), tree_of(body)))
+    return expression_of(replaced_variables(tree_of(_parsed(row.name)), [tree_of(body)]))
 
 
 def inverted(row: defined.Written | Undone, y: np.ndarray) -> np.ndarray | None:
     """The operand for which an operator gives y; None where there is none, or no inverse."""
+    x, known = operands(row, y)
+    return x if known.all() else None
+
+
+def operands(row: defined.Written | Undone, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The operands for which an operator gives y, and where there are any, both of y's shape."""
     undoing = row.undoing if isinstance(row, Undone) else getattr(inverse(row), "numpy", None)
     if undoing is None:
-        return None
+        return y, np.zeros(y.shape, np.bool_)
     with np.errstate(all="ignore"):
         x = undoing(y)
-        fine = np.isfinite(x).all() and (np.abs(row.numpy(x) - y) <= SAME * np.abs(y)).all()
-    return x if fine else None
+        return x, np.isfinite(x) & (np.abs(row.numpy(x) - y) <= SAME * np.abs(y))
 
 
 def _is_odd(row: defined.Written) -> bool:

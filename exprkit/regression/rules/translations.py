@@ -25,7 +25,7 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
 from exprkit.regression.formulas.simplify import simplified
-from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
+from exprkit.regression.formulas.trees import Tree, expression_of, replaced_variables, tree_of
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.groups import MAX_VARIABLES
 from exprkit.regression.rules.surrogate import surrogate_of
@@ -62,13 +62,7 @@ class Translations(NamedTuple):
         trees: list[Tree] = [(VARIABLE, k) for k in range(self.n)]
         for i, j, sign in self.pairs:
             trees[i] = (OPERATOR, ops.ADD if sign > 0 else ops.SUB, (VARIABLE, i), (VARIABLE, j))
-        return simplified(expression_of(_replaced(tree_of(formula), [trees[k] for k in self.kept])))
-
-
-def _replaced(tree: Tree, variables: list[Tree]) -> Tree:
-    if tree[0] == VARIABLE:
-        return variables[tree[1]]
-    return (*tree[:2], *(_replaced(operand, variables) for operand in tree[2:])) if tree[0] == OPERATOR else tree
+        return simplified(expression_of(replaced_variables(tree_of(formula), [trees[k] for k in self.kept])))
 
 
 def translations(rows: Rows) -> Translations | None:

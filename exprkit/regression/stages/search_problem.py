@@ -98,9 +98,7 @@ class FrontState:
     front: FrontView
     is_exact: bool = False  # a formula is y but for rounding, and no accident
     is_noisy: bool = False  # residuals of neighbouring rows are independent: no formula is exact
-    archive: FormulaArchive = field(
-        default_factory=lambda: FormulaArchive(0)
-    )  # of all formulas with a loss; 0: of none
+    archive: FormulaArchive = field(default_factory=lambda: FormulaArchive(0))  # what has been evaluated; 0: nothing
 
 
 @dataclass(frozen=True)

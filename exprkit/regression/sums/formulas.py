@@ -18,7 +18,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, combination, expression_of
-from exprkit.regression.pairs.links import SAME, Undone, around_of, inverse, inverted
+from exprkit.regression.pairs.links import Undone, around_of, inverse, operands
 from exprkit.regression.pairs.pool import Pool, is_power, without_multiples
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.rows import Rows
@@ -57,18 +57,15 @@ class Transform(NamedTuple):
 
     def behind(self, y: np.ndarray) -> np.ndarray | None:
         """The values of the sum that give y, or None where there are none."""
-        v = y if self.outer is None else inverted(self.outer, y)
-        if v is None or not self.over:
-            return v
-        return None if (v == 0).any() else 1 / v
+        v, known = self.known(y)
+        return v if known.all() else None
 
     def known(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The values of the sum that give y, and where there are any, both (n,)."""
-        undone = self.outer if isinstance(self.outer, Undone) or self.outer is None else inverse(self.outer)
+        v, known = (y, np.isfinite(y)) if self.outer is None else operands(self.outer, y)
         with np.errstate(all="ignore"):
-            v = y if undone is None else undone.undoing(y) if isinstance(undone, Undone) else undone.numpy(y)
-            v = 1 / v if self.over else np.asarray(v)
-            return v, np.isfinite(v) & (np.abs(self.value(v) - y) <= SAME * np.abs(y))
+            v = 1 / v if self.over else v
+        return v, known & np.isfinite(v)
 
     def value(self, v: np.ndarray) -> np.ndarray:
         """y of a sum with the values v."""

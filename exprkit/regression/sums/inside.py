@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.operators import defined, ops
-from exprkit.regression.formulas.trees import Tree, nodes, replaced_variable, value_of
+from exprkit.regression.formulas.trees import Tree, nodes, replaced_variables, value_of
 from exprkit.regression.pairs.links import inverse
 from exprkit.regression.pairs.pool import is_power, is_symmetric
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
@@ -46,7 +46,7 @@ class Inner(NamedTuple):
 
     def tree(self, operand: Tree) -> Tree:
         """The function of an operand c h."""
-        return replaced_variable(self.template, operand)
+        return replaced_variables(self.template, [operand])
 
     @property
     def signs(self) -> tuple[float, ...]:

@@ -85,7 +85,7 @@ class PoolSample(NamedTuple):
         return simplified(transform.expression(number * body)) if np.isfinite(number) and number else None
 
 
-class HiddenTarget(NamedTuple):
+class NoisyTarget(NamedTuple):
     """What a formula has to be behind a transformation: values v, (n,), at some rows, and their standard errors."""
 
     rows: np.ndarray  # indices
@@ -119,7 +119,7 @@ class NearPairs(NamedTuple):
         return [(int(self.f[k]), int(self.h[k])) for k in order[rank < most]]
 
 
-def target_of(transform: Transform, rows: Rows, deviation: float) -> HiddenTarget | None:
+def target_of(transform: Transform, rows: Rows, deviation: float) -> NoisyTarget | None:
     """v behind a transformation at the rows where it is known; None where too few are.
 
     ``deviation``: the standard deviation of y's errors, of a row of mean weight.
@@ -133,7 +133,7 @@ def target_of(transform: Transform, rows: Rows, deviation: float) -> HiddenTarge
     size = float(np.abs(v[known]).max())
     if not 1 / LARGEST < size < LARGEST:
         return None
-    return HiddenTarget(known, v[known], np.maximum(error[known], MIN_SHARE * size))
+    return NoisyTarget(known, v[known], np.maximum(error[known], MIN_SHARE * size))
 
 
 def products(functions: PoolSample, transform: Transform, rows: Rows, deviation: float) -> Iterator[NearPairs]:
@@ -153,13 +153,8 @@ def products(functions: PoolSample, transform: Transform, rows: Rows, deviation:
     for power in POWERS:
         distance, h = tree.query((at - points) / power, eps=SLACK, distance_upper_bound=reach / abs(power))
         f = _nearest(distance)
-
-        def errors(f: np.ndarray, h: np.ndarray, power: float = power) -> np.ndarray:
-            rest = (v - logs[f] - power * logs[h]) * weight
-            along = weight / np.sqrt(weight @ weight)
-            return np.asarray((rest**2).mean(axis=1) - (rest @ along) ** 2 / len(v))
-
-        yield NearPairs(f, h[f], power, 1.0, errors(f, h[f]), len(logs) * PRODUCT)
+        rest = _less_constant((v - logs[f] - power * logs[h[f]]) * weight, weight)
+        yield NearPairs(f, h[f], power, 1.0, np.square(rest).mean(axis=1), len(logs) * PRODUCT)
 
 
 def totals(functions: PoolSample, transform: Transform, rows: Rows, deviation: float) -> Iterator[NearPairs]:
@@ -189,29 +184,33 @@ def _errors_of_sums(
     values: np.ndarray, v: np.ndarray, weight: np.ndarray, f: np.ndarray, h: np.ndarray, sign: float
 ) -> np.ndarray:
     """Mean squares of v - sign f - a - c h, with a and c by linear regression, over those of the errors."""
-    along = weight / np.sqrt(weight @ weight)
-    rest, column = (v - sign * values[f]) * weight, values[h] * weight
-    rest, column = (part - np.outer(part @ along, along) for part in (rest, column))
+    rest, column = (_less_constant(part * weight, weight) for part in (v - sign * values[f], values[h]))
     products, squares = np.einsum("ij,ij->i", rest, column), np.einsum("ij,ij->i", column, column)
     with np.errstate(all="ignore"):
         return np.asarray(np.square(rest - (products / squares)[:, None] * column).mean(axis=1))
 
 
+def _less_constant(rows: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Weighted values, (n, n_rows), without what a constant, which is ``weight`` among them, explains of each row."""
+    along = weight / np.sqrt(weight @ weight)
+    return np.asarray(rows - np.outer(rows @ along, along))
+
+
 def _columns(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Values, (n_functions, n_rows), at some rows: as they are where these are all, a large array."""
     return values if len(rows) == values.shape[1] else values[:, rows]
 
 
 def _coordinates(values: np.ndarray, v: np.ndarray, weight: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Points of functions, (n_functions, N_DIRECTIONS), and that of v, whatever constant is added to each."""
     random = np.random.Generator(np.random.Philox(0))
-    along = weight / np.sqrt(weight @ weight)
-    sample = values[random.choice(len(values), min(N_SAMPLE, len(values)), replace=False)] * weight
-    sample -= np.outer(sample @ along, along)
+    sample = values[random.choice(len(values), min(N_SAMPLE, len(values)), replace=False)]
+    sample = _less_constant(sample * weight, weight)
     length = np.linalg.norm(sample, axis=1)[:, None]
     sample = sample[length[:, 0] > 0] / length[length > 0][:, None]
     mixed = sample.T @ random.standard_normal((len(sample), N_DIRECTIONS + OVERSAMPLED)).astype(sample.dtype)
     axes = np.linalg.svd(sample.T @ (sample @ mixed), full_matrices=False)[0][:, :N_DIRECTIONS]
-    axes = (axes - np.outer(along, along @ axes)) * weight[:, None]
+    axes = _less_constant(axes.T, weight).T * weight[:, None]
     size = np.abs(axes).max()
     return np.asarray(values @ (axes / size).astype(values.dtype), np.float64) * size, v @ axes
 
