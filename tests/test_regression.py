@@ -573,7 +573,8 @@ def test_numbers_of_a_noisy_law_become_simple_in_the_end():
     search.offer(ek.parse(["3.01 * log(x1) + 2.34 - 0.94 * log(exp(0.738 * x2) - 1.05)"]))
     search.run_stage(simplification.finish)
     best = search.front.by_nats()[0].expression
-    assert re.fullmatch(r"3 \* log\(x1\) \+ 2\.3\d+ - log\(exp\(0\.\d+ \* x2\) - 1\)", str(best))
+    first = r"(3 \* log\(x1\) \+ 2\.3\d+|3 \* \(log\(x1\) \+ 0\.7\d+\))"  # as good and as short as each other
+    assert re.fullmatch(first + r" - log\(exp\(0\.\d+ \* x2\) - 1\)", str(best))
 
 
 def test_what_fits_as_many_numbers_as_rows_is_no_law_and_ends_no_search():
