@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import csv
 import importlib.util
 import io
 import json
 import re
 import runpy
+import shlex
 import subprocess
 import sys
+import textwrap
 from contextlib import redirect_stdout
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from test_project import EXAMPLE, Numbers
+from test_project import EXAMPLE, GUIDES, Numbers
 
 import exprkit as ek
+from exprkit.__main__ import _parser
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -43,6 +48,60 @@ def test_examples_of_pages_print_what_they_say(text, monkeypatch):
         with redirect_stdout(printed):
             exec(compile(code, "example", "exec"), {})
         assert Numbers().check_output(expected, printed.getvalue(), 0), printed.getvalue()
+
+
+KINDS = {
+    "ev": "ek.Evaluator", "pop": "ek.Population", "law": "ek.FittedExpression", "found": "ek.FitResult",
+    "model": "ek.SymbolicRegressor", "compiled": "ek.Compiled",
+}  # fmt: skip
+CHAIN = re.compile(rf"(?<![\"\w])({'|'.join(KINDS)}|ek)(\.\w+)+")
+WRONG_CALL = re.compile(r"has no attribute|[Uu]nexpected keyword|Too many|is not defined")
+
+
+def code_that_is_not_run():
+    """Of each page: fences of ``py``, and code between words that uses exprkit or what its calls give."""
+    for path in [*sorted((ROOT / ".docs").rglob("*.md")), *(ROOT / page for page in GUIDES)]:
+        text = path.read_text(encoding="utf-8")
+        fences = re.findall(r"^```py\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        for code in fences:
+            ast.parse(code)
+        words = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+        yield from ((path, code) for code in [*fences, *filter(CHAIN.search, words)])
+
+
+@pytest.mark.slow
+def test_code_that_is_not_run_calls_what_there_is_by_arguments_that_it_has(tmp_path):
+    """mypy says it, of each piece as a function of the names that the piece leaves open."""
+    api, lines, pieces = pytest.importorskip("mypy.api"), ["from typing import Any", "import exprkit as ek"], {}
+    for path, code in code_that_is_not_run():
+        try:
+            nodes = list(ast.walk(ast.parse(code)))
+        except SyntaxError:  # "ek.fit(..., loss=" of a sentence: the name at least
+            nodes = list(ast.walk(ast.parse(code := CHAIN.search(code)[0])))
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        bound |= {node.asname or node.name for node in nodes if isinstance(node, ast.alias)}
+        kinds = KINDS | ({"found": "ek.SearchResult"} if path.parent.name == "search" else {})
+        given = (f"{name}: {kinds.get(name, 'Any')}" for name in sorted(names - bound - {"ek"} - {*dir(builtins)}))
+        lines += [f"def piece_{len(lines)}({', '.join(given)}):", *textwrap.indent(code, "    ").splitlines()]
+        pieces[len(lines)] = path, code
+    (tmp_path / "pieces.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert len(pieces) > 100
+    configuration = "--config-file", str(ROOT / "pyproject.toml"), "--ignore-missing-imports"
+    told = api.run([*configuration, str(tmp_path / "pieces.py")])[0]
+    assert "checked 1 source file" in told or "Success" in told, told
+    places = {line: int(re.search(r":(\d+): ", line)[1]) for line in told.splitlines() if WRONG_CALL.search(line)}
+    assert not {line: pieces[min(end for end in pieces if end >= place)] for line, place in places.items()}
+
+
+def test_commands_of_pages_are_understood():
+    commands = set()
+    for path in [*(ROOT / ".docs").rglob("*.md"), *(ROOT / page for page in (*GUIDES, "CONTRIBUTING.md"))]:
+        text = re.sub(r"`([^`\n]*)\n([^`\n]*)`", r"`\1 \2`", path.read_text(encoding="utf-8"))
+        commands |= {*re.findall(r"python -m exprkit ([a-z][^`\n]*)", text)}
+    assert len(commands) > 8
+    for command in commands:
+        _parser().parse_args(shlex.split(command, comments=True))  # else an exit
 
 
 @pytest.mark.slow
