@@ -69,7 +69,7 @@ def test_a_law_without_noise_is_not_taken_for_noise():
 def test_stages_for_exact_formulas_come_last_where_there_is_noise(noise, exact_last):
     random = np.random.default_rng(0)
     a, b, c, d, e = X = random.uniform(1, 5, (5, 300))
-    y = a * (b + c * d * np.sin(e)) if noise else np.exp(np.sin(a * b / 6)) + np.sqrt(1 + c * c + d * d * np.cos(e) ** 2)
+    y = a * (b + c * d * np.sin(e)) if noise else np.exp(np.sin(a * b / 6)) + np.sqrt(1 + c**2 + d**2 * np.cos(e) ** 2)
     rows = Rows(X.T, y + noise * np.std(y) * random.standard_normal(300))
     discovery = Discovery(rows, SearchSettings(), Budget())
     stages = [turn.stage for turn in discovery.turns]
