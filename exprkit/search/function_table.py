@@ -13,17 +13,7 @@ import numpy as np
 from exprkit.runtime.bags import larger, zeros
 from exprkit.runtime.hashes import mixed
 from exprkit.runtime.jit import compiled
-from exprkit.search.families import (
-    HELD,
-    MOST_ROWS,
-    WIDTH,
-    K,
-    M,
-    begun_hashes,
-    keys_of,
-    with_head,
-    with_number,
-)
+from exprkit.search.families import HELD, MOST_ROWS, WIDTH, K, M, begun_hashes, keys_of, with_head, with_number
 
 OTHERS = 2  # keys of a function beside its own
 PIECE = 32  # families that a thread makes at a time

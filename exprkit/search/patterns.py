@@ -104,13 +104,7 @@ def holders(
         def mark(first: int, end: int, part: Population = part, is_holder: np.ndarray = is_holder) -> None:
             offsets, longest = part.offsets[first : end + 1], part.longest
             tokens = empty(
-                _Subjects,
-                kinds=part.kinds,
-                values=part.values,
-                offsets=offsets,
-                arity=arity,
-                n=longest,
-                names=n_names,
+                _Subjects, kinds=part.kinds, values=part.values, offsets=offsets, arity=arity, n=longest, names=n_names
             )
             _mark(tokens, patterns, is_holder[first:end])
 

@@ -221,12 +221,7 @@ class Engine(contract.Differentiable):
 
     def _how(self) -> dict[str, Any]:
         """The settings of lowering."""
-        return {
-            "precision": self.precision,
-            "positive": self._positive,
-            "dtype": self.dtype,
-            "threads": self.threads,
-        }
+        return {"precision": self.precision, "positive": self._positive, "dtype": self.dtype, "threads": self.threads}
 
     def _runner(self, program: Program, row_cost: int, last: Runner | None = None) -> Runner:
         return Runner(program, self.X, self._kernels, self.threads, row_cost, last)

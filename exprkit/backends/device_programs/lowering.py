@@ -20,30 +20,9 @@ import numpy as np
 from exprkit.backends.device_memory import Allocation, Recent
 from exprkit.backends.device_programs.population import PARTS, DevicePopulation, on_host
 from exprkit.backends.device_programs.translate import text_of
-from exprkit.backends.gpu import layout
-from exprkit.backends.gpu.bytecode import (
-    MAX_COLUMNS,
-    MAX_SLOTS,
-    accumulate,
-    operator_rows,
-    too_many_columns,
-    too_many_slots,
-    write_instruction,
-    write_prologue,
-)
+from exprkit.backends.gpu import bytecode, layout
 from exprkit.backends.gpu.device_bytecode import DeviceBytecode, Programs, parts_of
 from exprkit.backends.gpu.launch import MOST_THREADS, REAL, Columns, field_address, fill, put
-from exprkit.backends.gpu.layout import (
-    CONSTANTS,
-    COUNTS,
-    INSTRUCTIONS,
-    N_COLUMNS,
-    N_SLOTS,
-    RESULTS,
-    STEPS,
-    SUMMARY,
-    TRAITS,
-)
 from exprkit.backends.gpu.opcodes import traits_of
 from exprkit.backends.precision import Precision, precision
 from exprkit.errors import BackendError
@@ -64,7 +43,7 @@ COMPILED_AS = precision("ieee")  # whatever the settings: constants are rounded 
 KERNELS = COUNT, NUMBER, SETTLE, EMIT = "count_words", "number_words", "settle_words", "emit_words"
 MOST_DRAFTED = 255  # variables, whose columns' keys a draft of an instruction has room for
 MOST_SUPPOSED = 1 << 21  # words that there is room for before they are counted
-TRANSLATED = read_tree, mark, place, emit_tree, write_prologue, write_instruction
+TRANSLATED = read_tree, mark, place, emit_tree, bytecode.write_prologue, bytecode.write_instruction
 
 
 class DeviceTokens(NamedTuple):
@@ -121,10 +100,10 @@ class Lowering:
         self.device, self.settings, self.dtype = device, settings, dtype
         self.n_vars, self._positive = max(len(positive), 1), positive
         self._tables, self._threads = _tables(device, settings.operators), 1 if device.lanes == 1 else THREADS
-        n_keys, self._most_columns = 256 * self.n_vars, min(2 * 256 * self.n_vars, MAX_COLUMNS)
+        n_keys, self._most_columns = 256 * self.n_vars, min(2 * 256 * self.n_vars, bytecode.MAX_COLUMNS)
         self._own = {
             "positive": xp.asarray(np.append(positive, False)),
-            "summary": xp.zeros(SUMMARY, np.int64),
+            "summary": xp.zeros(layout.SUMMARY, np.int64),
             "wanted": xp.zeros(n_keys, np.uint8),
             "column_of": xp.empty(n_keys, np.int32),
         }
@@ -132,8 +111,8 @@ class Lowering:
         self._arguments = layout.LoweringArguments()
         self._own_columns = Columns(*xp.empty((3, self._most_columns), np.int32))
         code, var, low = self._own_columns
-        self._told = device.locked((SUMMARY + 1,), np.int64)
-        self._told[SUMMARY] = 0
+        self._told = device.locked((layout.SUMMARY + 1,), np.int64)
+        self._told[layout.SUMMARY] = 0
         fill(
             self._arguments,
             {
@@ -171,7 +150,7 @@ class Lowering:
                 _last[self.device] = Last(pop, tokens, made, self._tables, self._positive, self.dtype)
             return made
         program = lower(on_host(pop), precision=self.settings.operators, positive=self._positive, dtype=self.dtype)
-        return accumulate(program), Columns.of(program)
+        return bytecode.accumulate(program), Columns.of(program)
 
     def tokens(self, pop: Population | DevicePopulation) -> DeviceTokens:
         """A population's tokens; those of the last one, if it is small, are kept."""
@@ -204,9 +183,9 @@ class Lowering:
                 "scratch": self.device.pointer(scratch),
                 "n_exprs": n_exprs,
                 "n_chunks": n_chunks,
-                "counts": self.device.pointer(self._room("counts", COUNTS * n_exprs, np.int32)),
+                "counts": self.device.pointer(self._room("counts", layout.COUNTS * n_exprs, np.int32)),
                 "most_nodes": most,
-                "totals": self.device.pointer(self._room("totals", COUNTS * n_chunks, np.int64)),
+                "totals": self.device.pointer(self._room("totals", layout.COUNTS * n_chunks, np.int64)),
                 "threads": blocks * self._threads,
             },
         )
@@ -222,19 +201,22 @@ class Lowering:
             behind.meanwhile()
         wait()
         summary = self._told.tolist()
-        n_columns, counts = summary[N_COLUMNS], (summary[INSTRUCTIONS], summary[STEPS], summary[CONSTANTS])
-        n_slots = max(summary[N_SLOTS] - 1, 0)
-        if n_columns > MAX_COLUMNS:
-            raise too_many_columns(n_columns)
-        if n_slots > MAX_SLOTS:
-            raise too_many_slots(n_slots)
+        n_columns, counts = (
+            summary[layout.N_COLUMNS],
+            (summary[layout.INSTRUCTIONS], summary[layout.STEPS], summary[layout.CONSTANTS]),
+        )
+        n_slots = max(summary[layout.N_SLOTS] - 1, 0)
+        if n_columns > bytecode.MAX_COLUMNS:
+            raise bytecode.too_many_columns(n_columns)
+        if n_slots > bytecode.MAX_SLOTS:
+            raise bytecode.too_many_slots(n_slots)
         if block is None or max(counts) > supposed:
             block = self._take(max(counts), n_exprs, counts)
             self._started(last, blocks)()
         elif behind and more:
             behind.ended()
-        code = traits_of(summary[TRAITS])
-        programs = DeviceBytecode(block, self.dtype, n_exprs, counts, n_slots, summary[RESULTS], code)
+        code = traits_of(summary[layout.TRAITS])
+        programs = DeviceBytecode(block, self.dtype, n_exprs, counts, n_slots, summary[layout.RESULTS], code)
         return programs, self._columns(n_columns)
 
     def _take_supposed(self, words: int, n_exprs: int) -> Allocation | None:
@@ -261,7 +243,7 @@ class Lowering:
         """
 
         def make() -> tuple[Sequence, Sequence]:
-            told = self.device.pointer(self._told[SUMMARY:]), field_address(self._arguments, "ticket")
+            told = self.device.pointer(self._told[layout.SUMMARY :]), field_address(self._arguments, "ticket")
             wait = self.device.arriving(*told) if more is None else self.device.waiting()
             calls = self._started(COUNT, blocks).then(self._started(NUMBER, 1)) if blocks else self._started(NUMBER, 1)
             others = [*([self._started(last, max(blocks, 1))] if last else []), *([more] if more else [])]
@@ -302,7 +284,7 @@ class Lowering:
 @table_of_rows
 def _tables(device: Any, operators: str) -> dict[str, Any]:
     """The operator table's cells that lowering reads, on the device."""
-    rules, rows = table_rules(operators), operator_rows(operators)
+    rules, rows = table_rules(operators), bytecode.operator_rows(operators)
     cells = {name: getattr(rules, name) for name in Rules._fields if name not in ("multiple", "factor")}
     cells["opcode"], cells["takes_pair"] = rows.opcode, rows.pair
     cells["commutative"], cells["operator_cost"] = rows.commutative, rows.cost

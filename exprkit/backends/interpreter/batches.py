@@ -46,18 +46,6 @@ from exprkit.backends.device_programs.lowering import DeviceTokens
 from exprkit.backends.device_programs.translate import arrays_text, cuda_text
 from exprkit.backends.gpu import layout, opcodes
 from exprkit.backends.gpu.launch import REAL, THREADS, Launcher, address, fill, put
-from exprkit.backends.gpu.layout import (
-    MEMBERS,
-    N_GROUPS,
-    N_SIZES,
-    NEED_INSTRUCTIONS,
-    NEED_PARAMS,
-    NEED_RESULTS,
-    NEED_SLOTS,
-    NEEDS,
-    PARAMETER_GROUPS,
-    VECTOR_BYTES,
-)
 from exprkit.backends.gpu.schedule import REGISTERS
 from exprkit.backends.interpreter import dual_opcodes
 from exprkit.backends.precision import Precision, precision
@@ -130,8 +118,8 @@ class ArenaShape(NamedTuple):
 
     @classmethod
     def of(cls, shape: FitShape, many: bool) -> ArenaShape:
-        slot = (1 + shape.tangents) * shape.vectors * shape.lanes * VECTOR_BYTES
-        row = (shape.tile + VECTOR_BYTES // shape.itemsize) * shape.itemsize
+        slot = (1 + shape.tangents) * shape.vectors * shape.lanes * layout.VECTOR_BYTES
+        row = (shape.tile + layout.VECTOR_BYTES // shape.itemsize) * shape.itemsize
         progress = ctypes.sizeof(layout.Progress)
         return cls(
             shape.tangents,
@@ -148,7 +136,7 @@ class ArenaShape(NamedTuple):
 
 def aligned(size: int) -> int:
     """A size as a multiple of a vector's."""
-    return (size + VECTOR_BYTES - 1) // VECTOR_BYTES * VECTOR_BYTES
+    return (size + layout.VECTOR_BYTES - 1) // layout.VECTOR_BYTES * layout.VECTOR_BYTES
 
 
 def arena_ends(shape, n_params, instructions, results, slots):
@@ -203,12 +191,12 @@ def groups_of(n_points: int, itemsize: int, lanes: int, fast: bool, rows: bool, 
     return [
         Group(shape_of(n_points, min(n, MOST_TANGENTS), rare=rare, **sizes), rows and n > MOST_TANGENTS, rare)
         for rare in (True, False)
-        for n in range(1, PARAMETER_GROUPS + 1)
+        for n in range(1, layout.PARAMETER_GROUPS + 1)
     ]
 
 
 def group_of(n_params: int, rare: bool) -> int:
-    return min(max(n_params, 1), PARAMETER_GROUPS) - 1 + (0 if rare else PARAMETER_GROUPS)
+    return min(max(n_params, 1), layout.PARAMETER_GROUPS) - 1 + (0 if rare else layout.PARAMETER_GROUPS)
 
 
 class Batcher:
@@ -222,7 +210,7 @@ class Batcher:
         fast = launcher.settings.operators == "fast"
         self._device, self._sizes = device, (THREADS, 1024) if device.lanes > 1 else (1, 1)
         self._groups = groups_of(launcher.n_points, launcher.dtype.itemsize, device.lanes, fast, rows, few)
-        self._told = device.locked((N_GROUPS, N_SIZES, NEEDS), np.int64)
+        self._told = device.locked((layout.N_GROUPS, layout.N_SIZES, layout.NEEDS), np.int64)
         self._needs, (rare_opcodes, rare_steps) = xp.zeros(self._told.shape, np.int64), _rare(device)
         self._arguments, self._kernels = layout.MeasureArguments(), _kernels(device)
         self._keep = arenas = _arenas(device, tuple(self._groups))
@@ -281,10 +269,10 @@ class Batcher:
         batches, first = [], 0
         for group, sizes in zip(self._groups, self._told.tolist(), strict=True):
             for most in sizes:
-                if most[MEMBERS]:
-                    members = BatchMembers(self._device, order, first, most[MEMBERS])
+                if most[layout.MEMBERS]:
+                    members = BatchMembers(self._device, order, first, most[layout.MEMBERS])
                     batches.append(_batch(group, members, _sizes(most)))
-                    first += most[MEMBERS]
+                    first += most[layout.MEMBERS]
         return batches
 
 
@@ -376,7 +364,12 @@ def _arena(group: Group, sizes: tuple[tuple[str, int], ...]) -> dict[str, int]:
 
 def _sizes(most: list[int]) -> dict[str, int]:
     """The most that an expression of a batch has, by the case discussion's symbols."""
-    return {"m": most[NEED_PARAMS], "i": most[NEED_INSTRUCTIONS], "r": most[NEED_RESULTS], "s": most[NEED_SLOTS]}
+    return {
+        "m": most[layout.NEED_PARAMS],
+        "i": most[layout.NEED_INSTRUCTIONS],
+        "r": most[layout.NEED_RESULTS],
+        "s": most[layout.NEED_SLOTS],
+    }
 
 
 @functools.lru_cache(maxsize=64)
@@ -410,7 +403,7 @@ def _rare(device: Any) -> tuple[Any, Any]:
 
 def macros_of(shape: FitShape, settings: Precision, fits: int = 1, **chosen: Any) -> dict[str, Any]:
     """The macros of the kernels' text: those of the shape with ``fits`` fits a block, the chosen and the usual ones."""
-    points = shape.vectors * VECTOR_BYTES // shape.itemsize
+    points = shape.vectors * layout.VECTOR_BYTES // shape.itemsize
     return {
         "TASK": "NORMAL",
         "KIND": objective.SQUARES,

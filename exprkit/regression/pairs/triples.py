@@ -21,24 +21,10 @@ from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
+from exprkit.regression.pairs import links
 from exprkit.regression.pairs.confirm import TRIED, confirmed
 from exprkit.regression.pairs.join import Lookup, Pairs, Partners, may_have_partner, partner_of
-from exprkit.regression.pairs.links import (
-    HIDDEN,
-    INVERSE,
-    MINUS,
-    OVER,
-    PLUS,
-    TIMES,
-    UNDONE,
-    Link,
-    Undone,
-    around_of,
-    beside,
-    inverse,
-    inverted,
-    remainder,
-)
+from exprkit.regression.pairs.links import remainder
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.effort import WORK
@@ -57,7 +43,7 @@ MAX_G = 3_000  # functions g that are subtracted (chosen, not measured)
 MAX_FACTORS = 60  # functions f0 (chosen, not measured)
 SLICE = 1 << 18  # lookups that a thread does at a time
 MAX_TRIPLES = 64  # triples of a slice
-WITHIN_ROW = MINUS + 1  # one more way: y is an operator of the rest
+WITHIN_ROW = links.MINUS + 1  # one more way: y is an operator of the rest
 
 
 class Removal(NamedTuple):
@@ -68,11 +54,11 @@ class Removal(NamedTuple):
 
     def off(self, v: np.ndarray, f: np.ndarray) -> np.ndarray | None:
         """The remainder of v; ``f``: the function's values, of any kind where there is none."""
-        return inverted(self.what, v) if self.way == WITHIN_ROW else remainder(self.way, v, f)
+        return links.inverted(self.what, v) if self.way == WITHIN_ROW else remainder(self.way, v, f)
 
     def on(self, rest: Expression, f: Expression) -> Expression:
         """The expression of which ``off`` leaves ``rest``."""
-        return around_of(self.what, rest) if self.way == WITHIN_ROW else beside(self.way, f, rest)
+        return links.around_of(self.what, rest) if self.way == WITHIN_ROW else links.beside(self.way, f, rest)
 
 
 class _Base(NamedTuple):
@@ -113,13 +99,13 @@ def formulas(
 
 def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimension: float) -> list[_Base]:
     """y, y within operators, y without a factor, and that within operators; those with most room first."""
-    invertible = [row for row in unary if inverse(row) is not None]
+    invertible = [row for row in unary if links.inverse(row) is not None]
     whole = _Base(y, (), dimension, 1.0)
-    undone = (INVERSE, *UNDONE) if np.isnan(dimension) else ()
+    undone = (links.INVERSE, *links.UNDONE) if np.isnan(dimension) else ()
     bases = [whole, *_within(whole, invertible, WITHIN_OPERATOR), *_within(whole, undone, WITHIN_OPERATOR)]
     dimensions, values = _dimensions(pool), pool.values[:MAX_FACTORS]
     for rank, k in enumerate(np.flatnonzero(np.ptp(values, axis=1) > 0).tolist()):
-        for way, sign in ((TIMES, 1), (OVER, -1)):
+        for way, sign in ((links.TIMES, 1), (links.OVER, -1)):
             v = (removal := Removal(way, k)).off(y, values[k])
             if v is not None and np.isfinite(v).all():
                 dimension_of_v = sign * (dimension - float(dimensions[k]))
@@ -128,10 +114,10 @@ def _bases(pool: Pool, y: np.ndarray, unary: Sequence[defined.Written], dimensio
     return sorted(bases, key=lambda base: -base.share)
 
 
-def _within(base: _Base, invertible: Sequence[defined.Written | Undone], share: float) -> Iterator[_Base]:
+def _within(base: _Base, invertible: Sequence[defined.Written | links.Undone], share: float) -> Iterator[_Base]:
     for row in invertible:
-        v = inverted(row, base.v)
-        dimension = np.nan if isinstance(row, Undone) else operand_dimension(row, base.dimension)
+        v = links.inverted(row, base.v)
+        dimension = np.nan if isinstance(row, links.Undone) else operand_dimension(row, base.dimension)
         if v is not None and dimension is not None:
             yield _Base(v, (*base.removals, Removal(WITHIN_ROW, row)), dimension, share)
 
@@ -145,13 +131,13 @@ def _triples(base: _Base, pool: Pool, lookup: Lookup, factors: tuple[np.ndarray,
     room = int(ROOM * base.share)
     g = np.flatnonzero(have_same_dimension(_dimensions(pool), base.dimension))[: min(MAX_G, room)]
     limits = np.minimum(room // np.arange(1, len(g) + 1), len(pool))
-    is_visible = (np.abs(pool.values[g]) / HIDDEN <= np.abs(base.v)).all(axis=1)
+    is_visible = (np.abs(pool.values[g]) / links.HIDDEN <= np.abs(base.v)).all(axis=1)
     g, limits = g[is_visible], limits[is_visible]
     rests = np.concatenate([base.v - pool.values[g], base.v + pool.values[g]])
-    g, limits, ways = np.tile(g, 2), np.tile(limits, 2), np.repeat([PLUS, MINUS], len(g))
+    g, limits, ways = np.tile(g, 2), np.tile(limits, 2), np.repeat([links.PLUS, links.MINUS], len(g))
     cuts = slices.cut_into(np.append(0, np.cumsum(limits)), max(1, int(limits.sum()) // SLICE))
     triples = []
-    for way, remainders, f in ((TIMES, rests, factors[1]), (OVER, _inverse(rests), factors[0])):
+    for way, remainders, f in ((links.TIMES, rests, factors[1]), (links.OVER, _inverse(rests), factors[0])):
         for k in range(0, len(cuts), 8):
             check(WORK.triples_check)
             look_up = functools.partial(_look_up_slice, _Rests(remainders, limits, f), lookup)
@@ -178,7 +164,7 @@ def _formulas(triple: _Triple, pool: Pool, rows: Rows) -> list[Expression]:
             return []
         target = remainder
     pairs = Pairs(np.array([triple.f]), np.array([triple.h]))
-    formulas = confirmed(pairs, Link(None, triple.way, None), pool, rows.with_y(target))
+    formulas = confirmed(pairs, links.Link(None, triple.way, None), pool, rows.with_y(target))
     for removal, part in zip(triple.removals[::-1], parts[::-1], strict=True):
         formulas = [removal.on(formula, part) for formula in formulas]
     return [simplified(formula) for formula in formulas]

@@ -44,11 +44,7 @@ EDGE = 0.01  # share of the rows at an end of a variable's range, which says how
 def errors_between_rows(formulas: list[Expression], rows: Rows) -> np.ndarray:
     """The mean squared error that rows between and beyond add, in multiples of that at the rows, (n,)."""
     between, beyond = _rows_between(rows.X), _rows_beyond(rows.X)
-    values, low, high = (
-        values_of(formulas, np.concatenate([between, beyond])),
-        rows.y.min(),
-        rows.y.max(),
-    )
+    values, low, high = (values_of(formulas, np.concatenate([between, beyond])), rows.y.min(), rows.y.max())
     room = FAR_OFF * (high - low)
     is_far_off = ~((values >= low - room) & (values <= high + room))
     n = len(between)
