@@ -341,7 +341,7 @@ def _recognised(tree: LossTree, counts: np.ndarray, n_columns: int, fitting: boo
     delta = bend / np.abs(s)
     if kind == objective.HUBER and not (np.any(some) and np.ptp(delta[some]) == 0 and 0 < delta[some][0] < np.inf):
         return None
-    formula, columns = (None, []) if tree.is_f(h) else tree.formula(h, n_columns)
+    formula, columns = (None, []) if h.code < 0 and not tree.is_free(h) else tree.formula(h, n_columns)
     clean = np.where(some, target, 0.0), np.where(some, weights, 0.0)
     bends = float(delta[some][0]) if np.any(some) else 1.0
     return Composition(formula, columns, kind, bends, *clean, n_columns)
@@ -486,9 +486,6 @@ class LossTree:
         """The variable that a part is; -1: more than that, or none."""
         kinds, values = self.tokens(node)
         return int(values[0]) if len(kinds) == 1 and kinds[0] == VARIABLE else -1
-
-    def is_f(self, node: _Branch) -> bool:
-        return node.code < 0 and not self.is_free(node)
 
     def is_free(self, node: _Branch) -> bool:
         """Whether there is no f in it."""

@@ -279,10 +279,6 @@ def _different(a: Any, b: Any) -> _Symbol:
     return _less(is_equal, 1.0)
 
 
-def _is_nan(a: _Symbol) -> _Symbol:
-    return _different(a, a)
-
-
 def _outer(is_outer: Function) -> Function:
     """The larger or smaller of two, as NumPy has it: nan where one is."""
 
@@ -298,7 +294,7 @@ _UFUNCS: dict[Any, Function] = {
     **{row.numpy: _of_row(row) for row in ops.OPERATORS if isinstance(row.numpy, np.ufunc)},
     np.maximum: _outer(_greater),
     np.minimum: _outer(_less),
-    np.isnan: _is_nan,
+    np.isnan: lambda a: _different(a, a),
     np.equal: _equal,
     np.not_equal: _different,
     np.greater: _greater,

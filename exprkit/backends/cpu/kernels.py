@@ -124,7 +124,7 @@ def _kernel(target: Target, real: str, precision: str, operator: int, form: int)
     row = ops.BY_CODE[operator]
     formula = (row.simd_fast if precision == "fast" else None) or row.simd
     width = target.width // SIZE[real]
-    how, form = _nontemporal(target) if form & PAST else "", form & 3
+    how, form = f"align {target.width}, !nontemporal !1" if form & PAST else "", form & 3
     code = Code(target, real, width)
     if form == UU:
         _write(code, formula(*_scalars(code, row, (0, 1))), 0, form)
@@ -185,10 +185,6 @@ def _write(code: Code, y: Operand, i: str | int, form: int, how: str = "") -> No
             code.store_first(value, code.place("%y", part))
         else:
             code.store(value, code.place("%y", i, part * TILE), how)
-
-
-def _nontemporal(target: Target) -> str:
-    return f"align {target.width}, !nontemporal !1"
 
 
 # ── what happens to results ──────────────────────────────────────────────────────────

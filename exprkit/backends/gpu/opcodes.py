@@ -163,17 +163,11 @@ def joined(parts: Iterable[str], cases: Mapping[str, str] | None = None) -> str:
     folder, texts = Path(__file__).parents[1], {**layout.TEXTS, **(cases or {})}
     text = "\n".join((folder / part).read_text() for part in parts)
     if "user functions" not in texts:
-        texts["user functions"] = _user_functions()
+        texts["user functions"] = "\n".join(_user_function(row) for row in all_rows() if row.cuda.body)
     text = re.sub(r" *//\{([\w ]+)\}", lambda mark: texts[mark[1]], text)
-    return text.replace("COMMON_OPCODES", str(_n_common())) if "COMMON_OPCODES" in text else text
-
-
-def _n_common() -> int:
-    return sum(len(modes(row)) for row in rows(common=True))
-
-
-def _user_functions() -> str:
-    return "\n".join(_user_function(row) for row in all_rows() if row.cuda.body)
+    if "COMMON_OPCODES" in text:
+        text = text.replace("COMMON_OPCODES", str(sum(len(modes(row)) for row in rows(common=True))))
+    return text
 
 
 def _user_function(row: ops.Operator) -> str:

@@ -77,7 +77,7 @@ def dependent(
     beside = pool.values[:, 1:] - pool.values[:, :1]  # what differs by a number is one column beside 1
     constant = np.flatnonzero((pool.values == 1).all(axis=1))[:1]
     places = np.append(constant, without_multiples(beside, order.tolist(), EVERY)).astype(np.int64)
-    root = next((row for row in unary if is_power(row) and _undoes_squares(row)), None)
+    root = next((row for row in unary if is_power(row) and row.numpy(np.float64(9.0)) == 3.0), None)
     for place in transforms(unary):
         if place.over or within is (place.outer is None):
             continue
@@ -94,10 +94,6 @@ def dependent(
 def makes_products(row: defined.Written) -> bool:
     """Whether an operator is a power, a logarithm or an exponential."""
     return is_power(row) or is_logarithm(row) or is_logarithm(inverse(row) or row)
-
-
-def _undoes_squares(row: defined.Written) -> bool:
-    return bool(row.numpy(np.float64(9.0)) == 3.0)
 
 
 def _formulas(

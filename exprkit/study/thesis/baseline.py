@@ -220,7 +220,7 @@ class Interpreter:
 
     def _matrix(self, pop: Population) -> dict[str, np.ndarray]:
         """The tokens of all expressions, (n_exprs, max_tokens)."""
-        single = ~_packs(pop)  # two numbers on the stack are side by side
+        single = ~((pop.kinds == OPERATOR) & (pop.values == ops.PAIR_OF))  # whose two lie on the stack
         lengths = np.diff(np.append(0, np.cumsum(single))[pop.offsets])
         self.max_tokens = int(lengths.max(initial=0)) + 1
         inside = np.arange(self.max_tokens) < lengths[:, None]
@@ -349,8 +349,3 @@ def _more(pop: Population) -> np.ndarray:
     more[ops.PAIR_OF] = 0
     more[[row.code for row in defined.functions() if row.packed]] = 2
     return more[pop.values & np.uint64(0xFF)]
-
-
-def _packs(pop: Population) -> np.ndarray:
-    """The tokens that pack two operands."""
-    return (pop.kinds == OPERATOR) & (pop.values == ops.PAIR_OF)
