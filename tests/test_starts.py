@@ -11,6 +11,8 @@ import exprkit as ek
 from exprkit.backends import load, objective
 from exprkit.errors import DataError
 from exprkit.fitting.starts.alike import ones_apart
+from exprkit.fitting.starts.candidates import Skeleton, StartSample
+from exprkit.fitting.starts.units import Units
 
 YEARS = np.arange(1790, 1950, 10.0)
 MODELS = {  # text, x, the parameters that make y
@@ -87,6 +89,41 @@ def test_all_backends_have_the_same_starts(name, backend):
     text, x, y, true = noisy(name)
     best = ek.fit(text, x, y, init=true, backend="cpu", dtype="float64")
     assert ek.fit(text, x, y, backend=backend, dtype="float64").loss[0] <= (1 + 1e-6) * best.loss[0]
+
+
+@pytest.mark.parametrize("name", ["a peak far from 0", "concentrations", "resonance", "growth and a wave"])
+def test_data_of_any_size_give_the_same_law(name):
+    text, x, y, _ = noisy(name)
+    best = ek.fit(text, x, y, backend="cpu", dtype="float64")
+    for of_x, of_y in [(1e30, 1e-30), (1e-30, 1e30)]:
+        found = ek.fit(text, of_x * x, of_y * y, backend="cpu", dtype="float64")
+        assert found.converged[0] and found.loss[0] / of_y**2 == pytest.approx(best.loss[0], rel=1e-9), (of_x, of_y)
+
+
+def test_units_are_those_of_dimensional_analysis():
+    x = np.array([[4.0, 0.5], [2.0, 0.25]])
+    pop = ek.parse(["p1 * exp(-x1 / p2) + p3 * x2^2", "p1 * (x1 / x2)^p2 + sin(p3 * x2)", "p1 + sin(2 * x1)"])
+    rows = StartSample(x, np.array([32.0, 1.0]), np.ones(2), np.array([32.0, 1.0]))
+    units = [Units.of(Skeleton.of(pop, i, 0), rows, objective.SQUARES) for i in range(3)]
+    assert np.allclose(units[0].of_params(np.ones(3)), [32, 4, 128])
+    assert np.allclose(units[1].exponents, [2, -1, 0])  # a wave of height 1 leaves y its unit
+    assert np.allclose(units[1].of_params(np.array([1.0, 3.0, 1.0])), [2.0**-9, 1, 2])
+    assert not units[2].exponents.any()
+
+
+def test_no_plateau_is_a_minimum():
+    x = np.linspace(0.1, 10, 30)[:, None]
+    for text in ("p1 * (1 - exp(-p2 * x1))", "exp(-p1 * x1) / (p2 + x1)"):
+        found = ek.fit(text, 1e30 * x, 1 - np.exp(-x[:, 0]), init="ones", backend="cpu", dtype="float64")
+        assert not found.converged[0] and ("matters" in found.reason[0] or "changes" in found.reason[0]), text
+
+
+def test_a_term_of_a_sum_that_stands_for_two_is_split():
+    x = np.linspace(1, 250, 125)  # as NIST's Gauss3: a fit of a broad peak less a narrow one ends nearby
+    y = 99 * np.exp(-0.011 * x) + 101 * np.exp(-(((x - 112) / 23) ** 2)) + 74 * np.exp(-(((x - 148) / 20) ** 2))
+    text = "p1 * exp(-p2 * x1) + p3 * exp(-(x1 - p4)^2 / p5^2) + p6 * exp(-(x1 - p7)^2 / p8^2)"
+    y += 0.5 * np.random.default_rng(1).standard_normal(len(x))
+    assert ek.fit(text, x[:, None], y, backend="cpu", dtype="float64").loss[0] < 0.55**2 * len(x)
 
 
 def test_ones_that_are_asked_for_are_the_only_start():

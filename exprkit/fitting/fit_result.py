@@ -27,6 +27,7 @@ from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance, points_of
 from exprkit.fitting.observed import curvature_covariance, robust_covariance
 from exprkit.fitting.plot import beside_data
+from exprkit.programs.linearity import dependence
 from exprkit.text.printer import booktabs
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 EXPLAINED = 1e-3  # share of the spread of y below which a fit explains nothing
 IDLE = 1e-9  # share of y by which a parameter that does not matter changes the values at the most
-MOST_IDLE = 1000  # expressions that are looked at
+MOST_IDLE = 1 << 20  # values of expressions that are looked at
+OTHER = np.outer([1, -1], 10.0 ** np.arange(-40, 40, 0.5)).ravel()  # what such a parameter might be instead
 SHOWN = 10  # rows of a table
 
 
@@ -149,9 +151,14 @@ class FitResult:
             status[settled[~is_short]] = FALLING
         return status
 
-    @property
+    @functools.cached_property
     def converged(self) -> np.ndarray:
-        return np.isin(self.status, objective.CONVERGED)
+        if self._composed is not None:
+            return self._composed.converged
+        converged = np.isin(self.status, objective.CONVERGED)
+        bent = np.bitwise_count(dependence(self.pop).linear) < self.pop.n_params
+        far = bent & np.any(np.nan_to_num(self.params) != 0, axis=1) & (self.loss != 0)
+        return converged & ~(far & (self.status == objective.FLAT)) & ~np.isin(np.arange(len(self)), self._idle[1])
 
     @property
     def reason(self) -> list[str]:
@@ -160,7 +167,7 @@ class FitResult:
         infinite = infinite_columns(self.goal.X, self.goal.w, self.pop) if lost else {}
         for i in lost if infinite else ():
             words[i] = "; ".join([words[i], *(infinite[k] for k in used_columns(self.pop[[i]]) if k in infinite)])
-        for i, moving in self._moving_ones().items():
+        for i, moving in self._idle[0].items():
             words[i] += f"; no better than a constant, no parameter but {moving} matters there: try init or restarts"
         for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
             names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
@@ -168,25 +175,36 @@ class FitResult:
             words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
         return words
 
-    def _moving_ones(self) -> dict[int, str]:
-        """For fits no better than a constant, some of whose parameters change no value: the names of the others."""
+    @functools.cached_property
+    def _idle(self) -> tuple[dict[int, str], list[int]]:
+        """Of fits no better than a constant, some of whose parameters change no value: the names of the others.
+
+        And which of them end at no minimum: where another size of such a parameter, alone, makes the loss less.
+        """
         enough = (self.pop.n_params > 1) & (self.pop.n_params < len(self.goal.y))
-        flat = np.flatnonzero(self.converged & (self.r2 < EXPLAINED) & enough)[:MOST_IDLE]
+        ended = np.isin(self.status, objective.CONVERGED)
+        flat = np.flatnonzero(ended & (self.r2 < EXPLAINED) & enough)[: max(1, MOST_IDLE // len(self.goal.y))]
         if self._composed is not None or self.kind not in ("squares", "gaussian") or not len(flat):
-            return {}
-        y = self.goal.y.astype(np.float64)
+            return {}, []
+        y, w = self.goal.y.astype(np.float64), self.goal.w
         ev = Evaluator(self.pop[flat], self.goal.X, "cpu", dtype="float64")
         p = self.params[flat, : ev.pop.max_params]
-        J = ev.normal_equations(p, y, self.goal.w)[0]
         with np.errstate(all="ignore"):
-            moves = np.sqrt(np.diagonal(J, axis1=1, axis2=2)) * np.maximum(1, np.abs(p))
-            idle = moves < IDLE * np.sqrt(np.sum((y if self.goal.w is None else self.goal.w * y) ** 2))
+            moves = np.sqrt(np.diagonal(ev.normal_equations(p, y, w)[0], axis1=1, axis2=2)) * np.maximum(1, np.abs(p))
+            idle = moves < IDLE * np.sqrt(np.sum((y if w is None else w * y) ** 2))
+            least = (1 - IDLE) * ev.loss(p, y, "sse", weights=w)
+            lower = np.zeros(len(flat), bool)
+            for j in np.flatnonzero(idle.any(axis=0)).tolist():
+                sets = np.repeat(p[None], len(OTHER), axis=0)
+                sets[:, :, j] = OTHER[:, None]
+                lower[idle[:, j] & np.any(ev.loss(sets, y, "sse", weights=w) < least, axis=0)] = True
         names = np.array(self._names)
-        return {
+        moving = {
             i: " and ".join(names[: len(own)][~own])
             for i, row in zip(flat.tolist(), idle, strict=True)
             if (own := row[: self.pop.n_params[i]]).any() and not own.all()
         }
+        return moving, flat[lower].tolist()
 
     @property
     def _names(self) -> list[str]:

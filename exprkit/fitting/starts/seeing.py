@@ -16,6 +16,7 @@ drawn by the residuals of those before it (S. G. Mallat, Z. Zhang, IEEE Trans. S
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -23,12 +24,13 @@ import numpy as np
 
 from exprkit.backends import objective
 from exprkit.backends.device_programs.population import DevicePopulation
-from exprkit.backends.objective import Options
+from exprkit.backends.objective import Fitted, Options
 from exprkit.evaluate import inputs
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
 from exprkit.fitting.starts.candidates import MOST_ROWS, Sides, Skeleton, StartSample, draw, some_rows
+from exprkit.fitting.starts.units import Units
 from exprkit.programs.linearity import dependence
 
 MOST_EXPRESSIONS = 32  # of a population that gets such starts: they take some 20 ms each, sums some 0.2 s
@@ -39,6 +41,8 @@ COMPARED_ON, FITTED_ON = 192, 1024  # rows
 FITTED = 24  # candidates that are fitted
 # orders in which the terms of a sum are added, candidates of each, and terms of a sum that is made so
 ORDERS, OF_AN_ORDER, MOST_TERMS = 6, 2, 8
+# ends of those fits in which a term takes the place of another of its form, and by how much the two then differ
+SPLIT, APART = 4, 0.15
 ALIKE = 0.1  # of numbers: their difference, as a share of the sum of their sizes, at most
 FITTED_STEPS = 60  # of each of those fits
 GIVEN = 3  # starts of each expression, of very many rows the best one
@@ -75,22 +79,30 @@ class StartMaker(NamedTuple):
 
 def data_starts(pop: Population, sample: StartSample, options: Options, threads: int | None) -> np.ndarray | None:
     """The best starts of every expression, (GIVEN, n_exprs, max_params); None where there is none to be made."""
-    candidates, differentiable = dict[int, np.ndarray](), dependence(pop).differentiable
+    given, differentiable = None, dependence(pop).differentiable
+    alike = dict[tuple[float, ...], dict[int, _Candidates]]()
     for i, tree, bounds in _drawable(pop, sample, options):
         if differentiable[i]:
-            rng = sample.random  # the same whatever expressions stand before it
-            p = draw(tree, sample, bounds, CANDIDATES, rng)
-            p = _compared(pop[[i]], tree, p, sample, bounds, options.kind, threads, rng)
-            candidates |= {i: p} if len(p) else {}
-    return _fitted(pop, candidates, sample, options, threads) if candidates else None
+            units = Units.of(tree, sample, options.kind)
+            own, bounds = units.of_sample(sample), units.of_bounds(bounds)
+            rng = own.random  # the same whatever expressions stand before it
+            p = draw(tree, own, bounds, CANDIDATES, rng)
+            p = _compared(pop[[i]], tree, p, own, bounds, options.kind, threads, rng)
+            if len(p):
+                alike.setdefault(units.key, {})[i] = _Candidates(p, units, bounds)
+    for candidates in alike.values():
+        given = np.full((GIVEN, len(pop), pop.max_params), 1.0) if given is None else given
+        _fit_candidates(given, pop, candidates, sample, options, threads)
+    return given
 
 
 def scattered(pop: Population, sample: StartSample, options: Options, count: int, seed: int) -> np.ndarray:
     """So many starts of every expression as they are drawn, (count, n_exprs, max_params); nan where there are none."""
     starts = np.full((count, len(pop), pop.max_params), np.nan)
     for i, tree, bounds in _drawable(pop, sample, options):
-        rng = np.random.Generator(np.random.PCG64([seed, i]))
-        starts[:, i, : tree.n_params] = draw(tree, sample, bounds, count, rng)
+        rng, units = np.random.Generator(np.random.PCG64([seed, i])), Units.of(tree, sample, options.kind)
+        drawn = draw(tree, units.of_sample(sample), units.of_bounds(bounds), count, rng)
+        starts[:, i, : tree.n_params] = [p * units.of_params(p) for p in drawn]
     return starts
 
 
@@ -142,6 +154,25 @@ def _compared(
         chosen = _apart(*ends, free, len(chosen) + OF_AN_ORDER, chosen)
     chosen = _apart(p, score, free, len(chosen) + FITTED // 2, chosen)
     return bounds.within(_apart(*drawn, free, len(chosen) + FITTED // 2, chosen), rng)
+
+
+def _split(tree: Skeleton, ends: np.ndarray) -> np.ndarray:
+    """Starts in which one term of a sum, that may stand for two, takes the place of another one of its form.
+
+    One number of the two differs, each in turn (N. Ueda and others, Neural Computation 12, 2000, for mixtures).
+    """
+    terms, forms = tree.terms()
+    own = [np.flatnonzero(terms == term) for term in np.unique(terms[~tree.linear])[:MOST_TERMS]]
+    starts = [ends[:0]]
+    for of, to in itertools.permutations(own, 2):
+        if forms[of[0]] == forms[to[0]]:
+            for a, b in zip(of, to, strict=True):
+                if not tree.linear[a]:
+                    new = ends.copy()
+                    new[:, to] = ends[:, of]
+                    new[:, a], new[:, b] = (1 - APART) * ends[:, a], (1 + APART) * ends[:, a]
+                    starts.append(new)
+    return np.concatenate(starts)
 
 
 def _term_by_term(
@@ -226,34 +257,66 @@ def _solved(
         return p, np.where(fine & np.isfinite(score) & np.isfinite(p).all(axis=1), score, np.inf)
 
 
-def _fitted(
-    pop: Population, candidates: dict[int, np.ndarray], sample: StartSample, options: Options, threads: int | None
-) -> np.ndarray:
-    """The best different ends of fits from the candidates to some rows, (GIVEN, n_exprs, max_params)."""
-    rows = sample.of(some_rows(len(sample.y), FITTED_ON, sample.random))
-    copies = np.repeat(list(candidates), [len(p) for p in candidates.values()])
-    width = pop.max_params
-    starts = np.concatenate(
-        [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=1.0) for p in candidates.values()]
-    )
-    ev = Evaluator(pop[copies], rows.X, "cpu", dtype="float64", threads=threads)
-    width_here, steps = ev.pop.max_params, min(FITTED_STEPS, options.max_iter)
-    short = options.of(copies, width_here)._replace(max_iter=steps, limits=None, patience=0)
+class _Candidates(NamedTuple):
+    """Of one expression."""
+
+    p: np.ndarray  # (n, n_params), in these units
+    units: Units
+    bounds: Sides  # in them
+
+
+def _fit_candidates(
+    given: np.ndarray,
+    pop: Population,
+    candidates: dict[int, _Candidates],
+    sample: StartSample,
+    options: Options,
+    threads: int | None,
+) -> None:
+    """Give the best different ends of fits from the candidates, whose data have the same units, to some rows."""
+    units, width = next(iter(candidates.values())).units, given.shape[2]
+    rows = units.of_sample(sample.of(some_rows(len(sample.y), FITTED_ON, sample.random)))
+    sides = np.array([np.full(given.shape[1:], side) for side in (-np.inf, np.inf)])
+    for i, own in candidates.items():
+        sides[:, i, : own.p.shape[1]] = own.bounds
+    lower, upper = sides if options.lower is not None or options.upper is not None else (None, None)
+    nothing, steps = options.nothing * units.of_y**-2, min(FITTED_STEPS, options.max_iter)
+    short = options._replace(lower=lower, upper=upper, nothing=nothing, max_iter=steps, limits=None, patience=0)
     y, w = rows.y, None if np.all(rows.w == 1) else rows.w
-    begin = np.ascontiguousarray(starts[None, :, :width_here])
-    if options.kind == objective.SUM:
-        fitted = first_order.minimise(ev, "lbfgs", begin, y, w, short)
-    else:
-        fitted = ev.derivatives().fit(begin, y, w, short)
-    given = np.full((GIVEN, len(pop), width), 1.0)
-    for i in candidates:
-        mine = np.flatnonzero((copies == i) & np.isfinite(fitted.loss))
+
+    def ends_of(starts: dict[int, np.ndarray]) -> tuple[np.ndarray, Fitted]:
+        copies = np.repeat(list(starts), [len(p) for p in starts.values()])
+        ev = Evaluator(pop[copies], rows.X, "cpu", dtype="float64", threads=threads)
+        n = ev.pop.max_params
+        begin = np.concatenate(
+            [np.pad(p, ((0, 0), (0, width - p.shape[1])), constant_values=1.0)[:, :n] for p in starts.values()]
+        )
+        if options.kind == objective.SUM:
+            return copies, first_order.minimise(ev, "lbfgs", begin[None], y, w, short.of(copies, n))
+        return copies, ev.derivatives().fit(np.ascontiguousarray(begin[None]), y, w, short.of(copies, n))
+
+    copies, fitted = ends_of({i: own.p for i, own in candidates.items()})
+    params, loss, status = fitted.params, fitted.loss, fitted.status
+    halves = dict[int, np.ndarray]()
+    for i, own in candidates.items() if options.kind != objective.SUM else ():
+        tree, mine = own.units.tree, (copies == i) & np.isfinite(loss)
+        p = params[mine, : tree.n_params]
+        p = _split(tree, _apart(p, loss[mine], np.flatnonzero(~tree.linear), SPLIT, p[:0]))
+        halves |= {i: own.bounds.within(p, rows.random)} if len(p) else {}
+    if halves:
+        more, fitted = ends_of(halves)
+        n = params.shape[1] - fitted.params.shape[1]
+        params = np.concatenate([params, np.pad(fitted.params, ((0, 0), (0, n)), constant_values=np.nan)])
+        copies, loss, status = (
+            np.concatenate(pair) for pair in ((copies, more), (loss, fitted.loss), (status, fitted.status))
+        )
+    for i, own in candidates.items():
+        mine = np.flatnonzero((copies == i) & np.isfinite(loss))
         for rank in range(min(GIVEN, len(mine))):
-            ends = fitted.loss[mine, None], fitted.params[mine, None], fitted.status[mine, None]
-            best = int(objective.best_starts(*ends, options.nothing)[0])
-            given[rank, i, :width_here] = np.nan_to_num(fitted.params[mine[best]], nan=1.0)
-            least = fitted.loss[mine[best]]
-            mine = mine[np.abs(fitted.loss[mine] - least) > objective.SAME * abs(least) + options.nothing]
+            ends = loss[mine, None], params[mine, None], status[mine, None]
+            best = mine[int(objective.best_starts(*ends, nothing)[0])]
+            p = params[best, : own.p.shape[1]]
+            given[rank, i, : len(p)] = np.nan_to_num(p * own.units.of_params(p), nan=1.0)
+            mine = mine[np.abs(loss[mine] - loss[best]) > objective.SAME * abs(loss[best]) + nothing]
             if not len(mine):
                 break
-    return given
