@@ -1,5 +1,7 @@
 """Noise: when rows nearby tell nothing of what a formula leaves of y, and what a search does then."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +17,9 @@ from exprkit.regression.problem.rows import Rows
 from exprkit.regression.stages import exact, growth
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search_problem import SearchSettings
-from exprkit.runtime.budget import Budget
+from exprkit.runtime.budget import Budget, Ended
+
+PLANETS = Path(__file__).parents[1] / "data" / "planets.csv"
 
 
 def noisy(n=300, n_vars=3, noise=0.01, seed=0):
@@ -96,3 +100,50 @@ def test_fractions_are_no_numbers_that_were_fitted():
     loss = float(goal.losses(values_of([law], goal.rows.X))[0])
     front = described([Entry(law, loss, law.n_tokens)], goal, None, 0.0)
     assert front.expected[0] < 100 / 2 * np.log(loss) + 2 * 3 + 1.25 * law.n_tokens + 2
+
+
+def rounded(values, digits):
+    return [float(f"{value:.{digits}g}") for value in values]
+
+
+def test_the_digits_of_y_tell_how_exact_it_is():
+    x = np.random.default_rng(0).uniform(1, 500, 40)[:, None]
+    rows = Rows(x, rounded(3 * np.sqrt(x[:, 0]), 3))
+    assert (np.abs(3 * np.sqrt(rows.X[:, 0]) - rows.y) <= rows.resolution / 2 * (1 + 1e-9)).all()
+    assert set(Rows(x, np.round(np.log(x[:, 0]), 2)).resolution) == {0.01}  # zeros at the end are digits
+    assert Rows([[1.0]] * 3, [1.2512, 1.3125, 1000.0]).resolution[2] == 1000  # but for so many
+    assert Rows(x, np.sqrt(x[:, 0])).resolution is None and Rows(x, np.rint(x[:, 0])).resolution is None
+
+
+def test_a_search_of_few_rows_ends_where_their_digits_tell_no_more():
+    distance, period = np.loadtxt(PLANETS, delimiter=",", skiprows=1, usecols=(1, 2)).T
+    rows = Rows(distance[:, None], period)
+    discovery = Discovery(rows, SearchSettings(), Budget())
+    assert discovery.run() == "no better formula could be told from chance by the digits of y"
+    formulas = [str(entry.expression) for entry in discovery.search.front.entries() if entry.size == 3]
+    assert [formula.startswith("x1 ^ 1.499") for formula in formulas] == [True]
+    assert discovery.problem.budget.n_evals < 5_000 and discovery.problem.budget.work < 1e6  # a second of a core
+
+
+LAW = "2.1e-6 * (exp(6824 * x1 / x2) - 1)"  # of a diode
+
+
+@pytest.mark.parametrize(
+    "formula, noise, ends",
+    [
+        (LAW, 0.0, True),
+        ("2.1e-6 * exp(6824 * x1 / x2)", 0.0, False),  # large values are right, small ones wrong by many digits
+        (LAW, 0.01, False),
+        ("2.1e-6 * (exp(6824 * x1 / x2) - 1) + 0 * sin(x1 * x2) * cos(x1 / x2) * exp(x1)", 0.0, False),  # too long
+    ],
+)
+def test_only_a_short_formula_right_to_the_digits_of_every_row_ends_a_search(formula, noise, ends):
+    random = np.random.default_rng(1)
+    X = np.column_stack([random.uniform(0.05, 0.6, 40), random.uniform(280, 350, 40)])
+    y = ek.Evaluator(ek.parse([LAW]), X).evaluate()[0] * (1 + noise * random.standard_normal(40))
+    search = Discovery(Rows(X, rounded(y, 3)), SearchSettings(), Budget()).search
+    search.offer(ek.parse([formula]))
+    if not ends:
+        return search.check_resolution()
+    with pytest.raises(Ended, match="by the digits of y"):
+        search.check_resolution()

@@ -50,7 +50,7 @@ TOP = "exprkit"  # the package itself, which users import, and of its own module
 MOST_LINES = {
     "(top)": 1_596, "operators": 3_255, "runtime": 2_188, "text": 3_257, "expressions": 3_762, "programs": 1_700,
     "backends": 18_810, "distributed": 2_332, "evaluate": 3_758, "fitting": 6_532, "search": 4_124,
-    "regression": 14_400, "study": 4_504, "explorer": 2_423,
+    "regression": 14_456, "study": 4_504, "explorer": 2_423,
 }  # fmt: skip
 
 MOST_NAMES = 60  # of the engine, that the searches use; may fall

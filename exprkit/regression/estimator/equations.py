@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -35,9 +35,6 @@ from exprkit.regression.shapes.between_rows import errors_between_rows
 from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.shapes.poles import have_poles
 from exprkit.text import printer
-
-if TYPE_CHECKING:
-    pass
 
 MANY_ROWS = 100_000  # more tell no more about the precision of a number
 FEWER_ROWS = 2_000  # the same, of what single rows decide

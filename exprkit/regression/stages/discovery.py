@@ -6,7 +6,8 @@ The table ``ORDER`` has the stages; each one's docstring says what it finds, how
 that it pays.  Generations (``evolve``) follow until the limit.  The front is simplified at last.
 
 The search ends where a formula is y but for rounding, and no accident (``rules/accident``): what is longer can gain
-nothing.
+nothing.  It ends as well where the digits of y leave so little that chance would give as much
+(``FormulaSearch.check_resolution``).
 """
 
 from __future__ import annotations
@@ -117,11 +118,12 @@ class Turn(NamedTuple):
     is_exact: bool = False  # noise leaves it nothing to find: it comes last then
 
 
+SINGLE = Turn(sums.single, inverts=True)
 ORDER = (
     Turn(begin),
     Turn(exact.join, inverts=True),
     Turn(fewer_variables.group),
-    Turn(sums.single, inverts=True),
+    SINGLE,
     Turn(growth.grow_first),
     Turn(fewer_variables.translate),
     Turn(fewer_variables.reduce),
@@ -203,6 +205,8 @@ class Discovery:
         """The stages before ``evolve`` in order; those for exact formulas last where there is noise."""
         pools = "host" if self.problem.device is None else "device"
         turns = [turn for turn in ORDER if turn.pools in ("", pools)]
+        if self.search.resolution is not None:  # few such y are exact: what approximates them comes before
+            turns.insert(1, turns.pop(turns.index(SINGLE)))
         late = [turn for turn in turns if self.problem.is_noisy and turn.is_exact]
         return [turn for turn in turns if turn not in late] + late
 
@@ -255,6 +259,7 @@ class Discovery:
             )
         self._log()
         self.search.check_end()
+        self.search.check_resolution()
 
     def evolve(self) -> None:
         """Generations until the limit; ``checkpoint`` holds each, for a later search may add more of them."""

@@ -19,17 +19,22 @@ In: ``Rows``, ``SearchSettings``, a ``Budget``; stages.  Out: a ``Front`` of wha
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeAlias
+
+import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.regression.formulas.front import Front
+from exprkit.regression.formulas.parameters import n_inexact
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.accident import CoincidenceTest
+from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.shapes.turns import turn_too_fast
 from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import FrontState, SearchProblem, SearchSettings, Signal, Simplified, Step
@@ -37,6 +42,7 @@ from exprkit.runtime.budget import Budget, Ended
 
 # Share of the variance left by a formula that turns faster than the rows tell; chosen, not measured.
 MAX_TURNING_LOSS = 1e-9
+LEAST = 1e-300  # of |y|: 0 has no significant digits
 Stage: TypeAlias = Callable[[SearchProblem], Iterator[Step]]
 
 
@@ -44,7 +50,7 @@ class FormulaSearch:
     """A front, and the problem that stages are given; ``show`` is called after every part of a stage.
 
     ``stage`` is the name of what is running, ``cut`` names the stages whose share of the time was over before their
-    work was done.
+    work was done.  ``resolution`` is that of y: the last decimal places, None where y was not rounded.
     """
 
     def __init__(
@@ -55,7 +61,7 @@ class FormulaSearch:
         self.problem = SearchProblem(rows, settings, budget, self.state)
         self.stage, self._show = "begin", show
         self.cut: list[str] = []
-        self._coincidence_test = CoincidenceTest(rows)
+        self._coincidence_test, self.resolution = CoincidenceTest(rows), rows.resolution
         _ = self.problem.device  # a backend that is missing is an error from the start
 
     def run_stage(self, stage: Stage) -> None:
@@ -86,6 +92,31 @@ class FormulaSearch:
             is_enough = any(settings.early_stop(entry.loss, entry.size) for entry in self.front.entries())
         if is_enough:
             raise Ended("the loss is as small as was asked for")
+
+    def check_resolution(self) -> None:
+        """Raise ``Ended`` where the digits of y leave so little to be gained that chance would give as much.
+
+        The search compares all pairs of a pool of N functions with y: what it has not yet seen is one of N^2, so that
+        it has to gain log N^2 nats, or is an accident (H. Jeffreys, Theory of Probability, 1939, on simple laws first).
+        A formula of the front has to gain its own price alone, as ``growth`` asks for.  None leaves less than the
+        variance of rounding, a twelfth of the square of the last place of y.
+        """
+        problem, resolution, rows = self.problem, self.resolution, self.problem.rows
+        formulas = [entry.expression for entry in self.front.entries()]
+        if resolution is None or problem.settings.loss != "squares" or not problem.largest_pool or not formulas:
+            return
+        if np.ptp(np.log10(np.maximum(np.abs(rows.y), LEAST) / resolution)) <= 1:  # significant digits: shares of y
+            rows = rows.with_weights(rows.w / resolution**2)
+            formulas = dataclasses.replace(problem, rows=rows).refitted(formulas)
+        losses, n = Goal("squares", rows).losses(values_of(formulas, rows.X)), problem.rows.total
+        rounding = float(rows.w @ resolution**2) / 12 / rows.total
+        for formula, gain in zip(formulas, n / 2 * np.log(np.maximum(losses / rounding, 1.0)), strict=True):
+            k = n_inexact(formula) + 1  # and the variance; few rows: Hurvich and Tsai, as in ``estimator/equations``
+            price = NATS_PER_TOKEN * formula.n_tokens + (1 + NATS_PER_NUMBER) * (k - 1)
+            price += k * (k + 1) / (n - k - 1) if n > k + 1 else np.inf
+            if gain + price < 2 * np.log(problem.largest_pool):
+                self.run_stage(simplification.polish)
+                raise Ended("no better formula could be told from chance by the digits of y")
 
     def offer(self, formulas: Iterable[Expression], front: Front | None = None) -> None:
         """Let the front (or another one) take the formulas that it can use, by their loss at all rows."""
