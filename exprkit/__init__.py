@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.evaluate.compiled import compile_bytecode as compile_bytecode
     from exprkit.evaluate.compiled import compile_ptx as compile_ptx
     from exprkit.evaluate.evaluator import Evaluator as Evaluator
+    from exprkit.evaluate.ranges import range_of as range_of
     from exprkit.explorer.explore import explore as explore
     from exprkit.expressions import generate as generate
     from exprkit.expressions.expression import Expression as Expression
@@ -62,6 +63,7 @@ _NAMES = {  # by module
     "evaluate.case_discussion": "cases",
     "evaluate.compiled": "Compiled compile_bytecode compile_ptx",
     "evaluate.evaluator": "Evaluator",
+    "evaluate.ranges": "range_of",
     "explorer.explore": "explore",
     "expressions.expression": "Expression operator parameters variables",
     "expressions.parser": "parse",

@@ -15,6 +15,7 @@ assert_type(ek.Population.of([pop[0]]), ek.Population)
 assert_type(ek.Population.concatenate([pop, pop]), ek.Population)
 
 X, y = np.ones((3, 2)), np.ones(3)
+assert_type(ek.range_of(pop, {"x1": (0, 1), "x2": (0, 1), "p1": 2}).low, np.ndarray)
 assert_type(ek.Evaluator(pop, X), ek.Evaluator)
 assert_type(ek.models.line.guess(X, y), dict[str, float])
 assert_type(ek.FitProblem(X, y), ek.FitProblem)

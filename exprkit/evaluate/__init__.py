@@ -13,6 +13,7 @@ In: a ``Population``, X and parameters of any kind.  Out: values, losses, deriva
 ``inputs``            checks of what the user gives, and its way to the backend
 ``tables``            columns of tables, matched to variables
 ``calibration``       what this machine takes, measured for ``backend="auto"``
+``ranges``            intervals of values on a box of variables
 ``trace``             every part of an expression at one data point
 ``compiled``          a population as the GPU backends run it, bytecode and PTX, without a GPU
 ====================  ==================================================================

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.operators import numpy_definitions, simd_formulas
+from exprkit.operators import intervals, numpy_definitions, simd_formulas
 
 Interval = tuple[float, float]
 
@@ -110,6 +110,11 @@ class Operator:
     # largest error against the definition in units of the last place, (float32, float64): precision="ieee", "fast"
     ulp: tuple[float, float] = (1.0, 1.0)
     fast_ulp: tuple[float, float] | None = None
+    # intervals of values (``intervals``)
+    interval: str | Callable[..., Any] | None = None  # where the extremes are; None: any number
+    natural: Interval = (-math.inf, math.inf)  # outside of it, a gives nan
+    image: Interval = (-math.inf, math.inf)  # of all values; in a row it follows from the others
+    jumps: bool = False  # not continuous
     # the GPU's formulas
     cuda: Cuda
     ptx: Ptx = Ptx()
@@ -169,6 +174,8 @@ def _operator(code: int, name: str, arity: int, meaning: str, **cells: Any) -> O
         formula = getattr(simd_formulas, name, None)
         cells["simd"] = formula or simd_formulas.c_function(cells["cuda"].formula)
     cells.setdefault("simd_fast", getattr(simd_formulas, f"fast_{name}", None))
+    natural = cells.get("natural", (-math.inf, math.inf))
+    cells["image"] = intervals.image(cells.get("interval"), natural, cells["numpy"])
     if "ptx" in cells:
         operands = " {y}, {a};" if arity == 1 else " {y}, {a}, {b};"
         texts = (cells["ptx"].formula, cells["ptx"].fast)
@@ -187,25 +194,25 @@ def _made_by(name: str) -> Callable[..., Any]:
 
 _row(1, "add", 2, "a + b",
     infix="+", precedence=1, method="__add__", chain=True, commutative=True,
-    numpy=np.add, ulp=(0.5, 0.5),
+    numpy=np.add, ulp=(0.5, 0.5), interval="a b",
     cuda=Cuda("a + b", inline=True), ptx=Ptx("add.rn{f}.{t}"),
     derivative=("1", "1"),
     latex="{a} + {b}", sympy="Add")
 _row(2, "sub", 2, "a - b",
     infix="-", precedence=1, method="__sub__",
-    numpy=np.subtract, ulp=(0.5, 0.5),
+    numpy=np.subtract, ulp=(0.5, 0.5), interval="a b",
     cuda=Cuda("a - b", inline=True), ptx=Ptx("sub.rn{f}.{t}"),
     derivative=("1", "-1"),
     latex="{a} - {b}", sympy=lambda s, a, b: s.Add(a, s.Mul(-1, b)))
 _row(3, "mul", 2, "a * b; 0 * inf = nan",
     infix="*", precedence=2, method="__mul__", chain=True, commutative=True,
-    numpy=np.multiply, ulp=(0.5, 0.5),
+    numpy=np.multiply, ulp=(0.5, 0.5), interval="a b",
     cuda=Cuda("a * b", inline=True), ptx=Ptx("mul.rn{f}.{t}"),
     derivative=("b", "a"), rewrite=Rewrite(in_derivative="strong_product"),
     latex=r"{a} \cdot {b}", sympy="Mul")
 _row(4, "div", 2, "a / b; a / 0 = +-inf by the signs, 0 / 0 = nan",
     infix="/", precedence=2, method="__truediv__",
-    numpy=np.divide, ulp=(0.5, 0.5),
+    numpy=np.divide, ulp=(0.5, 0.5), interval=intervals.quotient,
     cuda=Cuda("a / b", fast="quotient(a, b)", fast_ulp=4, fast_path="in_range_quotient(a, b, in_range)",
               code_bytes=512),
     ptx=Ptx("div{full}{f}.{t}", fast="div{quick}{f}.{t}"),
@@ -216,217 +223,217 @@ _row(5, "pow", 2, "a to the power b, as C's pow: a < 0 gives nan unless b is who
     numpy=np.power, numpy_fast=numpy_definitions.fast_pow, domain=(POSITIVE, (-4.0, 4.0)), ulp=(5.5, 5.5), fast_ulp=(32, 5.5),
     cuda=Cuda("pow(a, b)", fast="fast_pow(a, b)", fast_ulp=256, fast_path="in_range_power(a, b, in_range)",
               heavy=True, code_bytes=1392),
-    derivative=("b * a ^ (b - 1)", "y * log(a)"),
+    derivative=("b * a ^ (b - 1)", "y * log(a)"), interval=intervals.power,
     rewrite=Rewrite(inner={"abs": "powabs"}, positive_a="powabs", whole_b="pow_whole",
                     constant_b={1.0: "copy", 2.0: "sqr", 3.0: "cube", -1.0: "inv"}),
     latex="{a}^{{{b}}}", sympy="Pow",
     torch="torch.pow(a, b)")
 _row(6, "neg", 1, "-a; the sign bit changed, nan too",
     infix="-", precedence=3, method="__neg__",
-    numpy=np.negative, ulp=(0, 0),
+    numpy=np.negative, ulp=(0, 0), interval="a",
     cuda=Cuda("-a", inline=True), ptx=Ptx("neg{f}.{t}"),
     derivative=("-1",),
     latex="-{a}", sympy=lambda s, a: s.Mul(-1, a))
 _row(7, "abs", 1, "absolute value; the derivative at 0 is taken as 0",
     method="__abs__",
-    numpy=np.abs, ulp=(0, 0),
+    numpy=np.abs, ulp=(0, 0), interval="|a|",
     cuda=Cuda("fabs(a)", inline=True), ptx=Ptx("abs{f}.{t}"),
     derivative=("sign(a)",),
     latex=r"\left|{a}\right|", sympy="Abs")
 _row(8, "inv", 1, "1 / a; 1 / +-0 = +-inf",
-    numpy=np.reciprocal, ulp=(0.5, 0.5),
+    numpy=np.reciprocal, ulp=(0.5, 0.5), interval=intervals.quotient,
     cuda=Cuda("T(1) / a", fast="reciprocal(a)", fast_ulp=2, fast_path="in_range_quotient(T(1), a, in_range)"),
     ptx=Ptx("rcp{quick}{f}.{t}", fast="rcp{quick}{f}.{t}"),
     derivative=("-y * y",),
     latex=r"\frac{{1}}{{{a}}}", sympy=lambda s, a: s.Pow(a, -1))
 _row(9, "sqr", 1, "a * a",
     aliases=("square",),
-    numpy=np.square, ulp=(0.5, 0.5),
+    numpy=np.square, ulp=(0.5, 0.5), interval="|a|",
     cuda=Cuda("a * a", inline=True), ptx=Ptx("mul.rn{f}.{t} {y}, {a}, {a};"),
     derivative=("2 * a",), rewrite=Rewrite(inner={"abs": "sqr", "neg": "sqr"}),
     latex="{a}^{{2}}", sympy=lambda s, a: a**2)
 _row(10, "cube", 1, "a * a * a",
-    numpy=lambda a: a * a * a, ulp=(1.5, 0),
+    numpy=lambda a: a * a * a, ulp=(1.5, 0), interval="a",
     cuda=Cuda("a * a * a", inline=True, code_bytes=1024),
     derivative=("3 * a * a",),
     latex="{a}^{{3}}", sympy=lambda s, a: a**3,
     python="a * a * a")
 _row(11, "sqrt", 1, "square root; sqrt(-0) = -0, nan for a < 0",
-    numpy=np.sqrt, domain=(POSITIVE,), ulp=(0.5, 0.5),
+    numpy=np.sqrt, domain=(POSITIVE,), ulp=(0.5, 0.5), interval="a", natural=(0.0, math.inf),
     cuda=Cuda("sqrt(a)", fast="root(a)", fast_ulp=4, fast_path="exact_root(a)"),
     ptx=Ptx("sqrt{root}{f}.{t}", fast="sqrt{root}{f}.{t}"),
     derivative=("0.5 / y",), rewrite=Rewrite(inner={"abs": "sqrtabs"}),
     latex=r"\sqrt{{{a}}}", sympy=lambda s, a: s.sqrt(a), sympy_class=("Sqrt",))
 _row(12, "cbrt", 1, "real cube root, odd: cbrt(-8) = -2",
-    numpy=np.cbrt, ulp=(2, 2),
+    numpy=np.cbrt, ulp=(2, 2), interval="a",
     cuda=Cuda("cbrt(a)"),
     derivative=("1 / (3 * y * y)",),
     latex=r"\sqrt[3]{{{a}}}", sympy=lambda s, a: s.sign(a) * s.Abs(a) ** s.Rational(1, 3), sympy_class=("Cbrt",),
     torch="torch.copysign(torch.abs(a) ** (1 / 3), a)")
 _row(13, "exp", 1, "e to the power a; exp(-inf) = 0",
-    numpy=np.exp, ulp=(2, 2),
+    numpy=np.exp, ulp=(2, 2), interval="a",
     cuda=Cuda("exp(a)", fast="fast_exp(a)", fast_ulp=32, code_bytes=1024),
     derivative=("y",),
     latex="e^{{{a}}}", sympy="exp")
 _row(14, "exp2", 1, "2 to the power a; exact for whole a",
-    numpy=np.exp2, ulp=(2.5, 2),
+    numpy=np.exp2, ulp=(2.5, 2), interval="a",
     cuda=Cuda("exp2(a)", fast="fast_exp2(a)", fast_ulp=4), ptx=Ptx(fast="ex2.approx{f}.f32"),
     derivative=("y * 0.6931471805599453",),
     latex="2^{{{a}}}", sympy=lambda s, a: 2**a, sympy_class=("exp2",))
 _row(15, "log", 1, "natural logarithm; log(+-0) = -inf, nan for a < 0",
     aliases=("ln",),
-    numpy=np.log, domain=(POSITIVE,), ulp=(2, 2.5),
+    numpy=np.log, domain=(POSITIVE,), ulp=(2, 2.5), interval="a", natural=(0.0, math.inf),
     cuda=Cuda("log(a)", fast="fast_log(a)", fast_ulp=64, code_bytes=1024),
     derivative=("1 / a",), rewrite=Rewrite(inner={"abs": "logabs"}),
     latex=r"\ln", sympy="log")
 _row(16, "log2", 1, "logarithm to base 2; log2(+-0) = -inf, nan for a < 0",
-    numpy=np.log2, domain=(POSITIVE,), ulp=(2, 2),
+    numpy=np.log2, domain=(POSITIVE,), ulp=(2, 2), interval="a", natural=(0.0, math.inf),
     cuda=Cuda("log2(a)", fast="fast_log2(a)", fast_ulp=64), ptx=Ptx(fast="lg2.approx{f}.f32"),
     derivative=("1.4426950408889634 / a",),
     latex=r"\log_{{2}}\left({a}\right)", sympy=lambda s, a: s.log(a) / s.log(2), sympy_class=("log2",))
 _row(17, "log10", 1, "logarithm to base 10; log10(+-0) = -inf, nan for a < 0",
-    numpy=np.log10, domain=(POSITIVE,), ulp=(2.5, 2),
+    numpy=np.log10, domain=(POSITIVE,), ulp=(2.5, 2), interval="a", natural=(0.0, math.inf),
     cuda=Cuda("log10(a)", fast="fast_log10(a)", fast_ulp=64, code_bytes=1024),
     derivative=("0.4342944819032518 / a",),
     latex=r"\log_{{10}}\left({a}\right)", sympy=lambda s, a: s.log(a) / s.log(10), sympy_class=("log10",))
 _row(18, "log1p", 1, "log(1 + a), exact near 0; log1p(-1) = -inf, nan for a < -1",
-    numpy=np.log1p, domain=((-0.999, 10.0),), ulp=(2, 2.5),
+    numpy=np.log1p, domain=((-0.999, 10.0),), ulp=(2, 2.5), interval="a", natural=(-1.0, math.inf),
     cuda=Cuda("log1p(a)"),
     derivative=("1 / (1 + a)",),
     sympy=lambda s, a: s.log(1 + a), sympy_class=("log1p",))
 _row(19, "expm1", 1, "exp(a) - 1, exact near 0; expm1(-inf) = -1",
-    numpy=np.expm1, ulp=(2, 2),
+    numpy=np.expm1, ulp=(2, 2), interval="a",
     cuda=Cuda("expm1(a)"),
     derivative=("exp(a)",),
     sympy=lambda s, a: s.exp(a) - 1, sympy_class=("expm1",))
 _row(20, "sin", 1, "sine of radians; nan for +-inf",
-    numpy=np.sin, ulp=(2, 2),
+    numpy=np.sin, ulp=(2, 2), interval=intervals.wave(math.pi / 2),
     cuda=Cuda("sin(a)", fast="fast_sin(a)", fast_ulp=64, code_bytes=3072),
     derivative=("cos(a)",),
     latex=r"\sin", sympy="sin")
 _row(21, "cos", 1, "cosine of radians; nan for +-inf",
-    numpy=np.cos, ulp=(2, 2),
+    numpy=np.cos, ulp=(2, 2), interval=intervals.wave(0.0),
     cuda=Cuda("cos(a)", fast="fast_cos(a)", fast_ulp=64, code_bytes=3072),
     derivative=("-sin(a)",),
     latex=r"\cos", sympy="cos")
 _row(22, "tan", 1, "tangent of radians; nan for +-inf",
-    numpy=np.tan, domain=((-1.5, 1.5),), ulp=(4, 4),
+    numpy=np.tan, domain=((-1.5, 1.5),), ulp=(4, 4), interval=intervals.tangent,
     cuda=Cuda("tan(a)", fast="fast_tan(a)", fast_ulp=256, code_bytes=4608),
     derivative=("1 + y * y",),
     latex=r"\tan", sympy="tan")
 _row(23, "asin", 1, "arc sine in [-pi/2, pi/2]; nan for |a| > 1",
     aliases=("arcsin",),
-    numpy=np.arcsin, domain=(UNIT,), ulp=(4, 4),
+    numpy=np.arcsin, domain=(UNIT,), ulp=(4, 4), interval="a", natural=UNIT,
     cuda=Cuda("asin(a)"),
     derivative=("1 / sqrt((1 - a) * (1 + a))",),
     latex=r"\arcsin", sympy="asin")
 _row(24, "acos", 1, "arc cosine in [0, pi]; nan for |a| > 1",
     aliases=("arccos",),
-    numpy=np.arccos, domain=(UNIT,), ulp=(4, 4),
+    numpy=np.arccos, domain=(UNIT,), ulp=(4, 4), interval="a", natural=UNIT,
     cuda=Cuda("acos(a)"),
     derivative=("-1 / sqrt((1 - a) * (1 + a))",),
     latex=r"\arccos", sympy="acos")
 _row(25, "atan", 1, "arc tangent in [-pi/2, pi/2]; atan(+-inf) = +-pi/2",
     aliases=("arctan",),
-    numpy=np.arctan, ulp=(4, 4),
+    numpy=np.arctan, ulp=(4, 4), interval="a",
     cuda=Cuda("atan(a)"),
     derivative=("1 / (1 + a * a)",),
     latex=r"\arctan", sympy="atan")
 _row(26, "sinh", 1, "hyperbolic sine",
-    numpy=np.sinh, ulp=(4, 4),
+    numpy=np.sinh, ulp=(4, 4), interval="a",
     cuda=Cuda("sinh(a)"),
     derivative=("cosh(a)",),
     latex=r"\sinh", sympy="sinh")
 _row(27, "cosh", 1, "hyperbolic cosine",
-    numpy=np.cosh, ulp=(4, 4),
+    numpy=np.cosh, ulp=(4, 4), interval="|a|",
     cuda=Cuda("cosh(a)"),
     derivative=("sinh(a)",),
     latex=r"\cosh", sympy="cosh")
 _row(28, "tanh", 1, "hyperbolic tangent; tanh(+-inf) = +-1",
-    numpy=np.tanh, ulp=(4, 4),
+    numpy=np.tanh, ulp=(4, 4), interval="a",
     cuda=Cuda("tanh(a)"),
     derivative=("sqr(inv(cosh(a)))",),
     latex=r"\tanh", sympy="tanh")
 _row(29, "min", 2, "the smaller; a number wins over nan, either zero of +-0 may come back",
     aliases=("fmin",), chain=True, commutative=True,
-    numpy=np.fmin, ulp=(0, 0),
+    numpy=np.fmin, ulp=(0, 0), interval="a b",
     cuda=Cuda("fmin(a, b)", inline=True, code_bytes=1280), ptx=Ptx("min{f}.{t}"),
     derivative=("lessequal(a, y)", "1 - lessequal(a, y)"),
     latex=r"\min", sympy="Min")
 _row(30, "max", 2, "the larger; a number wins over nan, either zero of +-0 may come back",
     aliases=("fmax",), chain=True, commutative=True,
-    numpy=np.fmax, ulp=(0, 0),
+    numpy=np.fmax, ulp=(0, 0), interval="a b",
     cuda=Cuda("fmax(a, b)", inline=True, code_bytes=1280), ptx=Ptx("max{f}.{t}"),
     derivative=("greaterequal(a, y)", "1 - greaterequal(a, y)"),
     latex=r"\max", sympy="Max")
 _row(31, "sign", 1, "-1, 0 or 1; sign(+-0) = 0, sign(nan) = nan",
-    numpy=np.sign, ulp=(0, 0),
+    numpy=np.sign, ulp=(0, 0), interval="a", jumps=True,
     cuda=Cuda("sign_of(a)", inline=True, code_bytes=3072),
     derivative=("0",),
     sympy="sign",
     torch="torch.where(torch.isnan(a), a, torch.sign(a))")
 _row(32, "floor", 1, "the largest whole number not above a; the derivative is taken as 0",
     method="__floor__",
-    numpy=np.floor, ulp=(0, 0),
+    numpy=np.floor, ulp=(0, 0), interval="a", jumps=True,
     cuda=Cuda("floor(a)", inline=True), ptx=Ptx("cvt.rmi{f}.{t}.{t}"),
     derivative=("0",),
     latex=r"\left\lfloor {a} \right\rfloor", sympy="floor")
 _row(33, "ceil", 1, "the smallest whole number not below a; the derivative is taken as 0",
     method="__ceil__",
-    numpy=np.ceil, ulp=(0, 0),
+    numpy=np.ceil, ulp=(0, 0), interval="a", jumps=True,
     cuda=Cuda("ceil(a)", inline=True), ptx=Ptx("cvt.rpi{f}.{t}.{t}"),
     derivative=("0",),
     latex=r"\left\lceil {a} \right\rceil", sympy="ceiling")
 _row(34, "round", 1, "the nearest whole number, halves to even; the derivative is taken as 0",
     method="__round__",
-    numpy=np.rint, ulp=(0, 0),
+    numpy=np.rint, ulp=(0, 0), interval="a", jumps=True,
     cuda=Cuda("rint(a)", inline=True), ptx=Ptx("cvt.rni.{t}.{t}"),
     derivative=("0",),
     sympy=lambda s, a: s.floor((2 * a + 1) / 4) + s.ceiling((2 * a - 1) / 4), sympy_class=("round",),
     torch="torch.round(a)")
 _row(35, "asinh", 1, "inverse hyperbolic sine",
     aliases=("arcsinh",),
-    numpy=np.arcsinh, ulp=(4, 5),
+    numpy=np.arcsinh, ulp=(4, 5), interval="a",
     cuda=Cuda("asinh(a)"),
     derivative=("inv(hypot(a, 1))",),
     sympy="asinh")
 _row(36, "acosh", 1, "inverse hyperbolic cosine; nan for a < 1",
     aliases=("arccosh",),
-    numpy=np.arccosh, domain=((1.0, 10.0),), ulp=(4, 4),
+    numpy=np.arccosh, domain=((1.0, 10.0),), ulp=(4, 4), interval="a", natural=(1.0, math.inf),
     cuda=Cuda("acosh(a)"),
     derivative=("1 / (sqrt(a - 1) * sqrt(a + 1))",),
     sympy="acosh")
 _row(37, "atanh", 1, "inverse hyperbolic tangent; atanh(+-1) = +-inf, nan for |a| > 1",
     aliases=("arctanh",),
-    numpy=np.arctanh, domain=((-0.999, 0.999),), ulp=(4, 4),
+    numpy=np.arctanh, domain=((-0.999, 0.999),), ulp=(4, 4), interval="a", natural=UNIT,
     cuda=Cuda("atanh(a)"),
     derivative=("1 / ((1 - a) * (1 + a))",),
     sympy="atanh")
 _row(38, "atan2", 2, "the angle of the point (b, a) in [-pi, pi], signed zeros as in C",
-    numpy=np.arctan2, ulp=(4, 4),
+    numpy=np.arctan2, ulp=(4, 4), interval=intervals.angle,
     cuda=Cuda("atan2(a, b)", branches=True),
     derivative=("b * inv(hypot(a, b)) * inv(hypot(a, b))", "-a * inv(hypot(a, b)) * inv(hypot(a, b))"),
     sympy="atan2")
 _row(39, "hypot", 2, "sqrt(a^2 + b^2) without overflow between; inf wins over nan",
     commutative=True,
-    numpy=np.hypot, ulp=(4, 4),
+    numpy=np.hypot, ulp=(4, 4), interval="|a| |b|",
     cuda=Cuda("hypot(a, b)"),
     derivative=("a / y", "b / y"),
     sympy=lambda s, a, b: s.sqrt(a**2 + b**2), sympy_class=("hypot",))
 _row(40, "mod", 2, "a - floor(a / b) * b, exact, with the sign of b; nan for b = 0",
     method="__mod__",
-    numpy=np.mod, ulp=(0.5, 0.5),
+    numpy=np.mod, ulp=(0.5, 0.5), interval=intervals.remainder,
     cuda=Cuda("floor_mod(a, b)", branches=True),
     derivative=("1", "round((y - a) / b)"),
     sympy="Mod")
 _row(41, "erf", 1, "error function",
-    numpy=numpy_definitions.elementwise(math.erf, math.nan), domain=((-4.0, 4.0),), ulp=(4, 4),
+    numpy=numpy_definitions.elementwise(math.erf, math.nan), domain=((-4.0, 4.0),), ulp=(4, 4), interval="a",
     cuda=Cuda("erf(a)"),
     derivative=("1.1283791670955126 * exp(-a * a)",),
     sympy="erf",
     python="special.erf(a)")
 _row(42, "erfc", 1, "1 - erf(a) without cancellation",
-    numpy=numpy_definitions.elementwise(math.erfc, math.nan), domain=((-4.0, 4.0),), ulp=(5, 5),
+    numpy=numpy_definitions.elementwise(math.erfc, math.nan), domain=((-4.0, 4.0),), ulp=(5, 5), interval="a",
     cuda=Cuda("erfc(a)"),
     derivative=("-1.1283791670955126 * exp(-a * a)",),
     sympy="erfc",
@@ -445,26 +452,26 @@ _row(44, "lgamma", 1, "log |gamma(a)|; inf at 0, -1, -2, ...",
     latex=r"\ln\left|\Gamma\left({a}\right)\right|", sympy="loggamma",
     python="special.gammaln(a)")
 _row(45, "relu", 1, "max(a, 0); nan stays nan",
-    numpy=lambda a: np.where(np.less_equal(a, 0), 0.0, a), ulp=(0, 0),
+    numpy=lambda a: np.where(np.less_equal(a, 0), 0.0, a), ulp=(0, 0), interval="a",
     cuda=Cuda("a <= T(0) ? T(0) : a", inline=True),
     derivative=("greater(a, 0)",),
     sympy=lambda s, a: s.Max(0, a), sympy_class=("relu",),
     python="np.where(a <= 0, 0.0, a)")
 _row(46, "logistic", 1, "1 / (1 + exp(-a))",
     aliases=("sigmoid",),
-    numpy=lambda a: 1 / (1 + np.exp(-a)), ulp=(4, 4),
+    numpy=lambda a: 1 / (1 + np.exp(-a)), ulp=(4, 4), interval="a",
     cuda=Cuda("sigmoid(a)"),
     derivative=("y * logistic(-a)",),
     sympy=lambda s, a: 1 / (1 + s.exp(-a)), sympy_class=("logistic",),
     python="1 / (1 + np.exp(-a))")
 _row(47, "logabs", 1, "log |a|; logabs(+-0) = -inf",
-    numpy=lambda a: np.log(np.abs(a)), ulp=(2, 2.5),
+    numpy=lambda a: np.log(np.abs(a)), ulp=(2, 2.5), interval="|a|",
     cuda=Cuda("log(fabs(a))", fast="fast_log(fabs(a))", fast_ulp=64, code_bytes=1536),
     derivative=("1 / a",), rewrite=Rewrite(multiple_of=("log2abs_hi_lo", math.log(2.0))),
     latex=r"\ln\left|{a}\right|", sympy=lambda s, a: s.log(s.Abs(a)), sympy_class=("logabs",),
     python="np.log(np.abs(a))")
 _row(48, "sqrtabs", 1, "sqrt |a|",
-    numpy=lambda a: np.sqrt(np.abs(a)), ulp=(0.5, 0.5),
+    numpy=lambda a: np.sqrt(np.abs(a)), ulp=(0.5, 0.5), interval="|a|",
     cuda=Cuda("sqrt(fabs(a))", fast="root(fabs(a))", fast_ulp=4, fast_path="exact_root(fabs(a))", code_bytes=1024),
     derivative=("0.5 * sign(a) / y",),
     latex=r"\sqrt{{\left|{a}\right|}}", sympy=lambda s, a: s.sqrt(s.Abs(a)), sympy_class=("sqrtabs",),
@@ -473,12 +480,12 @@ _row(49, "powabs", 2, "|a| to the power b, as C's pow; 1^b = a^0 = 1 even for na
     numpy=numpy_definitions.powabs, domain=(POSITIVE, (-4.0, 4.0)), ulp=(5.5, 5.5), fast_ulp=(32, 5.5),
     cuda=Cuda("pow(fabs(a), b)", fast="fast_pow(fabs(a), b)", fast_ulp=256,
               fast_path="in_range_power(fabs(a), b, in_range)", heavy=True, code_bytes=1600),
-    derivative=("b * y / a", "y * logabs(a)"),
+    derivative=("b * y / a", "y * logabs(a)"), interval=intervals.power_of_size,
     rewrite=Rewrite(constant_b={0.5: "sqrtabs", 1.0: "abs", 2.0: "sqr"}, split=("log2abs_hi_lo", "exp2_product")),
     latex=r"\left|{a}\right|^{{{b}}}", sympy=lambda s, a, b: s.Abs(a) ** b, sympy_class=("powabs",),
     python="np.power(np.abs(a), b)", torch="torch.pow(torch.abs(a), b)")
 _row(50, "aq", 2, "analytic quotient a / sqrt(1 + b^2) (Ni, Drieberg and Rockett, 2013)",
-    numpy=lambda a, b: a / np.hypot(1, b), ulp=(3, 3),
+    numpy=lambda a, b: a / np.hypot(1, b), ulp=(3, 3), interval="a |b|",
     cuda=Cuda("analytic_quotient(a, b)"),
     derivative=("inv(hypot(1, b))", "-y * (b * inv(hypot(1, b))) * inv(hypot(1, b))"),
     sympy=lambda s, a, b: a / s.sqrt(1 + b**2), sympy_class=("aq",),
@@ -486,47 +493,47 @@ _row(50, "aq", 2, "analytic quotient a / sqrt(1 + b^2) (Ni, Drieberg and Rockett
 _row(51, "greater", 2, "1 where a > b, else 0 (also for nan)",
     aliases=(">",), precedence=0, numpy=lambda a, b: np.greater(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a > b)", inline=True, code_bytes=2560),
-    derivative=("0", "0"),
+    derivative=("0", "0"), interval="a b", jumps=True,
     latex=r"\left[{a} > {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a > b), (0, True)),
     sympy_class=("StrictGreaterThan",),
     python="(a > b) * 1.0")
 _row(52, "less", 2, "1 where a < b, else 0 (also for nan)",
     aliases=("<",), precedence=0, numpy=lambda a, b: np.less(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a < b)", inline=True, code_bytes=2560),
-    derivative=("0", "0"),
+    derivative=("0", "0"), interval="a b", jumps=True,
     latex=r"\left[{a} < {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a < b), (0, True)),
     sympy_class=("StrictLessThan",),
     python="(a < b) * 1.0")
 _row(53, "greaterequal", 2, "1 where a >= b, else 0 (also for nan)",
     aliases=(">=",), precedence=0, numpy=lambda a, b: np.greater_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a >= b)", inline=True, code_bytes=2560),
-    derivative=("0", "0"),
+    derivative=("0", "0"), interval="a b", jumps=True,
     latex=r"\left[{a} \geq {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a >= b), (0, True)),
     sympy_class=("GreaterThan",),
     python="(a >= b) * 1.0")
 _row(54, "lessequal", 2, "1 where a <= b, else 0 (also for nan)",
     aliases=("<=",), precedence=0, numpy=lambda a, b: np.less_equal(a, b) * 1.0, ulp=(0, 0),
     cuda=Cuda("T(a <= b)", inline=True, code_bytes=2560),
-    derivative=("0", "0"),
+    derivative=("0", "0"), interval="a b", jumps=True,
     latex=r"\left[{a} \leq {b}\right]", sympy=lambda s, a, b: s.Piecewise((1, a <= b), (0, True)),
     sympy_class=("LessThan",),
     python="(a <= b) * 1.0")
 _row(55, "cond", 2, "b where a > 0, else 0 (also for a = nan)",
-    numpy=lambda a, b: np.where(np.greater(a, 0), b, 0.0), ulp=(0, 0),
+    numpy=lambda a, b: np.where(np.greater(a, 0), b, 0.0), ulp=(0, 0), interval="a b", jumps=True,
     cuda=Cuda("a > T(0) ? b : T(0)", inline=True, code_bytes=4096),
     derivative=("0", "greater(a, 0)"),
     sympy=lambda s, a, b: s.Piecewise((b, a > 0), (0, True)), sympy_class=("Piecewise",),
     python="np.where(a > 0, b, 0.0)")
 _row(56, "logical_and", 2, "1 where a > 0 and b > 0, else 0",
     chain=True, commutative=True,
-    numpy=lambda a, b: (np.greater(a, 0) & np.greater(b, 0)) * 1.0, ulp=(0, 0),
+    numpy=lambda a, b: (np.greater(a, 0) & np.greater(b, 0)) * 1.0, ulp=(0, 0), interval="a b", jumps=True,
     cuda=Cuda("T(a > T(0) && b > T(0))", inline=True, code_bytes=4864),
     derivative=("0", "0"),
     sympy=lambda s, a, b: s.Piecewise((1, s.And(a > 0, b > 0)), (0, True)), sympy_class=("And",),
     python="((a > 0) & (b > 0)) * 1.0")
 _row(57, "logical_or", 2, "1 where a > 0 or b > 0, else 0",
     chain=True, commutative=True,
-    numpy=lambda a, b: (np.greater(a, 0) | np.greater(b, 0)) * 1.0, ulp=(0, 0),
+    numpy=lambda a, b: (np.greater(a, 0) | np.greater(b, 0)) * 1.0, ulp=(0, 0), interval="a b", jumps=True,
     cuda=Cuda("T(a > T(0) || b > T(0))", inline=True, code_bytes=4864),
     derivative=("0", "0"),
     sympy=lambda s, a, b: s.Piecewise((1, s.Or(a > 0, b > 0)), (0, True)), sympy_class=("Or",),
