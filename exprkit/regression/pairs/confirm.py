@@ -37,18 +37,13 @@ def confirmed(pairs: Pairs, link: Link, pool: Pool, rows: Rows) -> list[Expressi
         is_known = np.isfinite(target) & np.isfinite(h_values)  # elsewhere f hides what is left
         if is_known.mean() < MOSTLY:
             continue
-        whole = _without_number(expressions[index[i]], link)
+        whole = None if link.way in (TIMES, OVER) and str(expressions[index[i]]) == "1" else expressions[index[i]]
         for a, b in _numbers(target[is_known], h_values[is_known]):
             formulas.append(simplified(link.expression(whole, line(a, b, expressions[index[j]]))))
     if not formulas:
         return []
     exact = rows.is_exact(values_of(formulas, rows.X))
     return sorted((formulas[k] for k in np.flatnonzero(exact)), key=lambda formula: formula.n_tokens)
-
-
-def _without_number(f: Expression, link: Link) -> Expression | None:
-    """f, or None where it is a factor 1 that can be left out."""
-    return None if link.way in (TIMES, OVER) and str(f) == "1" else f
 
 
 def line(a: float, b: float, h: Expression) -> Expression:

@@ -91,13 +91,16 @@ def _matches(problem: SearchProblem) -> list[tuple[Transform, Callable[..., Iter
     """Transformations with the forms behind them, the likeliest first; powers of products are products."""
     plain, *others = transforms(problem.unary, problem.divides, problem.settings.outermost)
     powers = [one for one in others if one.row is None or is_power(one.row)]
-    alone = [one for one in others if one not in powers and not one.over]
-    return [
-        (plain, nearest.products),
-        *((one, nearest.totals) for one in (plain, *powers) if not one.over or one.outer is None),
-        *((one, nearest.products) for one in alone),
-        *((one, nearest.totals) for one in (*powers, *alone) if one in alone or (one.over and one.outer is not None)),
-    ]
+    inverse_powers = [one for one in powers if one.over and one.outer is not None]
+    simple_powers = [one for one in powers if one not in inverse_powers]
+    operators = [one for one in others if one not in powers and not one.over]
+    order = (
+        (nearest.products, [plain]),
+        (nearest.totals, [plain, *simple_powers]),
+        (nearest.products, operators),
+        (nearest.totals, [*inverse_powers, *operators]),
+    )
+    return [(one, form) for form, group in order for one in group]
 
 
 def _losses_to_beat(problem: SearchProblem) -> np.ndarray:

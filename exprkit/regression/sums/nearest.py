@@ -112,9 +112,10 @@ class NearPairs(NamedTuple):
         ``sizes``: of the functions; ``limits``: errors of pairs by size, from which on they are not wanted.
         """
         total = sizes[self.f] + sizes[self.h]
-        order = np.lexsort((self.error, total))
-        least = np.minimum.accumulate(np.append(np.inf, self.error[order]))[:-1]
-        order = order[(self.error[order] < MAX_RATIO * least) & (self.error[order] < limits[total[order]])]
+        order = np.lexsort((self.error, total))  # by size, of one size by error
+        error, limit = self.error[order], limits[total[order]]
+        least_before = np.minimum.accumulate(np.append(np.inf, error))[:-1]
+        order = order[(error < MAX_RATIO * least_before) & (error < limit)]
         rank = np.arange(len(order)) - np.searchsorted(total[order], total[order])
         return [(int(self.f[k]), int(self.h[k])) for k in order[rank < most]]
 
@@ -170,7 +171,7 @@ def totals(functions: PoolSample, transform: Transform, rows: Rows, deviation: f
         rest = at - sign * points
         size = np.linalg.norm(rest, axis=1)
         distance, h = np.full(len(rest), np.inf), np.zeros(len(rest), np.int64)
-        for nearest, furthest in itertools.pairwise(SIZES):
+        for nearest, furthest in itertools.pairwise(SIZES):  # the angle to look in is the reach over the size
             group = np.flatnonzero((size >= nearest * reach) & (size < furthest * reach))
             turn, h[group] = tree.query(rest[group] / size[group, None], eps=SLACK, distance_upper_bound=1 / nearest)
             distance[group] = np.where(turn * size[group] < reach, turn * size[group], np.inf)
