@@ -30,19 +30,11 @@ import numpy as np
 from exprkit.backends import load
 from exprkit.backends.contract import Engine
 from exprkit.backends.objective import Fitted, Options
+from exprkit.distributed import tasks
 from exprkit.distributed.collect import Cut, collect
 from exprkit.distributed.engine import KeptArrays
 from exprkit.distributed.files import RowSource
 from exprkit.distributed.steps import Steps
-from exprkit.distributed.tasks import (
-    EngineSetting,
-    of_device,
-    on_device,
-    population_of,
-    refuse_functions,
-    slice_of,
-    twice,
-)
 from exprkit.distributed.threads import device_here
 from exprkit.distributed.workers import Workers, new_name
 from exprkit.errors import DataError, number_of
@@ -80,7 +72,7 @@ class RowEngine:
         self.n_pieces, self._on_gpu = max(1, -(-source.n_rows // PIECE)), workers.on_gpu(backend)
         threads = threads or workers.cores(self._on_gpu)
         own = tuple(sorted(options.items()))
-        self._setting = EngineSetting(new_name(), backend, precision, self.dtype.name, threads, own)
+        self._setting = tasks.EngineSetting(new_name(), backend, precision, self.dtype.name, threads, own)
         self._source = KeptArrays(workers, "source").take(source)
 
     def totals(self, columns: list[int]) -> Totals:
@@ -131,9 +123,9 @@ class RowEngine:
 
     def _tokens(self, pop: Population, which: np.ndarray) -> KeptArrays:
         part = pop if len(which) == len(pop) else pop[which]
-        refuse_functions(part, self.workers)
+        tasks.refuse_functions(part, self.workers)
         part.shares = pop.shares
-        return KeptArrays(self.workers, "tokens").take(slice_of(part, 0, len(part), not self.workers.devices))
+        return KeptArrays(self.workers, "tokens").take(tasks.slice_of(part, 0, len(part), not self.workers.devices))
 
     def _groups(self, task: Callable[..., Any], tokens: KeptArrays | None, argument: Any) -> list[Any]:
         """The results of the groups of pieces, in order."""
@@ -181,10 +173,10 @@ _read: dict[str, OrderedDict[tuple[str, int], _Piece]] = defaultdict(OrderedDict
 
 
 def _normal_equations(
-    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: Any, params: np.ndarray
+    setting: tasks.EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: Any, params: np.ndarray
 ) -> Any:
     """The sums of the pieces of a group, one after the other."""
-    pop, sets = population_of(tokens), np.asarray(params, setting.dtype)[None]
+    pop, sets = tasks.population_of(tokens), np.asarray(params, setting.dtype)[None]
 
     def added_up(worker: str) -> tuple[np.ndarray, ...] | None:
         total: tuple[np.ndarray, ...] | None = None
@@ -195,11 +187,13 @@ def _normal_equations(
             total = sums if total is None else _added([total, sums])
         return total
 
-    with on_device(load(setting.backend).empty is not None) as worker:
-        return twice(lambda: added_up(worker), of_device(_read, worker))
+    with tasks.on_device(load(setting.backend).empty is not None) as worker:
+        return tasks.twice(lambda: added_up(worker), tasks.of_device(_read, worker))
 
 
-def _ready(worker: str, setting: EngineSetting, source: RowSource, rows: Cut, name: str, pop: Population) -> _Piece:
+def _ready(
+    worker: str, setting: tasks.EngineSetting, source: RowSource, rows: Cut, name: str, pop: Population
+) -> _Piece:
     """A piece with the engine of this population; read, unless it has been kept."""
     pieces, key = _read[worker], (setting.data, rows[0])
     piece = pieces.pop(key, None)
@@ -239,7 +233,7 @@ def _bytes_of(piece: _Piece) -> int:
 
 
 def _totals(
-    setting: EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: None, columns: list[int]
+    setting: tasks.EngineSetting, source: RowSource, piece: int, group: Cut, name: str, tokens: None, columns: list[int]
 ) -> tuple[np.ndarray, dict[str, int]]:
     """Sums of w, w y and w y^2 of the pieces of a group, and how many numbers are missing in what."""
     sums, missing = np.zeros(3), dict.fromkeys(["y", "weights", *(f"column {i + 1} of X" for i in columns)], 0)

@@ -13,22 +13,10 @@ import numpy as np
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, ExprkitError, brought_by, checks_keywords
+from exprkit.explorer import pages
 from exprkit.explorer.fit_panel import FitPanel, Numbers
 from exprkit.explorer.inspectors import INSPECTORS, Subject, formula
 from exprkit.explorer.jobs import JobQueue, ProgressBar
-from exprkit.explorer.pages import (
-    LOOK,
-    STALE,
-    TABS,
-    WHOLE,
-    CodeView,
-    button,
-    choice,
-    error_page,
-    line,
-    show_if,
-    text_page,
-)
 from exprkit.explorer.population_panel import PopulationPanel
 from exprkit.explorer.race import RacePanel
 from exprkit.explorer.search_panel import SearchPanel
@@ -142,19 +130,19 @@ class Explorer(widgets.VBox):
         self.search_panel = SearchPanel(self._select, self.progress_bar)
         self.race_panel = RacePanel(self.population_panel, self.progress_bar, options)
         self.inspectors = {name: widgets.HTMLMath() for name in INSPECTORS}
-        self.codes = {name: CodeView() for name in INSPECTORS}
+        self.codes = {name: pages.CodeView() for name in INSPECTORS}
         sides = [widgets.VBox([self.inspectors[name], self.codes[name]]) for name in INSPECTORS]
         panels = self.population_panel, self.search_panel, self.race_panel
         self.tabs = widgets.Tab(
             [self.fit_panel, *sides, *panels], titles=(CURVE, *INSPECTORS, POPULATION, SEARCH, RACE)
         )
         self._fresh: set[str] = set()  # inspectors that show the expression as it is
-        self.tabs.add_class(TABS)
+        self.tabs.add_class(pages.TABS)
         self.formula, self.error, self.columns = widgets.HTMLMath(), widgets.HTML(), widgets.HTML()
         head = self._make_head(subject.text), self.columns, self.formula, self.error, self._make_options()
-        look = widgets.HTML(LOOK, layout=widgets.Layout(display="none"))
+        look = widgets.HTML(pages.LOOK, layout=widgets.Layout(display="none"))
         super().__init__([look, *head, self.tabs, self.progress_bar])
-        self.add_class(WHOLE)
+        self.add_class(pages.WHOLE)
         self._use(points)
         if population is not None:
             self.population_panel.give(population)
@@ -184,13 +172,17 @@ class Explorer(widgets.VBox):
         layout = widgets.Layout(flex="1 1 280px")
         self.text = widgets.Text(text, placeholder="an expression", description="expression", layout=layout)
         self.text.observe(lambda change: self._type(change["new"]), "value")
-        self.examples = choice("", [("pick one …", ""), *((text, text) for text in _examples())], "", width="170px")
+        self.examples = pages.choice(
+            "", [("pick one …", ""), *((text, text) for text in _examples())], "", width="170px"
+        )
         self.examples.observe(lambda change: self._example(change["new"]), "value")
-        return line(self.text, self.examples)
+        return pages.line(self.text, self.examples)
 
     def _make_options(self) -> Any:
         offered = [ROUGH_PIPE, NIKURADSE, CSV]
-        self.data = choice("data", offered if self._given.code == Points.code else [YOURS, *offered], width="270px")
+        self.data = pages.choice(
+            "data", offered if self._given.code == Points.code else [YOURS, *offered], width="270px"
+        )
         self.data.observe(lambda change: self._choose_data(change["new"], change["old"]), "value")
         self.path, self.target, self.chosen = fields = [
             widgets.Text(placeholder=words, continuous_update=False, layout=widgets.Layout(width="260px"))
@@ -202,7 +194,7 @@ class Explorer(widgets.VBox):
         ]
         for field in fields:
             field.observe(lambda _: self._load(), "value")
-        self.read_button = button("Read", self._load, "70px", tooltip="read the file anew")
+        self.read_button = pages.button("Read", self._load, "70px", tooltip="read the file anew")
         self.upload = widgets.FileUpload(
             accept=".csv,.tsv,.txt",
             description="Upload, up to 10 MB",
@@ -210,16 +202,16 @@ class Explorer(widgets.VBox):
             tooltip="a larger file ends Jupyter's connection: write its path into the field instead",
         )
         self.upload.observe(lambda _: self._load_uploaded(), "value")
-        self.csv = line(*fields, self.read_button, self.upload)
-        show_if(self.csv, False)
+        self.csv = pages.line(*fields, self.read_button, self.upload)
+        pages.show_if(self.csv, False)
         usable = ["auto", *(name for name, status in ek.backends().items() if status.available)]
-        self.backend = choice("backend", usable, self._options["backend"])
-        self.precision = choice("precision", ["ieee", "fast"], self._options["precision"])
-        self.dtype = choice("type", ["float32", "float64"], self._options["dtype"])
+        self.backend = pages.choice("backend", usable, self._options["backend"])
+        self.precision = pages.choice("precision", ["ieee", "fast"], self._options["precision"])
+        self.dtype = pages.choice("type", ["float32", "float64"], self._options["dtype"])
         options = {"backend": self.backend, "precision": self.precision, "dtype": self.dtype}
         for name, option in options.items():
             option.observe(lambda change, name=name: self._set_option(name, change["new"]), "value")
-        return line(self.data, self.csv, *options.values())
+        return pages.line(self.data, self.csv, *options.values())
 
     # ── what happens ──
 
@@ -246,14 +238,14 @@ class Explorer(widgets.VBox):
         try:
             subject = Subject(text, self._points, **self._options)
         except ExprkitError as error:
-            self.error.value = error_page(error)
+            self.error.value = pages.error_page(error)
         else:
             self._show(subject, params)
 
     def _outdate(self) -> None:
         """Make pale what is of another expression or other data."""
         for old in (self.formula, self.tabs):
-            old.add_class(STALE)
+            old.add_class(pages.STALE)
 
     def _write(self, text: str, params: Numbers | None = None) -> None:
         """Show an expression that was not typed, and write it into the field."""
@@ -266,7 +258,7 @@ class Explorer(widgets.VBox):
         self.formula.value = formula(subject).page
         self.fit_panel.show(subject, params)
         for current in (self.formula, self.tabs):
-            current.remove_class(STALE)
+            current.remove_class(pages.STALE)
         self._fresh.clear()
         self._draw_tab()
 
@@ -281,28 +273,28 @@ class Explorer(widgets.VBox):
 
     def _inspect(self, name: str) -> None:
         inspector, code = self.inspectors[name], self.codes[name]
-        inspector.value = text_page("computing …")  # of the first time, what there is to compile, too
-        show_if(code, False)
+        inspector.value = pages.text_page("computing …")  # of the first time, what there is to compile, too
+        pages.show_if(code, False)
         try:
             view = INSPECTORS[name](self._subject)
         except Exception as error:  # what cannot be shown here leaves the others
-            inspector.value = error_page(error)
+            inspector.value = pages.error_page(error)
         else:
             inspector.value = view.page
             code.show(view.code)
-            show_if(code, True)
+            pages.show_if(code, True)
 
     def _set_option(self, name: str, value: str) -> None:
         self._options[name] = value
         self.queue.put("option", lambda: self._open(self._subject.text, self.fit_panel.params))
 
     def _failed(self, error: Exception) -> None:
-        self.error.value = error_page(error)
+        self.error.value = pages.error_page(error)
 
     # ── data ──
 
     def _choose_data(self, name: str, before: str) -> None:
-        show_if(self.csv, name == CSV)
+        pages.show_if(self.csv, name == CSV)
         if name == CSV:
             self._load()
         elif name == NIKURADSE:
@@ -349,5 +341,5 @@ class Explorer(widgets.VBox):
 
     def _use(self, points: Points) -> None:
         self._points = self.race_panel.points = self.search_panel.points = points
-        self.columns.value = text_page(points.columns_page)
+        self.columns.value = pages.text_page(points.columns_page)
         self.population_panel.set_points(points)

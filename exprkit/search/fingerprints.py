@@ -26,23 +26,8 @@ from exprkit.operators import defined, ops
 from exprkit.runtime import slices
 from exprkit.runtime.hashes import mixed
 from exprkit.runtime.jit import compiled
-from exprkit.search.families import (
-    CONE,
-    FINE,
-    POINTS,
-    SLOTS,
-    UNDEFINED,
-    K,
-    M,
-    copy,
-    held_value,
-    keys_of,
-    name_of,
-    places,
-    plain,
-    stand_alone,
-    working_slots,
-)
+from exprkit.search import families
+from exprkit.search.families import places
 from exprkit.search.family_rules import apply, has_rule
 from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER, VARIABLE
 
@@ -85,15 +70,15 @@ class _WalkedTokens(NamedTuple):
 
 @compiled
 def _walk(tokens, longest, max_params, keys, begin, end):
-    room = SLOTS + 2 * longest // 3 + 3  # operands wait after the slots that operations need
-    work = working_slots(room)
+    room = families.SLOTS + 2 * longest // 3 + 3  # operands wait after the slots that operations need
+    work = families.working_slots(room)
     own, times = np.zeros((room, 2), np.uint64), np.zeros(max_params, np.int64)
     for i in range(begin, end):
         times[:] = 0
         for t in range(tokens.offsets[i], tokens.offsets[i + 1]):
             if tokens.kinds[t] == PARAMETER:
                 times[np.int64(tokens.values[t])] += 1
-        top, fine = SLOTS, True
+        top, fine = families.SLOTS, True
         for t in range(tokens.offsets[i], tokens.offsets[i + 1]):
             if tokens.kinds[t] != OPERATOR:
                 _leaf(tokens, t, times, work)
@@ -103,20 +88,20 @@ def _walk(tokens, longest, max_params, keys, begin, end):
                 fine = _operator(work, code, tokens.arity[code], tokens.commutative[code], top, own)
                 if not fine:
                     break
-            keys_of(work, 0, own, top)
-            copy(work, 0, work, top)
+            families.keys_of(work, 0, own, top)
+            families.copy(work, 0, work, top)
             top += 1
         if fine:
-            keys[i, 0], keys[i, 1] = own[SLOTS, 0], own[SLOTS, 1]
+            keys[i, 0], keys[i, 1] = own[families.SLOTS, 0], own[families.SLOTS, 1]
 
 
 @compiled
 def _leaf(tokens, t, times, work):
-    plain(work, 0)
+    families.plain(work, 0)
     kind = tokens.kinds[t]
     free = kind == PARAMETER and times[np.int64(tokens.values[t])] == 1
-    name = name_of(mixed(tokens.values[t] + np.uint64(0x9A7A)))
-    for k in range(K):
+    name = families.name_of(mixed(tokens.values[t] + np.uint64(0x9A7A)))
+    for k in range(families.K):
         if kind == CONSTANT:
             work.rows[0, 0, k] = tokens.numbers[t]
         elif kind == VARIABLE:
@@ -124,21 +109,21 @@ def _leaf(tokens, t, times, work):
         elif free:
             work.rows[0, 0, k], work.rows[0, 1, k] = 0.0, 1.0
         else:
-            work.rows[0, 0, k] = held_value(name, k // POINTS)
-    work.heads[0, M] = work.heads[0, CONE] = free
+            work.rows[0, 0, k] = families.held_value(name, k // families.POINTS)
+    work.heads[0, families.M] = work.heads[0, families.CONE] = free
 
 
 @compiled
 def _operator(work, code, arity, commutative, first, own):
     """Apply an operator to the operands from ``first`` on; False where that is undefined."""
     for side in range(arity):
-        copy(work, first + side, work, side)
+        families.copy(work, first + side, work, side)
     keys = own[first : first + 3]
-    ended = FINE - 1
+    ended = families.FINE - 1
     if has_rule(code):
         ended = apply(work, code, keys)
-    if ended != FINE and ended != UNDEFINED:
+    if ended != families.FINE and ended != families.UNDEFINED:
         for side in range(arity):
-            copy(work, first + side, work, side)
-        stand_alone(work, code, arity, commutative, keys)
-    return ended != UNDEFINED
+            families.copy(work, first + side, work, side)
+        families.stand_alone(work, code, arity, commutative, keys)
+    return ended != families.UNDEFINED
