@@ -54,6 +54,8 @@ class Boxes(NamedTuple):
 
     def halves(self, widths: np.ndarray) -> Boxes:
         """Both halves of every box, cut where it is widest in ``widths`` of its expression."""
+        if not self.low.size:
+            return self
         share = (self.high - self.low) * widths[self.which].T
         cut, every = np.argmax(share, axis=0), np.arange(len(self.which))
         low, high = self.low.copy(), self.high.copy()

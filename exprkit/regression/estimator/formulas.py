@@ -303,6 +303,9 @@ class FormulaTable(BaseEstimator):
             notes.append(f"searched in {self.n_rows_searched_:,} of {self._n_rows:,} rows, fitted to all")
         if self.noise_ == "proportional":
             notes.append("rows weigh less where y is large, as noise grows with y (noise='constant' for equal weights)")
+        if any(refused := getattr(self, "refused_", {}).values()):
+            broken, unproved = refused
+            notes.append(f"refused for their shape: {broken:,} formulas that break it, {unproved:,} not proved")
         return notes
 
     def _named(self, index: int | None) -> Expression:

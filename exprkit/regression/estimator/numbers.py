@@ -42,6 +42,8 @@ def finished(problem: SearchProblem) -> tuple[list[Entry], list[Entry]]:
     fitted = iter(_least(problem, [entry.expression for entry in entries if not entry.is_exact]))
     formulas = [entry.expression if entry.is_exact else _needed(problem, next(fitted)) for entry in entries]
     formulas = [(problem.allowed([with_signs_inside(formula)]) or [formula])[0] for formula in formulas]
+    have_shape = zip(formulas, entries, problem.have_shape(formulas), strict=True)
+    formulas = [formula if fits else entry.expression for formula, entry, fits in have_shape]
     losses = goal.losses(values_of(formulas, problem.rows.X)).tolist()
     pairs = [
         (before._replace(expression=formula, loss=loss, size=formula.n_tokens, is_polished=True), before)

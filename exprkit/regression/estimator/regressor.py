@@ -41,6 +41,7 @@ from exprkit.errors import (
     whole_number,
 )
 from exprkit.evaluate.loss_text import OwnGoal
+from exprkit.evaluate.ranges import BROKEN, OPEN
 from exprkit.evaluate.tables import DataTable
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
@@ -61,6 +62,7 @@ from exprkit.regression.problem.goal import NAMED, Goal, rows_for
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
+from exprkit.regression.rules.shape import shape_of
 from exprkit.regression.shapes.spread import proportional_weights
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
@@ -106,6 +108,17 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         ``numbers`` (low, high) that the last operand is between, and ``variables`` that alone may stand inside.
     nested_constraints : dict, optional
         By operator how many of others may stand inside of each other in it, as ``{"sin": {"sin": 0, "exp": 1}}``.
+    monotone, convex : dict, optional
+        By column +1 where y rises with it (``convex``: is convex in it), -1 where y falls (is concave), as
+        ``{"x1": +1}``.  This, and the next two, is proved of every formula of the front, by interval arithmetic; what
+        cannot be proved is refused, and counted in ``refused_``.
+    positive : bool
+        Whether no value of a formula is below 0.
+    y_bounds : (low, high), optional
+        That values lie between; None: anything.
+    box : dict of (low, high), optional
+        By column where the last four hold, as ``{"x1": (0, 10)}``; by default where the data are.  Formulas are also
+        proved to be finite there.
     dimensionless_constants_only : bool
         With units: whether the numbers of a formula have none; if not, they have those that make it right.
     elementwise_loss : {"squares", "mae", "huber", "gaussian", "poisson"} or a loss of your own
@@ -189,6 +202,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         "proportional" where rows were weighted for that, which is then in every loss; else "constant".
     n_rows_searched_ : int
         Of very many rows the search takes 10,000, drawn by ``random_state``; formulas are fitted to all of them then.
+    refused_ : dict
+        How many formulas were good enough for the front, and refused: "broken" at a point of the box, and "not proved".
     stopped_ : str
         Reason why the search ended.
     cut_ : list of str
@@ -216,6 +231,11 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     operators: Mapping[int, Sequence[str]] | None = None
     constraints: Mapping[str, Any] | None = None
     nested_constraints: Mapping[str, Mapping[str, int]] | None = None
+    monotone: Mapping[str, int] | None = None
+    convex: Mapping[str, int] | None = None
+    positive: bool = False
+    y_bounds: Any = None
+    box: Mapping[str, Any] | None = None
     dimensionless_constants_only: bool = True
     elementwise_loss: str = "squares"
     model_selection: str = "best"
@@ -307,7 +327,10 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         checkpoint = Checkpoint(self.checkpoint)
         is_new = checkpoint.seed is None or self.random_state is not None
         seed = seed_of(self.random_state if is_new else checkpoint.seed)
-        settings = replace(checked, guesses=self._guessed(), seed=seed, rules=self._rules(X_units, y_units))
+        shape = shape_of(self.monotone, self.convex, self.positive, self.y_bounds, self.box, self._words(), rows.X)
+        settings = replace(
+            checked, guesses=self._guessed(), seed=seed, rules=self._rules(X_units, y_units), shape=shape
+        )
         weighted = self._weighted(rows) if sample_weight is None else rows
         few = weighted.at_most(effort.ROWS.search, seed)
         self.n_rows_searched_, self.noise_ = len(few), "constant" if weighted is rows else "proportional"
@@ -315,6 +338,11 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         search = discovery.search
         if not search.front.entries():
             search.offer(parse([repr(float(few.w @ few.y / few.total)), "0"]))
+        verdicts = list(search.problem.verdicts.values())
+        self.refused_ = {"broken": verdicts.count(BROKEN), "not proved": verdicts.count(OPEN)}
+        if not search.front.entries():
+            refused = ", ".join(f"{n:,} {what}" for what, n in self.refused_.items())
+            raise ArgumentError(f"no formula has the shape that monotone, convex, positive and y_bounds say: {refused}")
         self.n_evals_, self.seconds_ = search.problem.budget.n_evals, search.problem.budget.seconds
         self.cut_ = discovery.left_out
         with machine.limited(settings.threads):

@@ -7,6 +7,7 @@ makes a formula.
 ``units``        texts as "m/s^2", as exponents of the base units
 ``dimensions``   what an operator does to units, found by its values
 ``constraints``  what the user says of operators, checked
+``shape``        signs of slopes and limits of values, proved by interval arithmetic
 ``groups``       units that some of the variables make
 ``factors``      variables of which y is a power, as units of the rest
 ``scalings``     products of powers on which data depend, by the gradients of a ``surrogate``

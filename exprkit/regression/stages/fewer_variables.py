@@ -176,7 +176,7 @@ def is_contradicted(problem: SearchProblem, system: UnitSystem) -> bool:
 
 def mirrored(problem: SearchProblem, stage: Stage) -> Iterator[Step]:
     """Formulas of a stage for -y, negated: roots, logarithms and powers have no inverse at a negative y."""
-    settings = replace(problem.settings, guesses=())
+    settings = replace(problem.settings, guesses=(), shape=None)
     inner = FormulaSearch(problem.rows.with_y(-problem.rows.y), settings, problem.budget)
     inner.state.is_noisy = problem.is_noisy
     with contextlib.suppress(Ended):
@@ -216,7 +216,8 @@ def _in_units(
     if not X.shape[1] or not np.isfinite(np.column_stack([X, y])).all():
         return None
     size = problem.settings.pool_size if pool_size is None else min(pool_size, problem.largest_pool)
-    settings = replace(problem.settings, rules=None, guesses=(), loss="squares", backend="cpu", pool_size=size)
+    plain = replace(problem.settings, rules=None, shape=None, guesses=())
+    settings = replace(plain, loss="squares", backend="cpu", pool_size=size)
     weights = problem.rows.w * (unit**2 / np.mean(unit**2) if is_noisy else 1.0)
     inner = FormulaSearch(Rows(X, y, weights), settings, problem.budget)
     inner.state.is_noisy = is_noisy

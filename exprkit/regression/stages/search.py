@@ -42,6 +42,7 @@ from exprkit.runtime.budget import Budget, Ended
 
 # Share of the variance left by a formula that turns faster than the rows tell; chosen, not measured.
 MAX_TURNING_LOSS = 1e-9
+PROVED_AT_ONCE = 16  # formulas whose shape is proved together; chosen, not measured
 LEAST = 1e-300  # of |y|: 0 has no significant digits
 Stage: TypeAlias = Callable[[SearchProblem], Iterator[Step]]
 
@@ -127,10 +128,19 @@ class FormulaSearch:
         values = values_of(candidates, problem.rows.X)
         losses, exact = problem.goal.losses(values), problem.rows.is_exact(values)
         problem.archive.add(Population.of(candidates), losses)
-        for formula, loss, is_exact in zip(candidates, losses.tolist(), exact.tolist(), strict=True):
-            is_law = is_exact and self._coincidence_test.exceeds(formula)
-            if front.accepts(formula, loss, is_law) and self._is_resolved(formula, loss):
-                self.state.is_exact |= front.offer(formula, loss, is_law) and is_law
+        every = list(zip(candidates, losses.tolist(), exact.tolist(), strict=True))
+        has_shape = problem.settings.shape is not None
+        if has_shape:  # what is good leaves less to be proved
+            every.sort(key=lambda one: one[1])
+        for begin in range(0, len(every), PROVED_AT_ONCE):
+            some = every[begin : begin + PROVED_AT_ONCE]
+            if has_shape:
+                problem.have_shape([one[0] for one in some if front.accepts(one[0], one[1], is_exact=True)])
+            for formula, loss, is_exact in some:
+                is_law = is_exact and self._coincidence_test.exceeds(formula)
+                fits = front.accepts(formula, loss, is_law) and self._is_resolved(formula, loss)
+                if fits and problem.have_shape([formula])[0]:
+                    self.state.is_exact |= front.offer(formula, loss, is_law) and is_law
 
     def _is_resolved(self, formula: Expression, loss: float) -> bool:
         """Whether the rows are dense enough for the formula's fastest oscillation, or nothing of y is left anyway."""

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from exprkit.backends.device_programs.operator_kernels import OperatorKernels, device_of
+from exprkit.evaluate.ranges import PROVED
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.fitting.fit_problem import FitProblem
@@ -42,6 +43,7 @@ from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules
+from exprkit.regression.rules.shape import Shape
 from exprkit.regression.rules.spelling import ChosenOperators
 from exprkit.runtime.budget import Budget, spend
 
@@ -70,6 +72,7 @@ class SearchSettings:
     backend: str = "cpu"
     threads: int | None = None
     rules: FormulaRules | None = None
+    shape: Shape | None = None
     outermost: tuple[defined.Written, ...] = ()  # operators that may stand around a whole formula only
     beside: tuple[int, ...] | None = None  # codes of others that formulas may be written with; None: of any
 
@@ -224,6 +227,19 @@ class SearchProblem:
             return formulas
         fits = self.settings.rules.allow(Population.of(formulas)).tolist()
         return [formula for formula, fit in zip(formulas, fits, strict=True) if fit]
+
+    def have_shape(self, formulas: Sequence[Expression]) -> list[bool]:
+        """Whether each formula is proved to have the shape that was asked for; each is proved once."""
+        if self.settings.shape is None:
+            return [True] * len(formulas)
+        new = [formula for formula in dict.fromkeys(formulas) if formula not in self.verdicts]
+        self.verdicts.update(zip(new, self.settings.shape.verdicts(new), strict=True))
+        return [self.verdicts[formula] == PROVED for formula in formulas]
+
+    @functools.cached_property
+    def verdicts(self) -> dict[Expression, int]:
+        """The verdicts on formulas so far, of ``evaluate.ranges``."""
+        return {}
 
     # ── pools ──
 
