@@ -6,14 +6,19 @@ In: an ``Expression``.  Out: its tree; and back: the expression of a tree, and t
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from exprkit.errors import brought_by
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
 from exprkit.text.tokens import CONSTANT, OPERATOR
+
+with brought_by("search"):
+    from scipy import special
 
 Tree = tuple[Any, ...]  # (VARIABLE, i), (PARAMETER, i), (CONSTANT, number) or (OPERATOR, code, operand, ...)
 
@@ -55,10 +60,24 @@ def nodes(tree: Tree) -> int:
     return n
 
 
+def function_of(row: defined.Written) -> Callable[..., np.ndarray]:
+    """The function of an operator on float64 arrays; SciPy's, some ulp off, where there is one.
+
+    ``row.numpy`` then asks mpmath or ``math`` for every number: 120 s of a small search with ``digamma``.
+    """
+    return _scipy_function(getattr(row, "python", "")) or row.numpy
+
+
+@functools.cache
+def _scipy_function(code: str) -> Callable[..., np.ndarray] | None:
+    name = re.fullmatch(r"special\.(\w+)\(a\)", code)
+    return getattr(special, name[1]) if name else None
+
+
 def value_of(tree: Tree, x: np.ndarray) -> Any:
     """Values of a tree whose variables are all x."""
     if tree[0] == OPERATOR:
-        return defined.known(tree[1]).numpy(*(value_of(operand, x) for operand in tree[2:]))
+        return function_of(defined.known(tree[1]))(*(value_of(operand, x) for operand in tree[2:]))
     return tree[1] if tree[0] == CONSTANT else x
 
 

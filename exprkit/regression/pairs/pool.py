@@ -32,7 +32,7 @@ import numpy as np
 from exprkit.expressions.exhaustive import operand_sizes
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.formulas.trees import Tree, expression_of, function_of
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty, larger
 from exprkit.runtime.budget import check
@@ -242,7 +242,7 @@ class Pool:
                 row = defined.known(made_by % NEGATED)
                 operands = [column[begin:end] for column in (self.left, self.right, self._arrays.third)[: row.arity]]
                 inputs = [-values[k] if made_by >= NEGATED else values[k] for k in operands]
-                values[begin:end] = row.numpy(*inputs)
+                values[begin:end] = function_of(row)(*inputs)
         return values
 
     def costs(self) -> np.ndarray:
@@ -325,13 +325,13 @@ class Pool:
             operands = (operands[0][~self._arrays.bounded[operands[0]]],)
         inputs = [-self.values[numbers] if block.negated else self.values[numbers] for numbers in operands]
         with np.errstate(all="ignore"):
-            values = row.numpy(*inputs)
+            values = function_of(row)(*inputs)
             if row.arity == 2:
                 left, right, disturbed = *inputs, values
             else:
                 shifts = (1 + SHIFT, 1 - SHIFT, 1 + SHIFT)
                 left, right = values, values
-                disturbed = row.numpy(*(a * shift for a, shift in zip(inputs, shifts, strict=False)))
+                disturbed = function_of(row)(*(a * shift for a, shift in zip(inputs, shifts, strict=False)))
         is_usable = np.empty(len(values), np.bool_)
         _check_functions(_Checked(values, left, right, disturbed, is_usable), row.arity != 2)
         return values[is_usable], Origins(block.code, tuple(numbers[is_usable] for numbers in operands))
