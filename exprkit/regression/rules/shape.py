@@ -29,7 +29,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.operators.intervals import INF, JUMPS, NONE, UNDEFINED
 
-MOST_BOXES = 300  # that a proof may take; chosen, not measured
+MOST_BOXES = 100  # that a proof may take; chosen, not measured
 UNLIMITED = (-INF, INF)
 
 
