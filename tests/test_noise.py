@@ -125,6 +125,15 @@ def test_a_search_of_few_rows_ends_where_their_digits_tell_no_more():
     assert discovery.problem.budget.n_evals < 5_000 and discovery.problem.budget.work < 1e6  # a second of a core
 
 
+def test_only_the_simplest_formulas_end_a_search_before_other_simple_ones_were_tried():
+    x = np.random.default_rng(0).uniform(0, 5, 15)[:, None]
+    search = Discovery(Rows(x, np.round(8.3 * np.exp(-0.7 * x[:, 0]), 2)), SearchSettings(), Budget()).search
+    search.offer(ek.parse(["exp(2.11689 - 0.70067 * x1)"]))
+    search.check_resolution(is_simple_left=True)
+    with pytest.raises(Ended, match="by the digits of y"):
+        search.check_resolution(is_simple_left=False)
+
+
 LAW = "2.1e-6 * (exp(6824 * x1 / x2) - 1)"  # of a diode
 
 
@@ -144,6 +153,6 @@ def test_only_a_short_formula_right_to_the_digits_of_every_row_ends_a_search(for
     search = Discovery(Rows(X, rounded(y, 3)), SearchSettings(), Budget()).search
     search.offer(ek.parse([formula]))
     if not ends:
-        return search.check_resolution()
+        return search.check_resolution(is_simple_left=False)
     with pytest.raises(Ended, match="by the digits of y"):
-        search.check_resolution()
+        search.check_resolution(is_simple_left=False)

@@ -6,8 +6,7 @@ The table ``ORDER`` has the stages; each one's docstring says what it finds, how
 that it pays.  Generations (``evolve``) follow until the limit.  The front is simplified at last.
 
 The search ends where a formula is y but for rounding, and no accident (``rules/accident``): what is longer can gain
-nothing.  It ends as well where the digits of y leave so little that chance would give as much
-(``FormulaSearch.check_resolution``).
+nothing.  It ends as well where the digits of y leave so little that chance would give as much (``check_resolution``).
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ from exprkit.runtime.budget import Budget, Ended, spend
 with brought_by("search"):
     from threadpoolctl import threadpool_limits
 
+FEW_ROWS = 40  # below which other stages that approximate do nothing: ``sums/nearest``, ``rules/scalings``
 LOG = logging.getLogger(__name__)
 
 
@@ -116,14 +116,14 @@ class Turn(NamedTuple):
     pools: str = ""  # "host" or "device": only where large pools lie there
     inverts: bool = False  # it inverts operators at y, so that -y is searched for where y is negative everywhere
     is_exact: bool = False  # noise leaves it nothing to find: it comes last then
+    is_simple: bool = False  # it has the simplest approximations: it comes first for few y that were rounded
 
 
-SINGLE = Turn(sums.single, inverts=True)
 ORDER = (
     Turn(begin),
     Turn(exact.join, inverts=True),
     Turn(fewer_variables.group),
-    SINGLE,
+    Turn(sums.single, inverts=True, is_simple=True),
     Turn(growth.grow_first),
     Turn(fewer_variables.translate),
     Turn(fewer_variables.reduce),
@@ -132,9 +132,9 @@ ORDER = (
     Turn(fewer_variables.factor),
     Turn(exact.join_three, inverts=True, is_exact=True),
     Turn(exact.sum_exactly, inverts=True, is_exact=True),
-    Turn(nested.curve, inverts=True),
+    Turn(nested.curve, inverts=True, is_simple=True),
     Turn(growth.grow, pools="host"),
-    Turn(sums.sum),
+    Turn(sums.sum, is_simple=True),
     Turn(nested.nest),
     Turn(exact.join_more, inverts=True, is_exact=True),
     Turn(growth.grow, pools="device"),  # after the pools that a GPU searches in seconds
@@ -205,8 +205,8 @@ class Discovery:
         """The stages before ``evolve`` in order; those for exact formulas last where there is noise."""
         pools = "host" if self.problem.device is None else "device"
         turns = [turn for turn in ORDER if turn.pools in ("", pools)]
-        if self.search.resolution is not None:  # few such y are exact: what approximates them comes before
-            turns.insert(1, turns.pop(turns.index(SINGLE)))
+        if self.search.resolution is not None and len(self.problem.rows) < FEW_ROWS:
+            turns[1:] = sorted(turns[1:], key=lambda turn: not turn.is_simple)
         late = [turn for turn in turns if self.problem.is_noisy and turn.is_exact]
         return [turn for turn in turns if turn not in late] + late
 
@@ -259,7 +259,7 @@ class Discovery:
             )
         self._log()
         self.search.check_end()
-        self.search.check_resolution()
+        self.search.check_resolution(any(turn.is_simple for turn in self.turns[self._n_done + 1 :]))
 
     def evolve(self) -> None:
         """Generations until the limit; ``checkpoint`` holds each, for a later search may add more of them."""

@@ -43,6 +43,8 @@ from exprkit.runtime.budget import Budget, Ended
 # Share of the variance left by a formula that turns faster than the rows tell; chosen, not measured.
 MAX_TURNING_LOSS = 1e-9
 PROVED_AT_ONCE = 16  # formulas whose shape is proved together; chosen, not measured
+# nats, of two numbers and five tokens, as in x1 ^ p1 + p2: the simplest that single functions leave to other stages
+SIMPLEST = 2 * (1 + NATS_PER_NUMBER) + 5 * NATS_PER_TOKEN
 LEAST = 1e-300  # of |y|: 0 has no significant digits
 Stage: TypeAlias = Callable[[SearchProblem], Iterator[Step]]
 
@@ -94,13 +96,14 @@ class FormulaSearch:
         if is_enough:
             raise Ended("the loss is as small as was asked for")
 
-    def check_resolution(self) -> None:
+    def check_resolution(self, is_simple_left: bool) -> None:
         """Raise ``Ended`` where the digits of y leave so little to be gained that chance would give as much.
 
         The search compares all pairs of a pool of N functions with y: what it has not yet seen is one of N^2, so that
         it has to gain log N^2 nats, or is an accident (H. Jeffreys, Theory of Probability, 1939, on simple laws first).
-        A formula of the front has to gain its own price alone, as ``growth`` asks for.  None leaves less than the
-        variance of rounding, a twelfth of the square of the last place of y.
+        A formula of the front has to gain its own price alone, as ``growth`` asks for; where ``is_simple_left`` says
+        that simple ones are still to come, one not simpler than those ends nothing.  None leaves less than the variance
+        of rounding, a twelfth of the square of the last place of y.
         """
         problem, resolution, rows = self.problem, self.resolution, self.problem.rows
         formulas = [entry.expression for entry in self.front.entries()]
@@ -114,8 +117,9 @@ class FormulaSearch:
         for formula, gain in zip(formulas, n / 2 * np.log(np.maximum(losses / rounding, 1.0)), strict=True):
             k = n_inexact(formula) + 1  # and the variance; few rows: Hurvich and Tsai, as in ``estimator/equations``
             price = NATS_PER_TOKEN * formula.n_tokens + (1 + NATS_PER_NUMBER) * (k - 1)
+            is_early = is_simple_left and price > SIMPLEST
             price += k * (k + 1) / (n - k - 1) if n > k + 1 else np.inf
-            if gain + price < 2 * np.log(problem.largest_pool):
+            if not is_early and gain + price < 2 * np.log(problem.largest_pool):
                 self.run_stage(simplification.polish)
                 raise Ended("no better formula could be told from chance by the digits of y")
 
