@@ -34,6 +34,72 @@ def line():
     return ek.fit("p1 + p2 * x1", T[:, None], LINE)[0]
 
 
+# ── more than one formula ──
+
+ALIKE = ["p1 + p2 * x1", "p1 * exp(p2 * x1)", "p1 + p2 * x1^2", "p1"]
+
+
+def measured(seed):
+    x = np.linspace(0, 1, 20)[:, None]
+    y = np.exp(0.5 * x[:, 0]) + 0.08 * np.random.default_rng(seed).standard_normal(20)
+    return ek.fit(ALIKE, x, y, init="ones", dtype="float64", loss="gaussian", backend="cpu")
+
+
+@pytest.fixture(scope="module")
+def several():
+    return measured(3)
+
+
+@pytest.mark.parametrize("by", ["bic", "aic", "description_length", "stacking"])
+def test_weights_of_formulas_add_up_and_predictions_are_their_average(several, by):
+    weights, X = several.model_weights(by), [[0.5], [3.0]]
+    assert weights.sum() == pytest.approx(1) and weights.min() >= 0 and weights[3] < 0.01 < weights.max()
+    assert np.allclose(several.average(X, by=by)["prediction"], weights @ several.predict(X), rtol=1e-3)
+    if by != "stacking":
+        score = several.score(by)
+        nats = (score[1] - score[0]) / (1 if by == "description_length" else 2)
+        assert weights[0] / weights[1] == pytest.approx(np.exp(nats))
+
+
+def test_weights_of_stacking_are_the_best_at_rows_left_out(several):
+    x, y = several.goal.X, several.goal.y
+    fold, left_out = np.random.default_rng(0).permutation(20) % 5, np.empty((20, 4))
+    for k in range(5):
+        part = ek.fit(ALIKE, x[fold != k], y[fold != k], init="ones", dtype="float64", backend="cpu")
+        left_out[fold == k] = part.predict(x[fold == k]).T
+    weights = several.model_weights("stacking", folds=5)
+    tried = np.random.default_rng(1).dirichlet(np.ones(4), 500)
+    losses = ((left_out @ tried.T - y[:, None]) ** 2).sum(axis=0)
+    assert ((left_out @ weights - y) ** 2).sum() <= losses.min() * (1 + 1e-6)
+
+
+def test_a_band_of_one_formula_alone_is_its_own_and_of_several_a_wider_one(several):
+    X = [[0.5], [2.0]]
+    assert np.allclose(several[[1]].average(X), several[1].bands(X), rtol=1e-9)
+    both = several.average(X, kind="observation")
+    assert (both["upper"] - both["lower"]).iloc[1] > np.ptp(several[1].bands(X, kind="observation").iloc[1, 1:])
+
+
+def test_which_formulas_are_as_good_is_said_in_words(several):
+    assert several.verdict().startswith("2 of 4 formulas are as good, by bic: p1 * exp(p2 * x1) (")
+    assert several[[0, 3]].verdict().startswith("one of 2 formulas is the best, by bic: p1 + p2 * x1 (100 %); the next")
+    with pytest.raises(ArgumentError, match="by must be"):
+        several.model_weights("r2")
+    with pytest.raises(ArgumentError, match="stacking is of squared errors"):
+        ek.fit(ALIKE, several.goal.X, np.arange(20.0), loss="poisson").model_weights("stacking")
+
+
+@pytest.mark.slow
+def test_bands_of_several_formulas_hold_the_truth_as_often_as_they_say():
+    new = np.linspace(0, 1.5, 7)[:, None]
+    held = np.zeros(2)
+    for seed in range(24):
+        found = measured(seed)
+        for k, band in enumerate((found.average(new), found.rank("bic")[0].bands(new))):
+            held[k] += ((band["lower"] <= np.exp(0.5 * new[:, 0])) & (np.exp(0.5 * new[:, 0]) <= band["upper"])).mean()
+    assert 0.93 <= held[0] / 24 <= 0.98 and held[1] / 24 < 0.9  # a choice by the same data makes bands too short
+
+
 # ── intervals ──
 
 

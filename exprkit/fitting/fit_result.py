@@ -27,6 +27,7 @@ from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance, points_of
 from exprkit.fitting.observed import curvature_covariance, robust_covariance
 from exprkit.fitting.plot import beside_data
+from exprkit.fitting.uncertainty import average
 from exprkit.programs.linearity import dependence
 from exprkit.text.printer import booktabs
 
@@ -367,6 +368,61 @@ class FitResult:
         counts = self.columns.get("alike", np.ones(len(self), np.int64))
         folded.columns["alike"] = np.bincount(first[inverse], counts, len(self))[kept].astype(np.int64)
         return folded
+
+    # ── more than one ──
+
+    def model_weights(self, by: str = "bic", *, folds: int = 10, seed: int = 0) -> np.ndarray:
+        """Weights of the expressions, which add up to 1: float64 (n_exprs,).
+
+        Parameters
+        ----------
+        by : {"bic", "aic", "description_length", "stacking"}
+            The odds of each by a criterion, as ``rank`` takes; or the weights whose sum of predictions is best at rows
+            that were left out.  ``fold`` first: a function that is there twice counts twice.
+        folds, seed : int
+            Of stacking: parts of the rows, each of which is left out once, and how they are drawn.
+
+        Raises
+        ------
+        ArgumentError
+            Where the fit's loss has no likelihood; for stacking, where it is no square.
+        """
+        return average.weights_of(self, by, folds, seed)
+
+    def verdict(self, by: str = "bic") -> str:
+        """A sentence: which expressions are as good as the best, with weights of at least 37 % of its own."""
+        return average.verdict(self, by)
+
+    def average(
+        self,
+        X: Any,
+        level: float = 0.95,
+        kind: str = "mean",
+        *,
+        by: str = "bic",
+        weights: Any = None,
+        folds: int = 10,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """What the expressions predict together: a table with the columns prediction, lower and upper.
+
+        Parameters
+        ----------
+        X, level, kind, weights
+            As for ``FittedExpression.bands``.
+        by, folds, seed
+            As for ``model_weights``.
+
+        Examples
+        --------
+        >>> import exprkit as ek
+        >>> found = ek.fit(["p1 + p2 * x1", "p1 * exp(p2 * x1)"], [[0], [1], [2], [3], [4]], [1, 1.6, 1.9, 2.7, 3.2])
+        >>> found.average([[2.0], [8.0]]).round(1)
+           prediction  lower  upper
+        0         2.1    1.8    2.2
+        1         6.2    4.7   11.3
+        """
+        return average.average(self, X, self.model_weights(by, folds=folds, seed=seed), level, kind, weights)
 
     # ── looking at it, keeping it ──
 

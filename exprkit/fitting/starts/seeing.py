@@ -5,7 +5,7 @@ In: expressions and their data.  Out: a few starts of each, the best of many.
     >>> import exprkit as ek, numpy as np
     >>> x = np.linspace(400, 700, 61)[:, None]
     >>> y = 30 * np.exp(-(((x[:, 0] - 523) / 11) ** 2))
-    >>> ek.fit("p1 * exp(-((x1 - p2) / p3)^2)", x, y, dtype="float64").params.round(3)
+    >>> abs(ek.fit("p1 * exp(-((x1 - p2) / p3)^2)", x, y, dtype="float64").params).round(3)
     array([[ 30., 523.,  11.]])
 
 The candidates are compared on some rows, with the parameters that the expression is linear in solved (G. H. Golub,

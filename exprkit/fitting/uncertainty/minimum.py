@@ -150,6 +150,10 @@ class Minimum(NamedTuple):
             raise ArgumentError(f"{lost:,} of {n:,} refits have no finite loss: take another resample= or bounds")
         return params[np.isfinite(params).all(axis=1)]
 
+    def without(self, rows: np.ndarray) -> np.ndarray:
+        """Parameters (1, P) of a fit without some rows, bool (n_points,)."""
+        return self._fit_one(np.where(rows, 0.0, 1.0)[None], True)
+
     def standard_residuals(self) -> np.ndarray:
         """Residuals of squared errors, centred, of one variance: r sqrt(w / (1 - h) / s^2), (n_points,)."""
         with np.errstate(all="ignore"):
