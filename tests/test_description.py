@@ -176,6 +176,9 @@ def test_what_tells_the_data_exactly_has_a_finite_length():
         assert np.isfinite(length.total).all() and np.argmin(length.total) == 0
         assert length.residuals[1] == pytest.approx(length.residuals[0], abs=1), "rounding is no better or worse"
     assert np.isfinite(lengths(["x1 - x1"], X, np.zeros(50)).total[0])
+    x = np.linspace(0.5, 3, 40)
+    curved = lengths(["abs(x1)^p1 * p2", "p1 / (x1 + p2)"], x[:, None], 2 / (x + 0.7), dtype="float64")
+    assert np.isfinite(curved.total).all() and np.argmin(curved.total) == 1
 
 
 def test_a_derivative_that_is_too_long_to_write_down_is_no_hindrance():

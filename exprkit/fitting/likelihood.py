@@ -50,6 +50,7 @@ FACTORS = 1e-26  # the same of the squared singular values of J, whose condition
 FREE_OF = 1e-6  # part in what is not determined below which a parameter has none
 SHARES = (1e-2, 1e-4, 1e-6)  # how far a difference reaches: of a standard error or a tenth of the parameter
 AGREE = 0.01  # share that half as long a difference may differ by; else there is a kink near, or no derivative
+FEWEST = 1000.0  # roundings of the parameter that a difference has to span, for its third digit
 LITTLE = 1.0  # parameter^2 times the derivative, if less: it is smaller than its precision whatever the digits are
 
 _log_gamma = np.vectorize(math.lgamma, otypes=[np.float64])
@@ -158,6 +159,8 @@ class Likelihood:
         second, waiting = np.full(len(pop), np.nan), np.arange(len(pop))
         with np.errstate(all="ignore"):
             length = np.fmin(1 / np.sqrt(newton), 0.1 * np.where(params[:, j] == 0, 1, np.abs(params[:, j])))
+            exact = SHARES[0] * length < FEWEST * np.spacing(np.abs(params[:, j]))  # no error is left that would count
+            second[exact], waiting = newton[exact], waiting[~exact]
             for share in SHARES:
                 if not len(waiting):
                     break
