@@ -109,3 +109,8 @@ def __dir__() -> list[str]:
     from exprkit.operators import defined
 
     return sorted({*__all__, *defined.spellings()})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext exprkit``: Tab completes operators and columns inside strings."""
+    importlib.import_module(f"{__name__}.explorer.completion").add(shell)

@@ -641,13 +641,12 @@ def test_a_picture_is_drawn_by_a_thread_at_a_time():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parameter", ["expression", "table"])
-def test_the_notebook_runs_under_papermill_without_a_click(parameter, tmp_path):
+def test_the_notebook_runs_under_papermill_without_a_click(tmp_path):
+    """With a table whose columns are no x1 and x2."""
     pd.DataFrame({"width": [1.0, 2, 3], "loss": [2.0, 3, 5]}).to_csv(tmp_path / "pipes.csv", index=False)
-    value = {"expression": "p1 / x2", "table": "pipes.csv"}[parameter]  # whose columns are no x1 and x2
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "papermill", str(ROOT / "notebooks" / "explore.ipynb"), "out.ipynb",
-               "--no-progress-bar", "-p", parameter, value]  # fmt: skip
+               "--no-progress-bar", "-p", "table", "pipes.csv"]  # fmt: skip
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     notebook = json.loads((tmp_path / "out.ipynb").read_text())
@@ -1261,3 +1260,25 @@ def test_it_starts_with_an_expression_that_fits():
 def test_derivatives_are_written_as_one_writes_them():
     shown = INSPECTORS["Derivatives"](Subject("p1 + p2 / x2"))
     assert shown.content.splitlines()[-1] == r"x2: - \frac{p_{2}}{x_{2}^{2}}"
+
+
+def test_tab_completes_operators_and_columns_inside_strings_alone():
+    from IPython.core.completer import provisionalcompleter
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell()
+    shell.run_line_magic("load_ext", "exprkit")
+    shell.user_ns |= {
+        "pipes": pd.DataFrame({"speed": [1.0], "speed (m/s)": [2.0]}),
+        "more": {"sparse": [1]},
+        "n": {"space": 1},
+        "ek": ek,
+    }
+
+    def offered(code):
+        with provisionalcompleter():
+            return {one.text for one in shell.Completer.completions(code, len(code))}
+
+    assert offered('ek.fit("p1 * sp') >= {"speed", "`speed (m/s)`", "sparse"}
+    assert "space" not in offered('ek.fit("p1 * sp') and "tanh" in offered("x = 1\nek.parse(['x1', 'ta")
+    assert "tanh" not in offered('f("x1") + ta') and "tanh" in offered("ek.ta")

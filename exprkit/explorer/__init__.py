@@ -11,6 +11,7 @@ In: an expression and data.  Out: a widget.  Uses exprkit as its users do, and m
 ``race``              backends on the same work, and the panel that shows it
 ``sources``           data and expressions to begin with, and the code that makes them
 ``drawings``          numbers to pictures; ``pages``: text, pictures and errors to HTML
+``completion``        operators and columns inside strings, by Tab: ``%load_ext exprkit``
 ``jobs``              work in the background: a queue of short jobs, a bar for a long one
 ====================  ==============================================================================
 """
