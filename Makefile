@@ -1,4 +1,4 @@
-# make benchmark | lab | test | test-all | test-lab | bounds | lint | wheels | study | study-gpu | peers | figures | readme | docs | clean: everything in .venv, installed once.
+# make benchmark | lab | test | test-all | test-lab | test-nightly | bounds | lint | wheels | study | study-gpu | peers | figures | readme | docs | clean: everything in .venv, installed once.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -23,7 +23,7 @@ STUDY := TQDM_MININTERVAL=5 $(BIN)/python -m exprkit sweep notebooks/benchmark.i
 # on data that has to be downloaded
 NIKURADSE := $(STUDY) data/studies/nikuradse.yaml --out $(RESULTS)/nikuradse --into data/results/nikuradse.parquet
 
-.PHONY: benchmark lab test test-all test-lab bounds lint wheels study study-gpu peers figures readme docs clean
+.PHONY: benchmark lab test test-all test-lab test-nightly bounds lint wheels study study-gpu peers figures readme docs clean
 
 benchmark: $(NOTEBOOKS)
 	$(BIN)/python -m exprkit benchmark --results $(RESULTS)
@@ -39,8 +39,13 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist workst
 test: $(TESTS)
 	$(PYTEST) -m "not slow"
 
+# All but the gallery's scripts
 test-all: $(TESTS)
-	$(PYTEST)
+	$(PYTEST) -m "not nightly"
+
+# Each script of the gallery: minutes, of users' work that other tests do as well
+test-nightly: $(TESTS)
+	$(PYTEST) -m nightly
 
 # Tests of the study, the explorer and the notebooks alone, slow ones included
 test-lab: $(TESTS)

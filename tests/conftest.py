@@ -76,7 +76,9 @@ def pytest_terminal_summary(terminalreporter, config):
     """Says how many tests ``-m`` left out, and what runs them."""
     n, marks = config.stash.get(COUNTS, {}).get(LEFT_OUT), config.getoption("markexpr")
     if n and marks and not config.getoption("keyword"):
-        terminalreporter.write_line(f"{n} tests were left out by -m {marks!r}; make test-all runs every test")
+        terminalreporter.write_line(
+            f"{n} tests were left out by -m {marks!r}; make test-all and make test-nightly run every test"
+        )
 
 
 def on_gpu(name):

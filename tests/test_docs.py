@@ -33,7 +33,8 @@ def pages():
     for path in sorted((ROOT / ".docs").rglob("*.md")):
         text = path.read_text(encoding="utf-8")
         if "```python" in text:
-            yield pytest.param(text, id=path.stem, marks=[pytest.mark.slow] * ("SymbolicRegressor(" in text))
+            searches = any("SymbolicRegressor(" in code for code, _ in EXAMPLE.findall(text))
+            yield pytest.param(text, id=path.stem, marks=[pytest.mark.slow] * searches)
 
 
 @pytest.mark.parametrize("text", list(pages()))
@@ -99,18 +100,28 @@ def test_commands_of_pages_are_understood():
     for path in [*(ROOT / ".docs").rglob("*.md"), *(ROOT / page for page in (*GUIDES, "CONTRIBUTING.md"))]:
         text = re.sub(r"`([^`\n]*)\n([^`\n]*)`", r"`\1 \2`", path.read_text(encoding="utf-8"))
         commands |= {*re.findall(r"python -m exprkit ([a-z][^`\n]*)", text)}
+    commands |= {*re.findall(r"^python -m exprkit (.*)", (ROOT / ".binder/postBuild").read_text("utf-8"), re.MULTILINE)}
     assert len(commands) >= 8
     for command in commands:
         _parser().parse_args(shlex.split(command, comments=True))  # else an exit
 
 
+GALLERY = sorted((ROOT / ".docs" / "gallery").glob("*.py"))
+
+
+def test_an_example_of_the_gallery_has_a_title_and_at_most_40_lines():
+    assert len(GALLERY) >= 30
+    for path in GALLERY:
+        text = path.read_text(encoding="utf-8")
+        assert re.match(r'"""\n\w.*\n=+\n\n\w', text), f"{path}: a docstring of a title and what it is about"
+        assert text.count("\n") <= 40, path
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("path", sorted((ROOT / ".docs" / "gallery").glob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
 def test_an_example_of_the_gallery_runs_and_draws_one_figure(path, monkeypatch, functions):
     plt = pytest.importorskip("matplotlib.pyplot")
-    text = path.read_text(encoding="utf-8")
-    assert re.match(r'"""\n\w.*\n=+\n\n\w', text), "a docstring of a title and what the example is about"
-    assert text.count("\n") <= 40
     monkeypatch.chdir(path.parent)  # as Sphinx runs it
     with plt.rc_context():
         runpy.run_path(path.name)
@@ -232,7 +243,7 @@ def test_the_explorer_s_page_narrows_down_and_sorts_and_shows_text_as_text(tmp_p
         page.add_script_tag(content=script)
         seconds, count = page.locator("tbody td:nth-child(2)"), page.locator(".explorer-count")
         assert (seconds.all_text_contents(), count.text_content()) == (["20 s", "3 s"], "2 rows, found 2 (100 %)")
-        page.get_by_role("button", name="seconds").click()
+        page.get_by_role("button", name="seconds").press("Enter")  # as who uses no mouse does
         assert seconds.all_text_contents() == ["3 s", "20 s"]
         page.get_by_label("list").select_option("b")
         assert seconds.all_text_contents() == ["1 s"] and page.url.endswith("#t.list=b")

@@ -158,6 +158,31 @@ def type_a_number(page):
         assert number.input_value() == text
 
 
+def work_by_keys_alone(page):
+    """Tab reaches the sides' titles and the sliders; arrows and Enter change both."""
+    expression_field(page).focus()
+    titles, reached = page.locator(".exprkit-tabs .lm-TabBar-tab"), []
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.getAttribute('role')"))
+        if reached[-1] == "tab":
+            page.keyboard.press("ArrowRight")
+            page.keyboard.press("Enter")
+            page.wait_for_function("document.activeElement.getAttribute('aria-selected') === 'true'")
+            assert titles.nth(1).get_attribute("aria-selected") == "true"
+            page.keyboard.press("ArrowLeft")
+            page.keyboard.press("Enter")
+            page.locator(".noUi-handle:visible").first.wait_for()
+        elif reached[-1] == "slider":
+            before = source_of_the_curve(page)
+            page.keyboard.press("ArrowRight")
+            page.wait_for_function(
+                "before => document.querySelector('.widget-tab img.widget-image').src !== before", arg=before
+            )
+            return
+    raise AssertionError(reached)
+
+
 def fit(page):
     before = source_of_the_curve(page)
     page.locator(".widget-tab .jupyter-button", has_text="Fit").first.click()
@@ -243,6 +268,7 @@ def test_a_user_s_way_through_the_explorer(tmp_path):
         type_a_wrong_one_then_a_right_one(page)
         drag_a_slider(page)
         type_a_number(page)
+        work_by_keys_alone(page)
         fit(page)
         picture(page, tmp_path / "fit.png")
         keep(tmp_path / "fit.png")
