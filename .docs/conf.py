@@ -34,6 +34,7 @@ sphinx_gallery_conf = {
     "download_all_examples": False,
     "show_signature": False,
     "write_computation_times": False,
+    "min_reported_time": float("inf"),  # seconds: no page says how long its script took here
 }
 autodoc_default_options = {
     "members": True,
@@ -50,6 +51,7 @@ html_extra_path = ["index.html"]
 MERMAID = Path(find_spec("mermaidx").origin).parent / "assets" / "mermaid.js"  # the package is not imported
 html_show_copyright = False
 html_static_path = ["_static", str(MERMAID)]
+html_css_files = ["site.css"]
 
 CHOICES = {  # columns of the explorer of results that one chooses from
     "searches": ("list", "program", "noise", "units", "card", "limit_s", "found", "file"),
