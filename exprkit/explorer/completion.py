@@ -24,7 +24,7 @@ def add(shell: Any) -> None:
     """Offer words of formulas to an IPython shell."""
     from IPython.core.completer import SimpleCompletion, context_matcher
 
-    @context_matcher()  # type: ignore[untyped-decorator]
+    @context_matcher()
     def formulas(context: Any) -> dict[str, list[Any]]:
         rest = WHOLE_STRING.sub("", context.text_until_cursor)
         inside = '"' in rest or "'" in rest
