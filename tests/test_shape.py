@@ -8,14 +8,14 @@ from sklearn.base import clone
 
 import exprkit as ek
 from exprkit.errors import ArgumentError
-from exprkit.regression.rules.shape import Shape
+from exprkit.regression.rules.shape import ShapeConstraint
 
 RISES, FALLS, CONVEX = (0, 1, 1), (0, 1, -1), (0, 2, 1)
 QUICK = {"niterations": 0, "pool_size": 300, "maxsize": 15, "random_state": 0, "n_jobs": 1}
 
 
 def verdicts(texts, slopes, limits=(-np.inf, np.inf), low=0.0, high=2.0):
-    return Shape((low, -1.0), (high, 1.0), slopes, limits).verdicts(list(ek.parse(texts)))
+    return ShapeConstraint((low, -1.0), (high, 1.0), slopes, limits).verdicts(list(ek.parse(texts)))
 
 
 def test_slopes_and_curvatures_are_proved():

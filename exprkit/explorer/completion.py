@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exprkit.data import Dataset
+from exprkit import Dataset
 from exprkit.operators import defined
 from exprkit.text.names import in_text
 

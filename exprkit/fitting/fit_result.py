@@ -184,7 +184,7 @@ class FitResult:
         """
         enough = (self.pop.n_params > 1) & (self.pop.n_params < len(self.goal.y))
         ended = np.isin(self.status, objective.CONVERGED)
-        flat = np.flatnonzero(ended & (self.r2 < EXPLAINED) & enough)[: max(1, MOST_IDLE // len(self.goal.y))]
+        flat = np.flatnonzero(ended & (self.r2 < EXPLAINED) & enough)[: max(1, MOST_IDLE // max(1, len(self.goal.y)))]
         if self._composed is not None or self.kind not in ("squares", "gaussian") or not len(flat):
             return {}, []
         y, w = self.goal.y.astype(np.float64), self.goal.w
@@ -390,7 +390,7 @@ class FitResult:
         return average.weights_of(self, by, folds, seed)
 
     def verdict(self, by: str = "bic") -> str:
-        """A sentence: which expressions are as good as the best, with weights of at least 37 % of its own."""
+        """A sentence: which expressions are as good as the best: ``model_weights(by)`` of 37 % of its or more."""
         return average.verdict(self, by)
 
     def average(

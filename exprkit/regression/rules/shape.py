@@ -1,10 +1,10 @@
 """Shapes that formulas must have: signs of slopes and curvatures, and limits of values, on a box of the variables.
 
-In: what the user says of a formula.  Out: a ``Shape``, which proves of formulas that they have it.
+In: what the user says of a formula.  Out: a ``ShapeConstraint``, which proves of formulas that they have it.
 
     >>> import exprkit as ek
-    >>> from exprkit.regression.rules.shape import Shape
-    >>> shape = Shape(low=(0.0,), high=(3.0,), slopes=((0, 1, 1),))  # column 0, first derivative, not negative
+    >>> from exprkit.regression.rules.shape import ShapeConstraint
+    >>> shape = ShapeConstraint(low=(0.0,), high=(3.0,), slopes=((0, 1, 1),))  # of column 0, the first, not negative
     >>> shape.verdicts(list(ek.parse(["exp(x1) - x1 / 2", "sin(x1)", "x1 - 1 / x1"])))
     [1, -1, 0]
 
@@ -34,7 +34,7 @@ UNLIMITED = (-INF, INF)
 
 
 @dataclass(frozen=True)
-class Shape:
+class ShapeConstraint:
     """Limits of values, and signs of derivatives: (column, order, sign), on a box with ends by column."""
 
     low: tuple[float, ...]
@@ -63,7 +63,7 @@ class Shape:
 
 def shape_of(
     monotone: Any, convex: Any, positive: Any, y_bounds: Any, box: Any, names: Sequence[str], X: np.ndarray
-) -> Shape | None:
+) -> ShapeConstraint | None:
     """The shape that a user asks for, on the box of the data where ``box`` has no other; None without.
 
     Raises
@@ -83,7 +83,7 @@ def shape_of(
         if box is not None:
             raise ArgumentError("box is where monotone, convex, positive and y_bounds hold: give one of them too")
         return None
-    return Shape(tuple(low.tolist()), tuple(high.tolist()), tuple(slopes), limits)
+    return ShapeConstraint(tuple(low.tolist()), tuple(high.tolist()), tuple(slopes), limits)
 
 
 def _signs(what: str, given: Any, names: Sequence[str]) -> dict[str, int]:

@@ -43,7 +43,7 @@ from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import FormulaRules
-from exprkit.regression.rules.shape import Shape
+from exprkit.regression.rules.shape import ShapeConstraint
 from exprkit.regression.rules.spelling import ChosenOperators
 from exprkit.runtime.budget import Budget, spend
 
@@ -72,7 +72,7 @@ class SearchSettings:
     backend: str = "cpu"
     threads: int | None = None
     rules: FormulaRules | None = None
-    shape: Shape | None = None
+    shape: ShapeConstraint | None = None
     outermost: tuple[defined.Written, ...] = ()  # operators that may stand around a whole formula only
     beside: tuple[int, ...] | None = None  # codes of others that formulas may be written with; None: of any
 
