@@ -10,12 +10,12 @@ from exprkit.backends.device_programs.operator_kernels import OperatorKernels
 from exprkit.backends.gpu.device import fetched
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import operators_of
+from exprkit.operators.dimensions import law_of
 from exprkit.regression.formulas.trees import expression_of, tree_of
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.pairs.pool import Pool
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.rules.admission import FormulaRules
-from exprkit.regression.rules.dimensions import law_of
 from exprkit.search.distinct import Enumeration
 from exprkit.search.grammar import grammar
 from exprkit.text.tokens import OPERATOR

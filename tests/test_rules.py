@@ -14,13 +14,13 @@ import exprkit as ek
 from exprkit.errors import ArgumentError
 from exprkit.expressions.arguments import operators_of
 from exprkit.operators import ops
+from exprkit.operators.dimensions import law_of
 from exprkit.regression.formulas.trees import nodes, tree_of
 from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules import units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.constraints import limits
-from exprkit.regression.rules.dimensions import law_of
 from exprkit.regression.rules.groups import unit_systems
 from exprkit.regression.rules.scalings import scaling
 from exprkit.regression.rules.surrogate import surrogate_of

@@ -47,6 +47,7 @@ def rises(model, X):
     return [bool((np.diff(model.predict(grid, i)) >= -1e-12).all()) for i in range(len(model.equations_))]
 
 
+@pytest.mark.slow
 def test_no_formula_of_a_front_breaks_what_was_asked_for():
     X, y = wavy()
     free = ek.SymbolicRegressor(**QUICK).fit(X, y)

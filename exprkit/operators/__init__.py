@@ -6,6 +6,7 @@ In: nothing.  Out: rows of one table (``ops``), which every later stage reads, a
 ``ops``                the table: a row per operator
 ``defined``            operators of the user's own, beside the table and in it
 ``intervals``          what rows mean of intervals
+``dimensions``         what rows do to units, found by their values
 ``numpy_definitions``  what rows mean where NumPy has no function
 ``simd_formulas``      the rows' formulas on vectors of numbers
 ``simd_values``        those vectors: what a formula may do with them

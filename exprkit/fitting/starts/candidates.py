@@ -132,7 +132,7 @@ def _periodic() -> frozenset[int]:
 
 
 @functools.cache
-def powers() -> frozenset[int]:
+def _powers() -> frozenset[int]:
     other = ops.BY_CODE[ops.POW].rewrite.positive_a
     return frozenset({ops.POW} | ({ops.BY_NAME[other].code} if other else set()))
 
@@ -158,13 +158,13 @@ class Skeleton(NamedTuple):
         if not pop.valid[i] or not 0 < n_params <= MOST_PARAMS or n > MOST_TOKENS:
             return None
         kinds, values = one.kinds, one.values
-        rows = map(row_of, values[kinds == OPERATOR].tolist())
+        rows = map(_row, values[kinds == OPERATOR].tolist())
         if any(row is None or row.packed or row.width != 1 for row in rows):
             return None
         parent, place, first, stack = np.full(n, -1), np.zeros(n, int), np.arange(n), list[int]()
         for t in range(n):
             if kinds[t] == OPERATOR:
-                arity = row_of(int(values[t])).arity
+                arity = _row(int(values[t])).arity
                 operands, stack = stack[-arity:], stack[:-arity]
                 parent[operands], place[operands], first[t] = t, range(arity), first[operands[0]]
             stack.append(t)
@@ -180,7 +180,7 @@ class Skeleton(NamedTuple):
         for t in range(n - 2, -1, -1):
             up, place = int(self.parent[t]), int(self.place[t])
             code = int(self.values[up])
-            is_term = is_outer[up] and re.fullmatch(r"-?\d+", row_of(code).derivative[place])
+            is_term = is_outer[up] and re.fullmatch(r"-?\d+", _row(code).derivative[place])
             terms[t], is_outer[t] = t if is_term else terms[up], is_outer[up] and (code, place) not in _curved()
         is_parameter = self.kinds == PARAMETER
         own[self.values[is_parameter].astype(int)] = terms[is_parameter]
@@ -198,7 +198,7 @@ class Skeleton(NamedTuple):
         stack: list[Any] = []
         for kind, value in zip(self.kinds[self.below(t)].tolist(), self.values[self.below(t)], strict=True):
             if kind == OPERATOR:
-                row = row_of(int(value))
+                row = _row(int(value))
                 operands, stack = stack[-row.arity :], stack[: -row.arity]
                 stack.append(row.numpy(*operands))
             elif kind == CONSTANT:
@@ -214,7 +214,7 @@ class Skeleton(NamedTuple):
             code, place = int(self.values[up]), int(self.place[t])
             if (code, place) in _curved():
                 return code, place, factor
-            row, others = row_of(code), [o for o in np.flatnonzero(self.parent == up).tolist() if o != t]
+            row, others = _row(code), [o for o in np.flatnonzero(self.parent == up).tolist() if o != t]
             if re.fullmatch(r"-?\d+", row.derivative[place]):  # a sum, whatever else is in it
                 factor *= float(row.derivative[place])
             elif all(np.isin(self.kinds[self.below(other)], (CONSTANT, OPERATOR)).all() for other in others):
@@ -225,7 +225,7 @@ class Skeleton(NamedTuple):
         return -1, 0, factor
 
 
-def row_of(code: int) -> Any:
+def _row(code: int) -> Any:
     return defined.row(code)
 
 
@@ -257,7 +257,7 @@ class _CandidateDraw:
         tree, stack = self.tree, list[tuple[int, Any]]()
         for t in range(len(tree.kinds)):
             if tree.kinds[t] == OPERATOR:
-                row = row_of(int(tree.values[t]))
+                row = _row(int(tree.values[t]))
                 operands, stack = stack[-row.arity :], stack[: -row.arity]
                 stack.append((t, self.combined(t, row, operands)))
             elif tree.kinds[t] == PARAMETER and np.isnan(self.p[:, int(tree.values[t])]).any():
@@ -321,7 +321,7 @@ class _CandidateDraw:
         code, V = row.code, np.broadcast_to(other, (self.count, other.shape[1]))
         slopes = row.derivative
         is_shift = all(not re.search(r"\b[aby]\b", slope) for slope in slopes)
-        if code in powers():
+        if code in _powers():
             return self.powers(V) if k == 1 else np.exp(self.rates(V))
         if is_shift:
             sign = 1.0 if slopes[1].startswith("-") else -1.0

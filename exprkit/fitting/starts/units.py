@@ -12,8 +12,8 @@ With x in another unit ``p1 * exp(-p2 * x1)`` is the same law, where p2 has the 
 are powers of two, by which the largest numbers of y and of each column are near 1.  Their exponents solve linear
 equations that the operators make (dimensional analysis; P. W. Bridgman, 1922): those of the operands of a sum are
 equal, that of what ``exp`` takes is 0, that of a power's base counts as often as its exponent says; how an operator's
-result grows with its operands is measured.  Where the equations leave a column no unit, as ``sin(2 * x1)`` does, it
-keeps its own.
+result grows with its operands is measured (``operators/dimensions``).  Where the equations leave a column no unit, as
+``sin(2 * x1)`` does, it keeps its own.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.fitting.starts.candidates import Sides, Skeleton, StartSample, powers, row_of
+from exprkit.fitting.starts.candidates import Sides, Skeleton, StartSample
 from exprkit.operators import defined
-from exprkit.operators.defined import table_of_rows
+from exprkit.operators.dimensions import POWER, SCALES, law_of
 from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
 
 MOST = 1000.0  # binary exponent of a unit
 SAME = 1e-6  # binary exponents by which two that are equal may differ
-GROWN = 4.0  # times as large operands, by which an operator's degree is measured
-SIZES = 2.0 ** np.linspace(-3, 3, 7)  # of them
 
 
 class Units(NamedTuple):
@@ -103,41 +101,18 @@ class Units(NamedTuple):
             elif tree.kinds[t] == PARAMETER:
                 own = every[len(self.exponents) + int(tree.values[t])]
             elif tree.kinds[t] == OPERATOR:
-                code = int(tree.values[t])
-                arity = row_of(code).arity
+                law, code = law_of(int(tree.values[t])), int(tree.values[t])
+                arity = defined.known(code).arity
                 operands, stack = stack[-arity:], stack[:-arity]
                 units = [unit for _, unit in operands]
-                alone, together = _degrees()[code]
-                if code in powers() and not tree.leaves(operands[1][0], VARIABLE):
+                alike = [unit for unit, power in zip(units, law.powers, strict=False) if np.isnan(power)]
+                if law.kind == POWER and not tree.leaves(operands[1][0], VARIABLE):
                     exponent = tree.value(operands[1][0], np.zeros((1, 1)), lambda j: p[j : j + 1][None])
                     own, rows = float(exponent.item()) * units[0], [*rows, units[1]]
-                elif not np.isnan(together) and np.isnan(alone).any():
-                    own, rows = together * units[0], [*rows, *(unit - units[0] for unit in units[1:])]
+                elif law.kind == SCALES:
+                    own = np.nan_to_num(law.powers) @ np.array(units) + (law.shared * alike[0] if alike else 0.0)
+                    rows += [unit - alike[0] for unit in alike[1:]]
                 else:
-                    own = np.nan_to_num(alone) @ np.array(units)
-                    rows += [unit for unit, degree in zip(units, alone, strict=True) if np.isnan(degree)]
+                    rows += units
             stack.append((t, own))
         return np.array([*rows, stack[0][1] - every[len(self.exponents) - 1]])
-
-
-@table_of_rows
-def _degrees() -> dict[int, tuple[np.ndarray, float]]:
-    """By code: the powers of each operand that the result is in proportion to, and of all of them; nan if of none."""
-    known = {}
-    for row in defined.table():
-        if row.width != 1 or row.packed:
-            continue
-        operands = np.array(np.meshgrid(*[SIZES] * row.arity)).reshape(row.arity, -1)
-        with np.errstate(all="ignore"):
-            plain, *grown = (
-                np.asarray(row.numpy(*(np.where(one, GROWN, 1.0)[:, None] * operands)), float)
-                for one in [np.zeros(row.arity, bool), *np.eye(row.arity, dtype=bool), np.ones(row.arity, bool)]
-            )
-        degrees = []
-        for values in grown:
-            with np.errstate(all="ignore"):
-                degree = np.log(np.nanmedian(np.where(plain == 0, np.nan, values / plain))) / np.log(GROWN)
-            is_power = np.allclose(values, GROWN**degree * plain, rtol=1e-9, atol=0)
-            degrees.append(degree if is_power else np.nan)
-        known[row.code] = np.array(degrees[:-1]), degrees[-1]
-    return known

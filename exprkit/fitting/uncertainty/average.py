@@ -106,14 +106,15 @@ def average(result: Any, X: Any, weights: np.ndarray, level: float, kind: str, o
 
     used = np.flatnonzero(weights >= LEAST)
     share = weights[used] / weights[used].sum()
-    f, error, free = [], [], []
+    f, error, free, reach = [], [], [], 0.0
     for i in used.tolist():
         least = Minimum.of(result[[i]])
         table = bands(least, least.result, X, ONE_SIGMA, kind, "delta", of_points, "residuals", 2, 0)
         f.append(table["prediction"].to_numpy())
         error.append((table["upper"] - table["lower"]).to_numpy() / (2 * least.quantile(ONE_SIGMA)))
         free.append(min(least.free, MOST_FREE))
-    values, errors, reach = np.array(f), np.array(error), least.quantile(level)
+        reach = max(reach, least.quantile(level))
+    values, errors = np.array(f), np.array(error)
     tail, ends = (1 - level) / 2, []
     for below in (tail, 1 - tail):
         low, high = (np.min(values - 10 * reach * errors, axis=0), np.max(values + 10 * reach * errors, axis=0))

@@ -19,6 +19,7 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined
+from exprkit.operators.dimensions import operand_dimension
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.pairs import links
@@ -30,7 +31,6 @@ from exprkit.regression.pairs.ruled_pool import RuledPool
 from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.admission import have_same_dimension
-from exprkit.regression.rules.dimensions import operand_dimension
 from exprkit.runtime import slices
 from exprkit.runtime.budget import check
 from exprkit.runtime.jit import compiled

@@ -5,7 +5,6 @@ makes a formula.
 
 ===============  ==============================================================
 ``units``        texts as "m/s^2", as exponents of the base units
-``dimensions``   what an operator does to units, found by its values
 ``constraints``  what the user says of operators, checked
 ``shape``        signs of slopes and limits of values, proved by interval arithmetic
 ``groups``       units that some of the variables make

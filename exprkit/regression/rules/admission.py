@@ -30,8 +30,8 @@ import numpy as np
 
 from exprkit.expressions.population import Population
 from exprkit.operators import defined, ops
+from exprkit.operators.dimensions import NEAR, POWER, SCALES, dimension, law_of, operand_dimension
 from exprkit.regression.rules.constraints import MAX_VARIABLES, Limit
-from exprkit.regression.rules.dimensions import NEAR, POWER, SCALES, dimension, law_of, operand_dimension
 from exprkit.regression.rules.groups import NaturalConstant, UnitSystem, unit_systems
 from exprkit.runtime import bags
 from exprkit.runtime.jit import compiled, inline

@@ -33,11 +33,11 @@ import numpy as np
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.operators import ops
+from exprkit.operators.dimensions import POWER, SCALES, law_of
 from exprkit.regression.formulas.numbers import CLOSE, simple_number
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import Tree, expression_of, nodes, tree_of
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.rules.dimensions import POWER, SCALES, law_of
 from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 # All chosen, not measured.

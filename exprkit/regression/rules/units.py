@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, brief, did_you_mean, listed
-from exprkit.regression.rules.dimensions import MAX_BASE_UNITS
+from exprkit.operators.dimensions import MAX_BASE_UNITS
 from exprkit.regression.rules.groups import NaturalConstant
 
 Exponents = tuple[Fraction, ...]

@@ -3,7 +3,7 @@
 In: an operator; exponents of units.  Out: a ``Law``; a dimension as one number.
 
     >>> from exprkit.operators import defined, ops
-    >>> from exprkit.regression.rules.dimensions import dimension, law_of
+    >>> from exprkit.operators.dimensions import dimension, law_of
     >>> law_of(ops.MUL).powers, law_of(ops.ADD).powers
     ((1.0, 1.0), (nan, nan))
     >>> dimension((1, 0, -2)) == dimension((1, 0, 0)) + dimension((0, 0, -2))
