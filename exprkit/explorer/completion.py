@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from exprkit import Dataset
+import exprkit as ek
 from exprkit.operators import defined
 from exprkit.text.names import in_text
 
@@ -41,7 +41,7 @@ def words(start: str, namespace: Mapping[str, Any]) -> list[str]:
 
 
 def _columns(thing: Any) -> Iterator[Any]:
-    if isinstance(thing, Dataset):
+    if isinstance(thing, ek.data.Dataset):
         yield from (*thing.variables, thing.target)
     elif isinstance(thing, Mapping) and all(hasattr(values, "__len__") for values in thing.values()):
         yield from thing

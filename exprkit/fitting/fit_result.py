@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 EXPLAINED = 1e-3  # share of the spread of y below which a fit explains nothing
 IDLE = 1e-9  # share of y by which a parameter that does not matter changes the values at the most
-MOST_IDLE = 1 << 18  # values of expressions that are looked at, so that it takes 0.2 s at most (two cores)
+MOST_IDLE = 1 << 18  # values of expressions that are looked at, which takes some 0.2 s (two cores)
 OTHER = np.outer([1, -1], 10.0 ** np.arange(-40, 40, 0.5)).ravel()  # what such a parameter might be instead
 SHOWN = 10  # rows of a table
 
