@@ -16,6 +16,7 @@ from exprkit.errors import ArgumentError, one_of
 from exprkit.evaluate import inputs, tables
 from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.options import check_options
+from exprkit.fitting.finishing import orthogonal
 from exprkit.fitting.fit_problem import ACCURACIES, MAX_ITER, FitProblem, backend_of_fits, check_settings
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.groups import Groups, bounds_of, in_texts, spread
@@ -32,6 +33,7 @@ def fit(
     y: Any = None,
     *,
     weights: Any = None,
+    x_error: Any = None,
     init: Any = None,
     method: str = "lm",
     loss: str = "squares",
@@ -73,6 +75,11 @@ def fit(
     weights : array, (n_points,), or str, optional
         A weight >= 0 for every point; 1 / variance where known.  Points of weight 0 are ignored, whatever an
         expression gives there.
+    x_error : number, array or dict, optional
+        Standard deviations of X, as ``weights`` = 1 / variance are of y, for fits of least orthogonal distances
+        (``finishing.orthogonal``): a number, an array (n_vars,) or (n_points, n_vars); or, as of a table, a dict by
+        columns of numbers, arrays or columns' names.  Columns without an error are exact.  The loss is
+        sum w (y - f)^2 + sum ((x - X) / s)^2 at the true x, R2 that of y - f(X).
     init : optional
         The start of the fits.  By default ones (but terms that may change places start apart, ``starts.alike``), and of
         up to 32 expressions three more each, the best of many that are drawn by what the data show, always the same
@@ -164,6 +171,7 @@ def fit(
         check_settings(method, loss, delta, max_iter, tol)
         asked = {"method": method != "lm", "loss": loss != "squares", "link": link is not None, "groups": bool(groups)}
         asked |= {"columns": columns is not None, "prior": prior is not None, "restarts": bool(restarts)}
+        asked |= {"x_error": x_error is not None}
         is_final = one_of("accuracy", accuracy, ACCURACIES) == "final"
         refuse(**asked, missing=missing != "raise", accuracy=is_final)
         workers = Workers.of(devices, client) or Workers.of(1, None)
@@ -192,8 +200,16 @@ def fit(
     limits: dict[str, Any] = {"method": method, "max_iter": max_iter, "tol": tol, "accuracy": accuracy}
     where: dict[str, Any] = {"backend": backend, "precision": precision, "dtype": dtype, "threads": threads}
     where |= {"devices": devices, "client": client, **options}
+    errors = None
+    if x_error is not None:
+        asked = {"method": method != "lm", "loss": loss not in ("squares", "gaussian"), "link": link is not None}
+        asked |= {"prior": prior is not None, "missing": missing == "drop", "accuracy": accuracy == "screen"}
+        orthogonal.check(weights is None, **asked)
+        limits["accuracy"], pop = "final", on_host(pop)
+        errors = orthogonal.deviations(X, pop, x_error)
     problem = FitProblem(X, y, weights=weights, bounds=bounds, **goal, **limits, **where)
     problem.target_name = target_name
     found = problem.fit(pop, init=init, restarts=restarts, seed=seed, progress=progress)
+    found = found if errors is None else orthogonal.fitted(found, errors)
     found.ties = lines
     return found

@@ -22,6 +22,7 @@ from exprkit.evaluate.inputs import infinite_columns
 from exprkit.evaluate.tables import used_columns
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
+from exprkit.fitting.finishing.orthogonal import linear
 from exprkit.fitting.finishing.stationarity import FALLING, REASONS, is_stationary
 from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance, points_of
@@ -222,6 +223,8 @@ class FitResult:
     def covariance(self) -> np.ndarray:
         if self._composed is not None:
             return self._composed.covariance
+        if self.goal.x_error is not None:
+            return self._at_true_x("covariance")
         make = curvature_covariance if self.goal.loss == "sum" else covariance
         return make(self.evaluator, self.params, self.goal, self.at_bound)
 
@@ -239,9 +242,16 @@ class FitResult:
         """
         if self._composed is not None:
             return self._composed.robust_errors
+        if self.goal.x_error is not None:
+            return self._at_true_x("robust_errors")
         matrices = robust_covariance(self.evaluator, self.params, self.goal, self.at_bound)
         with np.errstate(invalid="ignore"):
             return np.sqrt(np.diagonal(matrices, axis1=1, axis2=2))
+
+    def _at_true_x(self, name: str) -> np.ndarray:
+        """An attribute of what is fitted with errors in X, expression by expression."""
+        parts, width = [getattr(linear(self[[i]]), name)[0] for i in range(len(self))], self.params.shape[1]
+        return np.stack([np.pad(part, (0, width - len(part)), constant_values=np.nan) for part in parts])
 
     def best(self, n: int = 1, by: str = "loss") -> np.ndarray:
         """The numbers of the ``n`` best expressions ``by`` what ``rank`` takes; those without a loss last."""

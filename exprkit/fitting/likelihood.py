@@ -67,6 +67,7 @@ class FitGoal(NamedTuple):
     lower: Annotated[np.ndarray, "float[n, width]"] | None = None  # (n_exprs, max_params)
     upper: Annotated[np.ndarray, "float[n, width]"] | None = None
     target: str = "y"  # what y is called
+    x_error: Annotated[np.ndarray, "float[points, vars]"] | None = None  # standard deviations of X
 
 
 def negative_log_likelihood(goal: FitGoal, objective: np.ndarray) -> np.ndarray:

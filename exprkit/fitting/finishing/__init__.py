@@ -7,5 +7,6 @@ In: expressions, complete data, an objective and parameters.  Out: parameters at
 ``stationarity``  whether a step is short in units of the standard errors
 ``saddles``       starts beside where a loss is stationary, which is a minimum where they come back to it
 ``finish``        the steps
+``orthogonal``    the steps where X has errors as well
 ================  ==================================================================
 """

@@ -55,8 +55,10 @@ def weights_of(result: Any, by: str, folds: int, seed: int) -> np.ndarray:
 
 def _stacked(result: Any, folds: int, seed: int) -> np.ndarray:
     """Weights by predictions of rows that were left out, each ``folds``-th of them in turn."""
-    if result.kind not in ("squares", "gaussian") or result._composed is not None:
-        raise ArgumentError("stacking is of squared errors: loss='squares' or 'gaussian', without a prior")
+    if result.kind not in ("squares", "gaussian") or any(
+        one is not None for one in (result._composed, result.goal.x_error)
+    ):
+        raise ArgumentError("stacking is of squared errors: loss='squares' or 'gaussian', without prior= or x_error=")
     with brought_by("search"):
         from scipy.optimize import nnls
 

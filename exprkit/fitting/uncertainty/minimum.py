@@ -9,6 +9,7 @@ log-likelihood.
 
 from __future__ import annotations
 
+import functools
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from exprkit.errors import ArgumentError, brief, brought_by, one_of, whole
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
 from exprkit.fitting import first_order
+from exprkit.fitting.finishing import orthogonal
 from exprkit.fitting.finishing.factors import CountedPoints
 from exprkit.fitting.finishing.finish import finish
 from exprkit.fitting.likelihood import points_of
@@ -50,6 +52,7 @@ class Minimum(NamedTuple):
     variance: float  # of an error of weight 1
     is_hard: bool  # so that J'J loses digits
     n_known: int  # rows that a prior adds
+    given: Any  # the FitGoal of the data as it was measured
 
     @classmethod
     def of(cls, result: Any) -> Minimum:
@@ -57,6 +60,7 @@ class Minimum(NamedTuple):
         inner = result._composed or result
         if not len(inner.goal.y):
             raise ArgumentError("rows that were read in pieces are not kept: a fit has to hold its data for this")
+        inner = inner if inner.goal.x_error is None else orthogonal.linear(inner)
         params = inner.params[0, : inner.pop.max_params]
         if not params.size or not np.isfinite(params).all():
             raise ArgumentError(f"there is no fitted parameter: {result.reason[0]}")
@@ -71,7 +75,8 @@ class Minimum(NamedTuple):
             variance = float(np.sum(points.w * (points.y - f) ** 2) / np.float64(free)) if is_scaled else 1.0
         n_known = len(inner.goal.y) - len(result.goal.y)
         free = free if is_scaled else np.inf
-        return cls(inner, inner.pop, params, points, f, J, free, variance, bool(sizes[-1] < HARD * sizes[0]), n_known)
+        is_hard = bool(sizes[-1] < HARD * sizes[0])
+        return cls(inner, inner.pop, params, points, f, J, free, variance, is_hard, n_known, result.goal)
 
     @property
     def covariance(self) -> np.ndarray:
@@ -102,6 +107,11 @@ class Minimum(NamedTuple):
         -------
         parameters (n, P) and deviances (n,), both float64; nan where the loss is not finite
         """
+        if self.given.x_error is not None:
+            found = [orthogonal.of_goal(self.pop, self.given, start, *sides) for start in starts]
+            least = np.argmin([np.nan_to_num(one.loss, nan=np.inf) for one in found], axis=0)
+            params, loss = (np.stack([one[k] for one in found])[least, np.arange(len(least))] for k in (0, 1))
+            return params, loss / self.variance
         pop = self.pop[np.zeros(len(sides[0]), np.int64)]
         options = self.options._replace(lower=sides[0], upper=sides[1])
         fitted = _fitted(self._evaluator(pop, self.points.X), starts, self.points.y, self.points.w, options)
@@ -133,6 +143,8 @@ class Minimum(NamedTuple):
         is_pairs, kind = resample == "pairs", self.options.kind
         if self.n_known and resample != "parametric":
             raise ArgumentError("a prior is no row of the data to draw: take resample='parametric'")
+        if self.given.x_error is not None and resample == "residuals":
+            raise ArgumentError("a residual has errors of y and X in it: take resample='parametric' or 'pairs'")
         if is_pairs:
             drawn = random.multinomial(size, np.full(size, 1 / size), n).astype(np.float64)
         elif kind == objective.SQUARES:
@@ -145,6 +157,8 @@ class Minimum(NamedTuple):
             raise ArgumentError(f"loss={self.result.goal.loss!r} has no bootstrap by {resample}: take resample='pairs'")
         at_once = max(1, AT_ONCE // size) if kind == objective.SQUARES else 1
         fit = self._fit_columns if kind == objective.SQUARES else self._fit_one
+        if self.given.x_error is not None:
+            fit, at_once = functools.partial(self._fit_distances, random), max(1, at_once // 8)
         params = np.concatenate([fit(drawn[first : first + at_once], is_pairs) for first in range(0, n, at_once)])
         if (lost := int(np.sum(~np.isfinite(params).all(axis=1)))) > LOST * n:
             raise ArgumentError(f"{lost:,} of {n:,} refits have no finite loss: take another resample= or bounds")
@@ -185,6 +199,22 @@ class Minimum(NamedTuple):
         pop = Population(np.tile(np.array(kinds, np.uint8), n), values.ravel(), np.arange(n + 1) * values.shape[1])
         columns = np.sqrt(drawn) if is_pairs else drawn - y
         return self._fit(pop, np.column_stack([X, y, columns.T]), 0 * y if is_pairs else y, w)
+
+    def _fit_distances(self, random: np.random.Generator, drawn: np.ndarray, is_pairs: bool) -> np.ndarray:
+        """Fits of orthogonal distances to rows that are drawn so many times, or to y with new errors of X and y."""
+        goal, counted = self.given, self.given.w > 0
+        X, y, w, errors = goal.X[counted], goal.y[counted], goal.w[counted], goal.x_error[counted]
+        shape = (len(drawn), *errors.shape)
+        if is_pairs:
+            X, y, w = np.broadcast_to(X[:, : shape[2]], shape), np.broadcast_to(y, drawn.shape), w * drawn
+        else:
+            size = np.sqrt(self.variance)
+            X = self.points.X[:, : shape[2]] + size * errors * random.standard_normal(shape)
+            y = self.values + size * random.standard_normal(drawn.shape) / np.sqrt(w)
+            w = np.broadcast_to(w, drawn.shape)
+        starts, *sides = (np.tile(one, (len(drawn), 1)) for one in (self.params, *self.sides))
+        found = orthogonal.fit(self.pop, X, y, w, errors, starts, *sides)
+        return np.where(np.isfinite(found.loss)[:, None], found.params, np.nan)
 
     def _fit_one(self, drawn: np.ndarray, is_pairs: bool) -> np.ndarray:
         """The fit to a data set (1, n_points), or to rows that are drawn so many times."""

@@ -65,7 +65,9 @@ def bands(
 def _error_variance(least: Minimum, result: Any, X: Any, n_points: int, weights: Any) -> np.ndarray:
     """Of a measurement at each point, (n_points,)."""
     if least.options.kind != objective.SQUARES or least.result is not result:
-        raise ArgumentError("kind='observation' is of normal errors: loss='squares' or 'gaussian', without a prior")
+        raise ArgumentError(
+            "kind='observation' is of normal errors: loss='squares' or 'gaussian', without prior= or x_error="
+        )
     if result.goal.w is not None and weights is None:
         raise ArgumentError("the fit had weights: kind='observation' takes those of the new points as weights=")
     w = as_numbers("weights", 1.0 if weights is None else tables.vector_of(X, weights), gaps=False).astype(np.float64)
