@@ -134,6 +134,13 @@ def test_only_the_simplest_formulas_end_a_search_before_other_simple_ones_were_t
         search.check_resolution(is_simple_left=False)
 
 
+def test_a_number_alone_ends_no_search():
+    x = np.array([0.3, 0.8, 1.3, 1.8, 2.3, 2.8, 3.3, 3.8])[:, None]
+    search = Discovery(Rows(x, rounded(2.124 * np.tanh(1.495 * x[:, 0]), 2)), SearchSettings(), Budget()).search
+    search.offer(ek.parse(["1.9875"]))
+    search.check_resolution(is_simple_left=False)
+
+
 LAW = "2.1e-6 * (exp(6824 * x1 / x2) - 1)"  # of a diode
 
 

@@ -39,6 +39,7 @@ from exprkit.regression.shapes.turns import turn_too_fast
 from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import FrontState, SearchProblem, SearchSettings, Signal, Simplified, Step
 from exprkit.runtime.budget import Budget, Ended
+from exprkit.text.tokens import VARIABLE
 
 # Share of the variance left by a formula that turns faster than the rows tell; chosen, not measured.
 MAX_TURNING_LOSS = 1e-9
@@ -103,10 +104,11 @@ class FormulaSearch:
         it has to gain log N^2 nats, or is an accident (H. Jeffreys, Theory of Probability, 1939, on simple laws first).
         A formula of the front has to gain its own price alone, as ``growth`` asks for; where ``is_simple_left`` says
         that simple ones are still to come, one not simpler than those ends nothing.  None leaves less than the variance
-        of rounding, a twelfth of the square of the last place of y.
+        of rounding, a twelfth of the square of the last place of y.  A number alone ends nothing: eight rows of two
+        digits can't gain what pairs ask for, however plain a curve is.
         """
         problem, resolution, rows = self.problem, self.resolution, self.problem.rows
-        formulas = [entry.expression for entry in self.front.entries()]
+        formulas = [entry.expression for entry in self.front.entries() if VARIABLE in entry.expression.kinds]
         if resolution is None or problem.settings.loss != "squares" or not problem.largest_pool or not formulas:
             return
         if np.ptp(np.log10(np.maximum(np.abs(rows.y), LEAST) / resolution)) <= 1:  # significant digits: shares of y
