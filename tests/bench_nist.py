@@ -88,6 +88,12 @@ def programs(formula, X, y, backends):
 
         return fit
 
+    def certified(start):
+        init = None if start is None else [start]
+        table = ek.fit(formula, X, y, init=init, dtype="float64", backend="cpu")[0].certify()
+        values, errors = table["value"].astype(float).to_numpy(), table["error"][:-1].astype(float).to_numpy()
+        return values[:-1], errors, values[-1]
+
     def curve_fit(start):
         if start is None:
             start = np.ones(len(names))  # SciPy's, where the function names its parameters
@@ -108,6 +114,7 @@ def programs(formula, X, y, backends):
     scipy, of_lmfit = (importlib.metadata.version(name) for name in ("scipy", "lmfit"))
     for backend in backends:
         yield f"exprkit, {backend}", ek.__version__, own(backend)
+    yield "exprkit, certified", ek.__version__, certified
     yield "SciPy, curve_fit", scipy, curve_fit
     yield "SciPy, least_squares", scipy, least_squares
     yield "lmfit, minimize", of_lmfit, by_lmfit

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 import exprkit as ek
 from exprkit.backends.objective import Options
+from exprkit.errors import ArgumentError
 from exprkit.fitting.finishing.factors import CountedPoints, Model
 from exprkit.fitting.finishing.finish import finish
 
@@ -388,3 +390,55 @@ def test_numbers_whose_squares_overflow_are_fitted():
     y = 3 * (years / 1950) ** 80
     found = fit("p1 * x1^p2", years, y, dtype="float64", backend="cpu")
     assert found.converged[0] and found.params[0, 1] == pytest.approx(80, rel=1e-6)
+
+
+# ── in more digits than a float64 has ──
+
+
+def test_a_line_is_certified_in_40_digits():
+    """Residuals of 1e-15 beside y, of which rounding leaves no digit of a sum of squares, beside exact fractions."""
+    x, y = [1, 2, 3, 4], ["1.000000000000001", "1.999999999999998", "3.000000000000003", "4.000000000000007"]
+    found = ek.fit("p1 + p2 * x1", [[a] for a in x], [float(b) for b in y], dtype="float64")
+    exact = [Fraction(b) for b in y]
+    slope = sum((a - Fraction(5, 2)) * b for a, b in zip(x, exact, strict=True)) / 5
+    line = sum(exact) / 4 - slope * Fraction(5, 2), slope
+    squares = sum((b - line[0] - line[1] * a) ** 2 for a, b in zip(x, exact, strict=True))
+    table = found[0].certify(40)
+    assert table.index.tolist() == ["p1", "p2", "sum of squares"]
+    for text, right in zip(table["value"], [*line, squares], strict=True):
+        assert abs(Fraction(text) / right - 1) < Fraction(1, 10**38)
+    assert abs(Fraction(table["error"]["p2"]) ** 2 / (squares / 2 / 5) - 1) < Fraction(1, 10**38)
+    assert table["digits"]["p2"] > 14 and table["digits"]["sum of squares"] < 4
+
+
+def test_certified_minimum_of_a_weighted_decay():
+    x = np.linspace(0, 3, 12)
+    y, w = (3 * np.exp(-x) + 0.05 * np.cos(9 * x)).round(3), np.linspace(1, 2, 12).round(2)
+    rough, fine = (
+        fit("p1 * exp(-p2 * x1)", x, y, weights=w, init=[[2.0, 1.0]], accuracy=accuracy, dtype=dtype)[0].certify()
+        for accuracy, dtype in (("screen", "float32"), ("final", "float64"))
+    )
+    assert fine["digits"].min() > 10 > rough["digits"].min()
+    for name in ("value", "error"):  # of x that float32 has rounded
+        assert rough[name][:2].astype(float).tolist() == pytest.approx(fine[name][:2].astype(float).tolist(), rel=1e-6)
+    found = fit("p1 * exp(-p2 * x1)", x, y, weights=w)
+    assert fine["error"][:2].astype(float).tolist() == pytest.approx(found.standard_errors[0].tolist(), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "text, options, sentence",
+    [
+        ("p1 + p2", {}, "no minimum near"),
+        ("p1 + p2 * x1", {"loss": "huber"}, "only least squares"),
+        ("p1 + p2 * x1", {"bounds": (-1, 0)}, "at no bound"),
+        ("x1", {}, "only finite parameters"),
+    ],
+)
+def test_what_cannot_be_certified_is_said(text, options, sentence):
+    with pytest.raises(ArgumentError, match=sentence):
+        fit(text, T, LINE, **options)[0].certify()
+
+
+def test_a_parameter_that_is_0_is_certified():
+    table = fit("p1 + p2 * x1", np.array([1.0, 2, 3]), np.array([2.0, 4, 6]))[0].certify()
+    assert table["value"].astype(float).tolist() == pytest.approx([0, 2, 0], abs=1e-15)

@@ -8,5 +8,6 @@ In: expressions, complete data, an objective and parameters.  Out: parameters at
 ``saddles``       starts beside where a loss is stationary, which is a minimum where they come back to it
 ``finish``        the steps
 ``orthogonal``    the steps where X has errors as well
+``certify``       the same minimum in more digits than a float64 has
 ================  ==================================================================
 """
