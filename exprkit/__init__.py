@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.regression.estimator.regressor import SymbolicRegressor as SymbolicRegressor
     from exprkit.regression.generations.breeding import breed as breed
     from exprkit.saved import load as load
+    from exprkit.saved import read_json as read_json
     from exprkit.search.exhaustive_search import exhaustive_search as exhaustive_search
     from exprkit.search.search_result import SearchResult as SearchResult
     from exprkit.study import bench as bench
@@ -77,7 +78,7 @@ _NAMES = {  # by module
     "regression.estimator.reduction": "Reduction reduce",
     "regression.estimator.regressor": "SymbolicRegressor",
     "regression.generations.breeding": "breed",
-    "saved": "load",
+    "saved": "load read_json",
     "search.exhaustive_search": "exhaustive_search",
     "search.search_result": "SearchResult",
     "study.sweep": "sweep",

@@ -1,4 +1,4 @@
-"""``load``: reads any file that exprkit writes, of populations, fits, exhaustive searches or fitted regressors."""
+"""``load`` and ``read_json`` read what exprkit writes: populations, fits, exhaustive searches or fitted regressors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from exprkit.expressions.population import Population
+from exprkit.fitting import fit_file
 from exprkit.fitting.fit_result import FitResult
 from exprkit.runtime import files
 from exprkit.search.search_result import SearchResult
@@ -55,3 +56,31 @@ def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult 
             if f"{part}.params" in arrays:
                 return Result.restored(arrays)
         return Population.from_arrays(arrays)
+
+
+def read_json(path: str | os.PathLike[str]) -> FitResult:
+    """Read what ``FitResult.to_json`` wrote: parameters, errors and covariances, but no data.
+
+    Parameters
+    ----------
+    path : str or path
+        A file; or the text itself.
+
+    Returns
+    -------
+    FitResult
+        It predicts, and has standard errors; what needs the data of the fit is refused.
+
+    Raises
+    ------
+    NoSuchFileError, DamagedFileError, FileError
+        As ``load``.
+
+    Examples
+    --------
+    >>> import exprkit as ek
+    >>> text = ek.fit("p1 * x1", [[1.0], [2.0]], [2.0, 4.0]).to_json()
+    >>> ek.read_json(text).predict([[5.0]]).round(3)
+    array([[10.]])
+    """
+    return fit_file.from_json(path, FitResult)

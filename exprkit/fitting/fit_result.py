@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from html import escape
 from typing import TYPE_CHECKING, Annotated, Any, overload
@@ -472,6 +472,17 @@ class FitResult:
         ``ek.load`` reads it, ``Population.load`` its expressions.
         """
         fit_file.save(self, path)
+
+    def to_json(self, path: Any = None, units: Mapping[str, str] | None = None) -> str:
+        """A text of JSON that other languages read, and ``ek.read_json``; written to ``path`` as well, if there is one.
+
+        Parameters
+        ----------
+        path : str or path, optional
+        units : dict of str, optional
+            Of columns and y, by name, for other readers.
+        """
+        return fit_file.to_json(self, path, units)
 
     @classmethod
     def restored(cls, arrays: dict[str, np.ndarray]) -> FitResult:

@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from exprkit.errors import checks_keywords, checks_methods, whole
 from exprkit.expressions.expression import Expression
 from exprkit.fitting.groups import by_group, tables_of
 from exprkit.fitting.models.ties import values_of
+from exprkit.fitting.uncertainty import inference
 from exprkit.fitting.uncertainty.intervals import correlation, intervals, region
 from exprkit.fitting.uncertainty.minimum import Minimum
 from exprkit.fitting.uncertainty.predictions import bands
@@ -341,6 +342,28 @@ class FittedExpression:
     def code(self, language: str) -> str:
         """The text of a function in another ``language``, "c", "matlab", "julia" or "excel" (``Expression.code``)."""
         return self.with_numbers().code(language)
+
+    def to_inference_data(
+        self, method: str = "delta", *, resample: str = "residuals", n: int = 1000, seed: int = 0
+    ) -> Any:
+        """An ``xarray.DataTree`` in the shape of ArviZ's InferenceData, with ``n`` draws as one chain.
+
+        Its groups: posterior, observed_data, constant_data and, of a likelihood without a prior or errors in X,
+        log_likelihood and posterior_predictive.
+
+        Parameters
+        ----------
+        method : {"delta", "bootstrap"}
+            Normal parameters, and the variance's chi-squared distribution where it is estimated (the posterior of
+            linear parameters without prior knowledge); or refits.
+        resample, n, seed
+            As for ``intervals``.
+        """
+        return inference.tree(self._minimum, self, method, resample, n, seed)
+
+    def to_json(self, path: Any = None, units: Mapping[str, str] | None = None) -> str:
+        """A text of JSON that other languages read; ``path`` and ``units`` as for ``FitResult.to_json``."""
+        return self._result.to_json(path, units)
 
     def plot(self) -> Any:
         """The data and what it predicts, as a figure (``FitResult.plot``)."""
