@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
+# read where NumPy is imported: threads of small products wait for those of another worker, 20 times as long
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import copy
 import dataclasses
 import functools
-import os
 import signal
 import sys
 import threading
@@ -15,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from emulated_device import EmulatedDevice, compiler
+from estimator_checks import few_turns
 from hypothesis import HealthCheck, settings
 
 from exprkit.backends import NAMES, load, status
@@ -216,6 +221,14 @@ def on_a_gpu(emulated, monkeypatch):
     pairs = dataclasses.replace(effort.REGRESSIONS, device_pair_functions=(300, 100))
     monkeypatch.setattr(effort, "REGRESSIONS", pairs)
     monkeypatch.setattr("exprkit.regression.on_device.pool.FEWEST", 500)
+
+
+@pytest.fixture
+def few_stages(monkeypatch):
+    """Five stages of the search alone, for what depends on no stage: all take eight times as long."""
+    from exprkit.regression.stages import discovery
+
+    monkeypatch.setattr(discovery, "ORDER", few_turns())
 
 
 @pytest.fixture(scope="module", params=map(on_gpu, ["emulated", "cuda"]))

@@ -62,7 +62,7 @@ def test_a_slow_clock_changes_nothing_that_is_over_in_time(monkeypatch):
 def test_a_search_that_was_killed_counts_on_from_where_it_was(limits):
     steps = []
     whole = searched(Budget(**limits), save=lambda search: steps.append(copy.deepcopy(search.checkpoint())))
-    for checkpoint in (steps[0], steps[5], steps[-1]):
+    for checkpoint in (steps[5], steps[-1]):
         assert bits(searched(Budget(**limits), checkpoint)) == bits(whole)
 
 

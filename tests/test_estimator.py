@@ -22,7 +22,6 @@ from jupyter_client.manager import start_new_kernel
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from threadpoolctl import threadpool_info
 
 import exprkit as ek
 from exprkit.errors import ArgumentError, BackendError, DataError, FileError, PopulationError
@@ -30,13 +29,13 @@ from exprkit.regression.estimator import checkpoint, equations, progress
 from exprkit.regression.estimator.equations import DescribedFront, selected
 from exprkit.regression.formulas.front import Entry
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.stages import discovery
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search_problem import SearchSettings, default_operators
 from exprkit.runtime import machine
 from exprkit.runtime.budget import Budget
 from exprkit.search import state_file
 
+pytestmark = pytest.mark.usefixtures("few_stages")
 SMALL = {"niterations": 2, "pool_size": 30}
 QUICK = {
     "niterations": 3, "population_size": 40, "pool_size": 300, "maxsize": 12, "random_state": 0,
@@ -76,7 +75,10 @@ KILLED = """
 import os, signal, sys
 from exprkit.regression.estimator import progress
 from exprkit.search import state_file
+from estimator_checks import few_turns
+from exprkit.regression.stages import discovery
 from test_estimator import LONG, regressor, table
+discovery.ORDER = few_turns()
 state_file.EVERY = progress.EVERY = 0.0
 state_file.SHARE = float("inf")
 def killed(view):
@@ -407,18 +409,22 @@ def test_a_function_sees_the_search_and_ends_it(busy):
     assert sum(map(len, last.short)) < sum(map(len, last.equation))
 
 
-@pytest.mark.slow
-def test_products_of_matrices_keep_to_one_thread(monkeypatch):
+THREADS = """
+import numpy as np, exprkit as ek
+from threadpoolctl import threadpool_info
+def n_threads():
+    return max(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+X, seen = np.arange(1.0, 9.0)[:, None], []
+ek.SymbolicRegressor(niterations=0, max_evals=10, progress=lambda view: seen.append(n_threads())).fit(X, X[:, 0])
+print(seen[0], n_threads())
+"""
+
+
+def test_products_of_matrices_keep_to_one_thread():
     """Whose bits would depend on how many there are; what was set before is set again."""
-
-    def n_threads():
-        return max(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
-
-    before, seen, begin = n_threads(), [], discovery.ORDER[0].stage
-    first = discovery.Turn(lambda problem: seen.append(n_threads()) or begin(problem))
-    monkeypatch.setattr(discovery, "ORDER", (first, *discovery.ORDER[1:]))
-    regressor(niterations=1).fit(*table())
-    assert seen == [1] and n_threads() == before
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, "-c", THREADS], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "1 2\n"
 
 
 @pytest.mark.slow
@@ -435,7 +441,7 @@ def test_ctrl_c_ends_a_search_within_a_second(rows, busy):
             pressed.append(time.perf_counter())
             os.kill(os.getpid(), signal.SIGINT)
 
-        timer = threading.Timer(after, press)
+        timer = threading.Timer(after * busy(), press)
         timer.start()
         found = ek.SymbolicRegressor(niterations=10**6).fit(X, y)
         took = time.perf_counter() - pressed[0]

@@ -25,6 +25,7 @@ def small(**settings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["X", "y", "sample_weight"])
+@pytest.mark.usefixtures("few_stages")
 def test_masked_values_are_no_numbers(which):
     """scikit-learn takes what lies under a mask for a number like all others."""
     X = np.linspace(1, 2, 20)[:, None]
@@ -53,6 +54,7 @@ def test_a_column_that_is_no_use_is_named(column, message):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_columns_of_objects_are_taken_if_they_are_numbers_and_names_stand_once():
     X = pd.DataFrame({"a": np.arange(20.0), "b": [True, False] * 10, "c": np.array([1, 2] * 10, object)})
     assert small().fit(X, 2 * X["a"]).get_best().equation == "2 * a"
@@ -127,6 +129,7 @@ def test_what_is_no_table_is_refused(X, message):
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
+@pytest.mark.usefixtures("few_stages")
 def test_very_few_rows_have_a_formula(n):
     X = np.array([[0.7, 2.0], [1.5, 1.0], [2.2, 3.0], [2.9, 0.5]])[:n]
     model = small().fit(X, 2 * X[:, 0] + X[:, 1] ** 2)

@@ -100,7 +100,7 @@ def test_cpu_ends_for_the_reasons_of_the_definition(tol, bounded):
     y = 2 * X[:, 0] / (0.5 + X[:, 0]) + 0.1 * random.standard_normal(24)
     starts = random.uniform(-1, 1.5, (1, len(pop), pop.max_params))
     lower, upper = (np.full(starts.shape[1:], side) if bounded else None for side in (-0.4, 1.1))
-    for max_iter in (0, 1, 2, 3, 9, 60):
+    for max_iter in (0, 2, 9, 60):
         options = Options(max_iter=max_iter, tol=tol, lower=lower, upper=upper)
         plain, fast = (
             module.Engine(pop, X, precision="ieee", dtype=F64).fit(starts, y, None, options)

@@ -261,6 +261,7 @@ def weighed():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_a_search_weighs_rows_where_noise_grows_and_says_so(weighed, capsys):
     X, y = wide_table()
     assert weighed.noise_ == "proportional" and "noise='constant'" in str(weighed)
@@ -307,6 +308,7 @@ def test_what_turns_too_fast_is_taken_only_where_it_is_exact():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_very_many_rows_are_searched_in_part_and_fitted_whole(monkeypatch):
     monkeypatch.setattr(effort, "ROWS", replace(effort.ROWS, search=50))
     X, y = table(400)

@@ -160,7 +160,7 @@ def test_a_robust_loss_finds_what_outliers_hide_from_squares():
     law = 2 * X[:, 0] / X[:, 1]
     y = law + 0.01 * random.standard_normal(len(X))
     y[::7] += random.uniform(20, 200, len(y[::7]))
-    settings = {"niterations": 0, "unary_operators": []}
+    settings = {"niterations": 0, "unary_operators": [], "pool_size": 100}
     for loss in ("mae", "huber(f - y, 0.05)"):
         assert np.median(np.abs(searched(loss, X, y, **settings).predict(X) - law)) < 0.01
     assert np.median(np.abs(searched("squares", X, y, **settings).predict(X) - law)) > 1
@@ -183,7 +183,7 @@ def test_counts_are_fitted_by_their_deviance():
     X, random = drawn(400)
     law = 40 * X[:, 0] ** 2 / np.exp(X[:, 1])
     y = random.poisson(law).astype(float)
-    model = searched("f - y * log(f)", X, y, niterations=0, unary_operators=["exp", "square"])
+    model = searched("f - y * log(f)", X, y, niterations=0, unary_operators=["exp", "square"], pool_size=100)
     assert np.abs(model.predict(X) / law - 1).max() < 0.15 and (model.predict(X) > 0).all()
     fitted = model.predict(X)
     log = np.where(y > 0, y * np.log(np.where(y > 0, y, 1) / fitted), 0)
@@ -201,6 +201,7 @@ def test_evolution_alone_fits_by_the_loss():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_weights_count_rows_whether_the_loss_names_them_or_not():
     X, random = drawn(40)
     y = X[:, 0] + random.standard_normal(40)

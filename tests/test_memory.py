@@ -42,7 +42,7 @@ def everything(pop, X, dtype="float64", seed=0):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [64, 70, 100, 1000])
+@pytest.mark.parametrize("number", [64, 70, 300])
 def test_a_parameter_s_number_may_be_large(number):
     pop = ek.parse([f"p{number} * x1", f"sqr(p{number}) + p1 * x1", f"exp(p{number})"])
     J = everything(pop, X)
@@ -53,7 +53,7 @@ def test_a_parameter_s_number_may_be_large(number):
 
 @pytest.mark.slow
 def test_parameters_may_be_numbered_through_a_population():
-    pop = ek.parse([f"p{i + 1} * x1" for i in range(400)])
+    pop = ek.parse([f"p{i + 1} * x1" for i in range(130)])
     found = ek.fit(pop, X, 3 * X[:, 0], backend="cpu")
     assert np.diagonal(found.params) == pytest.approx(3) and found.converged.all()
     program = lower_gradients(pop)
@@ -119,9 +119,9 @@ def test_random_populations(seed, longest, n_params, n_vars, dtype):
 
 
 @pytest.mark.slow
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
-    numbers=st.lists(st.integers(1, 300), min_size=1, max_size=12), texts=st.sampled_from(["esr", "thesis", "gp"]),
+    numbers=st.lists(st.integers(1, 150), min_size=1, max_size=8), texts=st.sampled_from(["esr", "thesis", "gp"]),
     seed=st.integers(0, 1000),
 )  # fmt: skip
 def test_random_expressions_with_parameters_of_any_number(numbers, texts, seed):

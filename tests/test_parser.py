@@ -703,9 +703,9 @@ def test_fuzz(root):
     lines = (root / "data" / "esr_sample.txt").read_bytes().split(b"\n")[:-1] + [text.encode() for text in GRAMMAR]
     alphabet = [b"+", b"-", b"*", b"/", b"^", b"**", b"//", b"(", b")", b",", b".", b"e", b"x1", b"p2", b"exp(", b"max(", b"acot(",
                 b"1", b"0", b"1e9", b"f0", b" ", b"\0", b"\xff", b"\xc3\xa4", b"\xe2\x82", b"__import__('os')", b"\n", b"nan"]  # fmt: skip
-    texts = [rng.bytes(int(n)) for n in rng.integers(0, 40, 20_000)]
-    texts += [b"".join(alphabet[k] for k in rng.integers(0, len(alphabet), n)) for n in rng.integers(1, 12, 30_000)]
-    for pick in rng.integers(0, len(lines), 50_000):
+    texts = [rng.bytes(int(n)) for n in rng.integers(0, 40, 6_000)]
+    texts += [b"".join(alphabet[k] for k in rng.integers(0, len(alphabet), n)) for n in rng.integers(1, 12, 9_000)]
+    for pick in rng.integers(0, len(lines), 15_000):
         text = lines[pick]
         for _ in range(int(rng.integers(1, 4))):
             place, kind = int(rng.integers(0, len(text) + 1)), rng.integers(3)
@@ -722,7 +722,7 @@ def test_fuzz(root):
     finally:
         heard, _heard = _heard, None
     assert heard == []
-    assert len(texts) == 100_000 and 5_000 < pop.valid.sum() < 60_000
+    assert len(texts) == 30_000 and 1_500 < pop.valid.sum() < 18_000
     assert len(messages) == (~pop.valid).sum()
     for message in messages:
         assert message.startswith("expression ") and all(line.isprintable() for line in message.split("\n"))

@@ -246,7 +246,7 @@ def test_random_populations(dtype, precision):
         points=st.sampled_from([1, 2, 4]), n_sets=st.integers(1, 2), share_code=st.booleans(),
         bundle=st.sampled_from([1, None]), block=st.sampled_from([32, 96]),
     )  # fmt: skip
-    @settings(max_examples=4)
+    @settings(max_examples=3)
     def check(seed, n_vars, n_params, n_points, points, n_sets, share_code, bundle, block):
         if points * dtype.itemsize > 16:
             points = 2
@@ -316,7 +316,7 @@ OWN_LOSSES = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [F4, F8], ids=str)
-@pytest.mark.parametrize(("points", "n_points", "spans"), [(1, 33, 128), (2, 131, 128), (2, 601, 1)])
+@pytest.mark.parametrize(("points", "n_points", "spans"), [(1, 33, 128), (2, 601, 1)])
 def test_losses_that_are_texts_are_the_definition_s(dtype, points, n_points, spans, monkeypatch):
     """Of full vectors and the last one, which is not; an expression that is nan where nothing counts is none."""
     monkeypatch.setattr(transpiler, "SPAN_TILES", spans)

@@ -99,7 +99,6 @@ LAWS = {
     "x1 ^ 5 / x2 ^ 3": 9,
     "x1 + (x2 - x1) * exp(-x3 * x2)": 12,
     "x3 * sqrt(sqr(x1) + sqr(x2) + sqr(x3 * cos(x1)))": 16,
-    "x1 * (1 / sqrt(1 - 0.1 * sqr(x2)) - 1)": 12,
     "exp(4.2 - 3.1 / (x1 + 1.7))": 8,
     "sqrt(3.3 + 1.7 * x1 * x2) - x2": 10,
     "x2 * exp(-0.3 * x1) * (1 + 0.7 * x2 * x3)": 14,
@@ -119,11 +118,11 @@ def test_a_law_is_found_at_fresh_points(law):
 
 @pytest.mark.slow
 def test_a_law_is_found_in_noise():
-    X, fresh = drawn(300), drawn(seed=1)
+    X, fresh = drawn(200, 2), drawn(n_vars=2, seed=1)
     law = "2 * x1 / (1 + x2)"
-    noise = np.random.default_rng(5).standard_normal(300)
+    noise = np.random.default_rng(5).standard_normal(200)
     y = values([law], X)[0]
-    model = search(X, y + 0.01 * np.sqrt(np.mean(y**2)) * noise, pool_size=60, niterations=3)
+    model = search(X, y + 0.01 * np.sqrt(np.mean(y**2)) * noise, pool_size=60, niterations=1)
     assert model.predict(fresh) == pytest.approx(values([law], fresh)[0], rel=0.01)
     assert model.get_best().complexity <= 9
 
@@ -190,16 +189,26 @@ def test_operators_are_those_that_were_asked_for():
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_formulas_whatever_the_threads():
-    X = drawn(80)
-    y = values(["x1 * sin(x2) + 0.3 * x3"], X)[0] + 0.05 * np.random.default_rng(3).standard_normal(80)
-    settings = QUICK | {"niterations": 12, "population_size": 200, "pool_size": 100, "maxsize": 25}
+def test_the_same_formulas_are_found_whatever_the_threads():
+    X = drawn(40, 2)
+    y = values(["x1 * sin(x2) + 0.3 * x1"], X)[0] + 0.05 * np.random.default_rng(3).standard_normal(40)
+    settings = QUICK | {"pool_size": 60}
     first = search(X, y, **settings, n_jobs=1).equations_["equation"].tolist()
     assert search(X, y, **settings, n_jobs=3).equations_["equation"].tolist() == first
-    assert search(X, y, **settings | {"random_state": 1}, n_jobs=2).equations_["equation"].tolist() != first
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
+def test_other_seeds_give_other_formulas():
+    X = drawn(80)
+    y = values(["x1 * sin(x2) + 0.3 * x3"], X)[0] + 0.05 * np.random.default_rng(3).standard_normal(80)
+    settings = QUICK | {"niterations": 6, "population_size": 60, "pool_size": 100, "maxsize": 25}
+    first, other = (search(X, y, **settings | {"random_state": k}).equations_["equation"] for k in (0, 1))
+    assert first.tolist() != other.tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_weights_count_rows_and_their_order_does_not_matter():
     X = drawn(40)
     y = X[:, 0] + np.random.default_rng(0).standard_normal(40)
@@ -211,6 +220,7 @@ def test_weights_count_rows_and_their_order_does_not_matter():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_a_model_survives_pickling_and_a_warm_start_keeps_what_it_had():
     X = drawn(60)
     y = X[:, 0] * X[:, 1] + np.random.default_rng(0).standard_normal(60)
@@ -231,7 +241,7 @@ def noisy(n=400, n_vars=5):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("limit", "n"), [(0.3, 400), (2.0, 50_000)])
+@pytest.mark.parametrize(("limit", "n"), [(0.3, 400), (1.0, 50_000)])
 def test_a_timeout_holds(limit, n, busy):
     ek.SymbolicRegressor(**QUICK).fit(*noisy())  # its loops are compiled
     begin = time.perf_counter()
@@ -298,6 +308,7 @@ def test_every_check_of_scikit_learn_passes():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_it_works_in_a_pipeline_a_grid_and_a_cross_validation():
     X = drawn(60)
     y = 2 * X[:, 0] + X[:, 1]
@@ -328,6 +339,7 @@ def test_what_is_shown_says_the_same():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_accuracy_is_the_least_loss():
     X, y = noisy(60, 2)
     model = ek.SymbolicRegressor(**QUICK).fit(X, y)

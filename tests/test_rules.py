@@ -185,12 +185,13 @@ def test_a_pool_holds_what_is_allowed_alone():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("y_units", ["m", "m^2/s", None])
+@pytest.mark.parametrize("y_units", ["m", None])
 def test_every_formula_of_a_search_keeps_to_the_rules(y_units):
     X = drawn(80)
     y = X[:, 2] * X[:, 1] * np.cos(X[:, 3]) + X[:, 0] + 0.05 * np.random.default_rng(0).standard_normal(80)
-    model = ek.SymbolicRegressor(niterations=4, population_size=100, pool_size=1_000, maxsize=14, random_state=0,
-                                 constraints=CONSTRAINTS, nested_constraints=NESTED)  # fmt: skip
+    model = ek.SymbolicRegressor(niterations=2, population_size=60, pool_size=300, maxsize=11, random_state=0,
+                                 constraints=CONSTRAINTS, nested_constraints=NESTED,
+                                 unary_operators=["square", "cos", "sin", "exp"])  # fmt: skip
     model.fit(X, y, X_units=["m", "s", "m/s", "1"], y_units=y_units)
     pop = ek.parse([entry.expression for entry in model._front.entries])
     rules = FormulaRules(4, UNITS, y_units and exponents(y_units), limits=limits(CONSTRAINTS, NESTED, NAMES))

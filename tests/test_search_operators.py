@@ -133,8 +133,8 @@ def test_a_pool_on_a_device_holds_their_values(name, emulated):
 @pytest.mark.slow
 def test_a_search_on_a_device_breeds_and_finds_them(on_a_gpu):
     y = 2 * swish(X[:, 0] * X[:, 1]) + 1 + 0.05 * RANDOM.standard_normal(200)
-    model = found(y, unary_operators=["swish"], binary_operators=["+", "*"], backend="cuda", niterations=2,
-                  population_size=40, timeout_in_seconds=200)  # fmt: skip
+    model = found(y, unary_operators=["swish"], binary_operators=["+", "*"], backend="cuda", niterations=1,
+                  population_size=30, timeout_in_seconds=200, maxsize=12)  # fmt: skip
     assert model.score(X, y) > 0.98
     assert "swish(" in " ".join(model.equations_["equation"])
 

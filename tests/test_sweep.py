@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import re
@@ -174,13 +175,13 @@ def test_every_value_of_a_notebook_is_checked():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["cpu", "h200", "nikuradse"])
-def test_every_kind_of_run_of_a_published_study_measures(name, monkeypatch):
+def test_every_kind_of_run_of_the_published_studies_measures(monkeypatch):
     monkeypatch.setattr(data, "nikuradse", lambda: replace(data.rough_pipe(), name="nikuradse"))  # which is downloaded
     small = {"n_exprs": 8, "n_points": 20, "n_samples": 1, "n_checked": 4, "backends": ["cpu"], "dispatch": ""}
     small |= {"block_size": 0, "points_per_thread": 0, "options": {}, "seconds": 0.0}
     kinds = {}
-    for job in sweep.jobs_of(BENCHMARK, ROOT / "data" / "studies" / f"{name}.yaml", "out"):
+    studies = [ROOT / "data" / "studies" / f"{name}.yaml" for name in ("cpu", "h200", "nikuradse")]
+    for job in itertools.chain.from_iterable(sweep.jobs_of(BENCHMARK, study, "out") for study in studies):
         one = {name: value for name, value in job.parameters.items() if name != "results_dir"} | small
         one["n_steps"] = min(one["n_steps"], 2)
         kinds[one["study"], one["results"], one["expressions"], one["dataset"]] = one
