@@ -1,11 +1,15 @@
 """How often intervals of 95 % hold the parameter: by the delta method and by profiles, in simulated data.
 
     python tests/bench_coverage.py --csv data/results/coverage.csv
+    python tests/bench_coverage.py --choices 100 --csv data/results/coverage_choices.csv
 
 Twenty formulas, three numbers of points along x1, normal errors of 5 % of the curve's range; fits begin at the truth.
 All data sets of a formula are one population: f - e, with the errors e as a column, is fitted to the curve as f is to
 curve + e.  A profile's interval holds the truth where fixing a parameter at it raises the deviance by no more than
 Student's t squared.
+
+With ``--choices``: how often bands of 95 % hold the curve exp(x1 / 2) at seven points from 0 to 1.5, in so many data
+sets of 20 points from 0 to 1, where the formula was chosen among several by the same data.
 """
 
 from __future__ import annotations
@@ -68,6 +72,59 @@ def covered(text, truth, x, n_sets, seed):
     return by_delta[good], by_profile[good]
 
 
+NEW = np.linspace(0, 1.5, 7)[:, None]
+REFITS = 200  # of a bootstrap that repeats the choice
+SETTINGS = {"loss": "gaussian", "dtype": "float64", "backend": "cpu"}
+ALIKE = ["p1 + p2 * x1", "p1 * exp(p2 * x1)", "p1 + p2 * x1^2", "p1"]
+
+
+def chosen(pop, x, y, **settings):
+    """The number of the formula that has the least BIC, and the fit of all."""
+    found = ek.fit(pop, x, y, **SETTINGS, **settings)
+    return int(np.nanargmin(np.where(np.isfinite(found.score("bic")), found.score("bic"), np.nan))), found
+
+
+def ends(band):
+    return band["lower"].to_numpy(), band["upper"].to_numpy()
+
+
+def bands_of(pop, x, y, seed):
+    """Lower and upper ends of bands at ``NEW``, by the way to them."""
+    best, found = chosen(pop, x, y)
+    yield "the best", ends(found[[best]].average(NEW, LEVEL))
+    yield "average by bic", ends(found.fold().average(NEW, LEVEL))
+    if len(pop) <= len(ALIKE):
+        yield "average by stacking", ends(found.average(NEW, LEVEL, by="stacking"))
+    random = np.random.default_rng([seed, 1])
+    half = np.isin(np.arange(len(y)), random.permutation(len(y))[::2])
+    best, _ = chosen(pop, x[half], y[half])
+    other = ek.fit(pop[[best]], x[~half], y[~half], **SETTINGS)
+    yield "the best of one half, fitted to the other", ends(other.average(NEW, LEVEL))
+    drawn = np.empty((REFITS, len(NEW)))
+    for k in range(REFITS):
+        rows = random.integers(0, len(y), len(y))
+        best, refit = chosen(pop, x[rows], y[rows], init=np.nan_to_num(found.params), accuracy="screen")
+        drawn[k] = refit.predict(NEW, best)
+    yield "bootstrap that repeats the choice", np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+
+
+def choices(n_sets):
+    every = ek.generate.exhaustive(6, ["+", "*", "exp"], variables=1)
+    x, truth = np.linspace(0, 1, 20)[:, None], np.exp(NEW[:, 0] / 2)
+    for pop in (ek.parse(ALIKE), every):
+        holds = {}
+        for seed in range(n_sets):
+            y = np.exp(x[:, 0] / 2) + 0.08 * np.random.default_rng(seed).standard_normal(len(x))
+            for way, (lower, upper) in bands_of(pop, x, y, seed):
+                holds.setdefault(way, []).append((lower <= truth) & (truth <= upper))
+        for way, held in holds.items():
+            share = 100 * np.mean(held, axis=0)
+            yield {
+                "formulas": len(pop), "method": way, "points": len(x), "data_sets": n_sets,
+                "coverage": round(share.mean(), 1), "least": round(share.min(), 1), "most": round(share.max(), 1),
+            }  # fmt: skip
+
+
 def measured(n_sets, only):
     for number, (name, (text, truth, span)) in enumerate(MODELS.items()):
         for n_points in POINTS if not only or name in only else ():
@@ -84,9 +141,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sets", type=int, default=4000, help="simulated data sets of a formula")
     parser.add_argument("--only", nargs="*", help="names of formulas")
+    parser.add_argument("--choices", type=int, help="data sets in which a formula is chosen; nothing else is measured")
     parser.add_argument("--csv", type=to_record)
     arguments = parser.parse_args()
-    listed(measured(arguments.sets, arguments.only), arguments.csv, width=24)
+    rows = choices(arguments.choices) if arguments.choices else measured(arguments.sets, arguments.only)
+    listed(rows, arguments.csv, width=24)
 
 
 if __name__ == "__main__":

@@ -421,7 +421,7 @@ class FitResult:
         X, level, kind, weights
             As for ``FittedExpression.bands``.
         by, folds, seed
-            As for ``model_weights``.
+            As for ``model_weights``; the weights of stacking are a mean over bootstraps, as they are estimates.
 
         Examples
         --------
@@ -432,7 +432,8 @@ class FitResult:
         0         2.1    1.8    2.2
         1         6.2    4.7   11.3
         """
-        return average.average(self, X, self.model_weights(by, folds=folds, seed=seed), level, kind, weights)
+        of_each = average.weights_of(self, by, folds, seed, average.BOOTSTRAPS)
+        return average.average(self, X, of_each, level, kind, weights)
 
     # ── looking at it, keeping it ──
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import checks_keywords, checks_methods, whole
+from exprkit.errors import ArgumentError, checks_keywords, checks_methods, whole
 from exprkit.expressions.expression import Expression
 from exprkit.fitting.groups import by_group, tables_of
 from exprkit.fitting.models.ties import values_of
@@ -107,6 +107,8 @@ class FittedExpression:
 
     @functools.cached_property
     def _minimum(self) -> Minimum:
+        if not len(self.params):
+            raise ArgumentError(f"there is no fitted parameter: {self.reason}")
         return Minimum.of(self._result)
 
     def intervals(

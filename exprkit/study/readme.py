@@ -227,6 +227,17 @@ def coverage(folder: Path) -> str:
     return _table(("", *head), lines, "tests/bench_coverage.py --csv data/results/coverage.csv")
 
 
+def choices(folder: Path) -> str:
+    """How many per cent of bands hold the curve where a formula was chosen: the mean of seven points, and the least."""
+    rows, ways = _read(folder / "coverage_choices.csv"), dict[str, dict[int, str]]()
+    for row in rows.to_dict("records"):
+        ways.setdefault(row["method"], {})[row["formulas"]] = f"{row['coverage']:.1f} ({row['least']:.1f})"
+    numbers = sorted({number for cells in ways.values() for number in cells})
+    lines = [(way, *(cells.get(number, "") for number in numbers)) for way, cells in ways.items()]
+    script = "tests/bench_coverage.py --choices 100 --csv data/results/coverage_choices.csv"
+    return _table(("", *(f"of {number} formulas" for number in numbers)), lines, script)
+
+
 # ── what scripts measured on a GPU ───────────────────────────────────────────────────
 
 
@@ -289,6 +300,7 @@ OTHERS: dict[str, Callable[[Path], str]] = {  # name between the marks: the tabl
     "fit peers": fit_peers,
     "nist": nist,
     "coverage": coverage,
+    "coverage of choices": choices,
     "accuracy": accuracy,
     "interpreter": lambda folder: measurements(folder, "h200_interpreter.csv", "tests/gpu_speed.py"),
     "generations": lambda folder: "\n\n".join(

@@ -35,15 +35,16 @@ LEAST = 1e-4  # weight below which a formula is left out of a band
 AS_GOOD = 0.37  # share of the largest weight: exp(-1), a difference of 2 in a criterion of information
 SUM = 1e4  # times y's size, by which the weights of stacking add up to 1
 HALVINGS = 60  # of the interval in which the end of a band lies
+BOOTSTRAPS = 100  # of the weights of stacking, for a band
 ONE_SIGMA = 0.6826894921370859  # level of a band of one standard error, of normal errors
 MOST_FREE = 1e9  # degrees of freedom, which are as good as infinitely many
 
 
-def weights_of(result: Any, by: str, folds: int, seed: int) -> np.ndarray:
-    """Weights of the expressions, float64 (n_exprs,), that add up to 1."""
+def weights_of(result: Any, by: str, folds: int, seed: int, n: int = 0) -> np.ndarray:
+    """Weights of the expressions, float64 (n_exprs,), that add up to 1; of stacking the mean of ``n`` bootstraps."""
     one_of("by", by, BY)
     if by == "stacking":
-        return _stacked(result, folds, seed)
+        return _stacked(result, folds, seed, n)
     score = result.score(by)
     fine = np.isfinite(score)
     if not fine.any():
@@ -53,8 +54,12 @@ def weights_of(result: Any, by: str, folds: int, seed: int) -> np.ndarray:
     return np.asarray(odds / odds.sum())
 
 
-def _stacked(result: Any, folds: int, seed: int) -> np.ndarray:
-    """Weights by predictions of rows that were left out, each ``folds``-th of them in turn."""
+def _stacked(result: Any, folds: int, seed: int, n: int) -> np.ndarray:
+    """Weights by predictions of rows that were left out, each ``folds``-th of them in turn.
+
+    The mean over ``n`` draws of the rows' shares, of a Bayesian bootstrap, where bands are to know that the weights
+    themselves are estimates (D. B. Rubin, Annals of Statistics 9, 1981; Y. Yao et al., Bayesian Analysis 13, 2018).
+    """
     if result.kind not in ("squares", "gaussian") or any(
         one is not None for one in (result._composed, result.goal.x_error)
     ):
@@ -65,7 +70,8 @@ def _stacked(result: Any, folds: int, seed: int) -> np.ndarray:
     goal = result.goal
     rows = np.flatnonzero(np.ones(len(goal.y)) if goal.w is None else goal.w > 0)
     whole("folds", folds, 2, len(rows))
-    fold = np.random.default_rng(whole("seed", seed, 0)).permutation(len(rows)) % folds
+    random = np.random.default_rng(whole("seed", seed, 0))
+    fold = random.permutation(len(rows)) % folds
     X, y = goal.X[rows], goal.y[rows].astype(np.float64)
     left_out = np.full((len(rows), len(result)), np.nan)
     for i in range(len(result)):
@@ -79,10 +85,11 @@ def _stacked(result: Any, folds: int, seed: int) -> np.ndarray:
     if not fine.any():
         raise ArgumentError("no expression predicts all rows that were left out: there is nothing to weigh")
     root = np.ones(len(y)) if goal.w is None else np.sqrt(goal.w[rows].astype(np.float64))
-    size = SUM * np.linalg.norm(root * y)
-    A = np.concatenate([root[:, None] * left_out[:, fine], np.full((1, fine.sum()), size)])
-    weights = np.zeros(len(result))
-    weights[fine] = nnls(A, np.append(root * y, size))[0]
+    size, weights = SUM * np.linalg.norm(root * y), np.zeros(len(result))
+    for share in np.sqrt(random.dirichlet(np.ones(len(y)), n) * len(y)) if n else np.ones((1, len(y))):
+        A = np.concatenate([(share * root)[:, None] * left_out[:, fine], np.full((1, fine.sum()), size)])
+        own = nnls(A, np.append(share * root * y, size))[0]
+        weights[fine] += own / own.sum()
     return np.asarray(weights / weights.sum())
 
 
@@ -116,7 +123,12 @@ def average(result: Any, X: Any, weights: np.ndarray, level: float, kind: str, o
         error.append((table["upper"] - table["lower"]).to_numpy() / (2 * least.quantile(ONE_SIGMA)))
         free.append(min(least.free, MOST_FREE))
         reach = max(reach, least.quantile(level))
-    values, errors = np.array(f), np.array(error)
+    values = np.array(f)
+    if open_ones := [str(result.pop[i]) for i, own in zip(used.tolist(), error, strict=True) if np.isnan(own).any()]:
+        raise ArgumentError(
+            f"{open_ones[0]} has no band, as its parameters are not determined: fold(), or leave it out"
+        )
+    errors = np.maximum(error, np.spacing(np.abs(values)))  # a formula without parameters has none
     tail, ends = (1 - level) / 2, []
     for below in (tail, 1 - tail):
         low, high = (np.min(values - 10 * reach * errors, axis=0), np.max(values + 10 * reach * errors, axis=0))

@@ -62,7 +62,7 @@ class Minimum(NamedTuple):
             raise ArgumentError("rows that were read in pieces are not kept: a fit has to hold its data for this")
         inner = inner if inner.goal.x_error is None else orthogonal.linear(inner)
         params = inner.params[0, : inner.pop.max_params]
-        if not params.size or not np.isfinite(params).all():
+        if not (np.isfinite(params).all() and np.isfinite(inner.loss[0])):
             raise ArgumentError(f"there is no fitted parameter: {result.reason[0]}")
         points = points_of(inner.pop, inner.goal)
         ev = Evaluator(inner.pop, points.X, "cpu", dtype="float64")
@@ -70,12 +70,12 @@ class Minimum(NamedTuple):
         J = np.where(inner.at_bound[0, : len(params)], 0.0, J)
         is_scaled = inner.goal.loss == "squares" or (inner.goal.loss == "gaussian" and inner.goal.w is None)
         sizes = np.linalg.svd(scaled(J * np.sqrt(points.w)[:, None]), compute_uv=False)
-        free: float = len(f) - int(np.sum(sizes > NOTHING * sizes[0]))
+        free: float = len(f) - int(np.sum(sizes > NOTHING * sizes[:1]))
         with np.errstate(all="ignore"):
             variance = float(np.sum(points.w * (points.y - f) ** 2) / np.float64(free)) if is_scaled else 1.0
         n_known = len(inner.goal.y) - len(result.goal.y)
         free = free if is_scaled else np.inf
-        is_hard = bool(sizes[-1] < HARD * sizes[0])
+        is_hard = bool(np.any(sizes[-1:] < HARD * sizes[:1]))
         return cls(inner, inner.pop, params, points, f, J, free, variance, is_hard, n_known, result.goal)
 
     @property
