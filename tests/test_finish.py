@@ -443,3 +443,21 @@ def test_what_cannot_be_certified_is_said(text, options, sentence):
 def test_a_parameter_that_is_0_is_certified():
     table = fit("p1 + p2 * x1", np.array([1.0, 2, 3]), np.array([2.0, 4, 6]))[0].certify()
     assert table["value"].astype(float).tolist() == pytest.approx([0, 2, 0], abs=1e-15)
+
+
+def test_a_plateau_of_two_parameters_is_no_minimum():
+    """NIST's Nelson with x times 1e30, from ones: neither p2 nor p3 alone makes the loss less."""
+    sides = np.meshgrid(1e30 * 2.0 ** np.arange(7), [1.8e32, 2.25e32, 2.75e32])
+    x1, x2 = (side.ravel() for side in sides)
+    y = 2.6 - 5.6e-39 * x1 * np.exp(5.8e-32 * x2) + 0.01 * np.cos(np.arange(21))
+    found = ek.fit("p1 - p2 * x1 * exp(-p3 * x2)", np.column_stack([x1, x2]), y, init="ones")
+    assert not found.converged[0] and "no parameter but p1 matters there: try init or restarts" in found.reason[0]
+
+
+def test_values_that_are_lost_in_rounding_are_no_minimum():
+    y = 1 - 2 * T + 0.5 * T**2 + 0.01 * np.cos(9 * T)
+    far = ek.fit("p1 + p2 * x1 + p3 * x1^2", 1e9 + T[:, None], y, dtype="float64")
+    assert not far.converged[0] and far.reason[0].endswith("lost in rounding: take an offset off the columns")
+    near = ek.fit("p1 + p2 * (x1 - 1e9) + p3 * (x1 - 1e9)^2", 1e9 + T[:, None], y, dtype="float64")
+    plain = ek.fit("p1 + p2 * x1 + p3 * x1^2", T[:, None], y)
+    assert near.converged[0] and np.allclose(near.params, plain.params, rtol=1e-4)  # x has seven digits there

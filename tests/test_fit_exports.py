@@ -65,6 +65,14 @@ def test_what_is_no_fit_in_json_is_told(found, tmp_path):
         found.to_json(units={"time": "s"})
 
 
+def test_errors_of_a_loss_of_one_s_own_are_in_json_and_not_in_npz(tmp_path):
+    own = ek.fit("p1 * exp(-p2 * x1)", T[:, None], Y, loss="(f - y)^2 / 2")
+    own.save(tmp_path / "own.npz")
+    again = ek.load(tmp_path / "own.npz")
+    assert np.isnan(again.standard_errors).all() and np.isnan(again.robust_errors).all()
+    np.testing.assert_array_equal(ek.read_json(own.to_json()).standard_errors, own.standard_errors)
+
+
 # ── ArviZ ──
 
 

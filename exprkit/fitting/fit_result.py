@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -40,6 +41,9 @@ EXPLAINED = 1e-3  # share of the spread of y below which a fit explains nothing
 IDLE = 1e-9  # share of y by which a parameter that does not matter changes the values at the most
 MOST_IDLE = 1 << 18  # values of expressions that are looked at, which takes some 0.2 s (two cores)
 OTHER = np.outer([1, -1], 10.0 ** np.arange(-40, 40, 0.5)).ravel()  # what such a parameter might be instead
+PAIRS = np.stack([side.ravel() for side in np.meshgrid(OTHER[::2], OTHER[::2])], axis=1)  # or two of them
+MOST_PAIRS = 1 << 10  # rows of expressions for which pairs are tried, which takes some 0.1 s
+LOST = "its terms are so much larger than y varies that their sum is lost in rounding: take an offset off the columns"
 SHOWN = 10  # rows of a table
 
 
@@ -169,8 +173,8 @@ class FitResult:
         infinite = infinite_columns(self.goal.X, self.goal.w, self.pop) if lost else {}
         for i in lost if infinite else ():
             words[i] = "; ".join([words[i], *(infinite[k] for k in used_columns(self.pop[[i]]) if k in infinite)])
-        for i, moving in self._idle[0].items():
-            words[i] += f"; no better than a constant, no parameter but {moving} matters there: try init or restarts"
+        for i, sentence in self._idle[0].items():
+            words[i] += f"; {sentence}"
         for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
             names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
             head = REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
@@ -179,9 +183,10 @@ class FitResult:
 
     @functools.cached_property
     def _idle(self) -> tuple[dict[int, str], list[int]]:
-        """Of fits no better than a constant, some of whose parameters change no value: the names of the others.
+        """What is said of fits no better than a constant, and which of them end at no minimum.
 
-        And which of them end at no minimum: where another size of such a parameter, alone, makes the loss less.
+        Some parameters may change no value; it is no minimum where another size of one of them, or of two, makes the
+        loss less.  Or values that are as large as terms of the formula are lost in rounding.
         """
         enough = (self.pop.n_params > 1) & (self.pop.n_params < len(self.goal.y))
         ended = np.isin(self.status, objective.CONVERGED)
@@ -200,13 +205,25 @@ class FitResult:
                 sets = np.repeat(p[None], len(OTHER), axis=0)
                 sets[:, :, j] = OTHER[:, None]
                 lower[idle[:, j] & np.any(ev.loss(sets, y, "sse", weights=w) < least, axis=0)] = True
-        names = np.array(self._names)
-        moving = {
-            i: " and ".join(names[: len(own)][~own])
-            for i, row in zip(flat.tolist(), idle, strict=True)
-            if (own := row[: self.pop.n_params[i]]).any() and not own.all()
-        }
-        return moving, flat[lower].tolist()
+            for row in np.flatnonzero(~lower & (np.sum(idle, axis=1) > 1))[: 1 + MOST_PAIRS // (1 + len(y))].tolist():
+                one = Evaluator(ev.pop[[row]], self.goal.X, "cpu", dtype="float64")
+                for pair in itertools.combinations(np.flatnonzero(idle[row, : one.pop.max_params]).tolist(), 2):
+                    sets = np.repeat(p[None, [row], : one.pop.max_params], len(PAIRS), axis=0)
+                    sets[:, 0, pair] = PAIRS
+                    lower[row] |= np.any(one.loss(sets, y, "sse", weights=w) < least[row])
+            rounding = np.finfo(np.float64).eps * np.nanmax(moves, axis=1)
+            lost = rounding > EXPLAINED * np.sqrt(np.sum((y - y.mean()) ** 2 if w is None else w * (y - y.mean()) ** 2))
+        names, sentences = np.array(self._names), dict[int, str]()
+        for i, row, is_lost in zip(flat.tolist(), idle, lost.tolist(), strict=True):
+            own = row[: self.pop.n_params[i]]
+            if own.any() and not own.all():
+                moving = " and ".join(names[: len(own)][~own])
+                sentences[i] = (
+                    f"no better than a constant, no parameter but {moving} matters there: try init or restarts"
+                )
+            if is_lost:
+                sentences[i] = LOST
+        return sentences, flat[lower | lost].tolist()
 
     @property
     def _names(self) -> list[str]:

@@ -258,17 +258,18 @@ def covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np.ndarra
 
     "squares", and "gaussian" without weights: (J'WJ)^-1 times the residual variance; "gaussian" with
     weights and "poisson": the inverse of Fisher's information; "huber": the sandwich of an M-estimator.
-    "mae": nan, as it would need the density of the errors at 0, and so of "sum" (a loss of the user's own).
+    "mae": nan, as it would need the density of the errors at 0, and so of "sum" and of a loss of the user's own that
+    was read from a file, which does not hold what it was fitted as.
     By orthogonal factors of J in float64; of many expressions, or many points, by J'WJ.
     """
-    if goal.loss in ("mae", "sum") or params.shape[1] == 0:
+    if goal.loss in ("mae", "sum") or goal.loss not in objectives.KINDS or params.shape[1] == 0:
         return np.full((*params.shape, params.shape[1]), np.nan)
     scaled = goal.loss == "squares" or (goal.loss == "gaussian" and goal.w is None)
     sse = sums_of_squares(ev, params, goal.y, goal.w) if scaled else None
     n_points = len(goal.y) if goal.w is None else int(np.sum(goal.w > 0))
     is_small = params.size * n_points <= SMALL
     if is_small:
-        options = Options(objectives.KINDS.get(goal.loss, objectives.SQUARES), goal.delta)
+        options = Options(objectives.KINDS[goal.loss], goal.delta)
         A = triangles(ev.pop, points_of(ev.pop, goal), options, params, ev.threads)
     middle: np.ndarray | None = None
     if goal.loss == "huber":

@@ -16,6 +16,7 @@ import functools
 
 import numpy as np
 
+from exprkit.backends.objective import KINDS
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.evaluate.prepared_loss import PreparedLoss
 from exprkit.fitting.finishing.factors import second_derivatives
@@ -65,7 +66,7 @@ def robust_covariance(ev: Evaluator, params: np.ndarray, goal: FitGoal, held: np
     Right for many points whatever their errors' distribution and however it varies (P. J. Huber, 5th Berkeley
     Symposium, 1967; H. White, Econometrica 50, 1982); nan for absolute errors.
     """
-    if goal.loss == "mae":
+    if goal.loss == "mae" or goal.loss not in KINDS:
         return np.full((*params.shape, params.shape[1]), np.nan)
     H, B = (observed_information if goal.loss == "sum" else spread_of_slopes)(ev, params, goal)
     return inverted(ev.pop, H, held, SINGULAR["float64"], len(goal.y), None, B)
