@@ -216,26 +216,14 @@ def nist(folder: Path) -> str:
     return first + second * bool(lines)
 
 
-def coverage(folder: Path) -> str:
-    """How many per cent of simulated intervals hold the parameter: the mean of a formula's, and its least."""
-    rows, ways = _read(folder / "coverage.csv"), dict[str, dict[str, str]]()
-    for row in rows.to_dict("records"):
-        own = ways.setdefault(row["model"], {})
-        own[f"{row['method']}, {row['points']} points"] = f"{row['coverage']:.1f} ({row['least']:.1f})"
-    head = next(iter(ways.values()), {})
-    lines = [(model, *(cells[name] for name in head)) for model, cells in ways.items()]
-    return _table(("", *head), lines, "tests/bench_coverage.py --csv data/results/coverage.csv")
-
-
-def choices(folder: Path) -> str:
-    """How many per cent of bands hold the curve where a formula was chosen: the mean of seven points, and the least."""
-    rows, ways = _read(folder / "coverage_choices.csv"), dict[str, dict[int, str]]()
-    for row in rows.to_dict("records"):
-        ways.setdefault(row["method"], {})[row["formulas"]] = f"{row['coverage']:.1f} ({row['least']:.1f})"
-    numbers = sorted({number for cells in ways.values() for number in cells})
-    lines = [(way, *(cells.get(number, "") for number in numbers)) for way, cells in ways.items()]
-    script = "tests/bench_coverage.py --choices 100 --csv data/results/coverage_choices.csv"
-    return _table(("", *(f"of {number} formulas" for number in numbers)), lines, script)
+def coverage(folder: Path, name: str, row: str, head: str, options: str = "") -> str:
+    """How many per cent of simulated intervals hold what they are of: the mean, and the least."""
+    heads, ways = dict[str, None](), dict[str, dict[str, str]]()
+    for one in _read(folder / name).to_dict("records"):
+        heads[column := head.format(**one)] = None
+        ways.setdefault(one[row], {})[column] = f"{one['coverage']:.1f} ({one['least']:.1f})"
+    lines = [(way, *(cells.get(column, "") for column in heads)) for way, cells in ways.items()]
+    return _table(("", *heads), lines, f"tests/bench_coverage.py {options}--csv data/results/{name}")
 
 
 # ── what scripts measured on a GPU ───────────────────────────────────────────────────
@@ -299,8 +287,8 @@ OTHERS: dict[str, Callable[[Path], str]] = {  # name between the marks: the tabl
     "fits": lambda folder: measurements(folder, "h200_fit.csv", "tests/gpu_fit_speed.py --out data/results", "target"),
     "fit peers": fit_peers,
     "nist": nist,
-    "coverage": coverage,
-    "coverage of choices": choices,
+    "coverage": lambda at: coverage(at, "coverage.csv", "model", "{method}, {points} points"),
+    "coverage of choices": lambda at: coverage(at, "coverage_choices.csv", "method", "of {formulas}", "--choices 100 "),
     "accuracy": accuracy,
     "interpreter": lambda folder: measurements(folder, "h200_interpreter.csv", "tests/gpu_speed.py"),
     "generations": lambda folder: "\n\n".join(
