@@ -68,6 +68,25 @@ def test_parameters_and_errors_are_those_of_scipy(text, f, truth, ends, errors):
     assert found.loss[0] <= known.sum_square * (1 + 1e-12) and found.converged[0]
 
 
+def test_units_change_nothing():
+    random = np.random.default_rng(0)
+    x = np.linspace(0.2, 5, 40)
+    X, y = x + 0.1 * random.standard_normal(40), 5 * x / (1.5 + x) + 0.1 * random.standard_normal(40)
+    one, other = (
+        ek.fit(
+            "p1 * x1 / (p2 + x1)",
+            a * X[:, None],
+            b * y,
+            weights=np.full(40, 100 / b**2),
+            x_error=0.1 * a,
+            dtype="float64",
+        )
+        for a, b in ((1, 1), (1e30, 1e-30))
+    )
+    np.testing.assert_allclose(other.params / [1e-30, 1e30], one.params, rtol=1e-13)
+    np.testing.assert_allclose(other.standard_errors / [1e-30, 1e30], one.standard_errors, rtol=1e-12)
+
+
 def test_many_formulas_and_files_keep_the_errors(york, tmp_path):
     both = ek.fit(["p1 + p2 * t", "p1"], PEARSON, "v", weights="w", x_error={"t": "s"}, bounds={"p1": (6, None)})
     assert both.at_bound.tolist() == [[True, False], [True, False]] and both.loss[0] > LEAST

@@ -42,7 +42,7 @@ IDLE = 1e-9  # share of y by which a parameter that does not matter changes the 
 MOST_IDLE = 1 << 18  # values of expressions that are looked at, which takes some 0.2 s (two cores)
 OTHER = np.outer([1, -1], 10.0 ** np.arange(-40, 40, 0.5)).ravel()  # what such a parameter might be instead
 PAIRS = np.stack([side.ravel() for side in np.meshgrid(OTHER[::2], OTHER[::2])], axis=1)  # or two of them
-MOST_PAIRS = 1 << 10  # rows of expressions for which pairs are tried, which takes some 0.1 s
+MOST_PAIRS = 1 << 10  # rows of expressions for which pairs of three of them are tried, which takes some 0.3 s
 LOST = "its terms are so much larger than y varies that their sum is lost in rounding: take an offset off the columns"
 SHOWN = 10  # rows of a table
 
@@ -205,9 +205,9 @@ class FitResult:
                 sets = np.repeat(p[None], len(OTHER), axis=0)
                 sets[:, :, j] = OTHER[:, None]
                 lower[idle[:, j] & np.any(ev.loss(sets, y, "sse", weights=w) < least, axis=0)] = True
-            for row in np.flatnonzero(~lower & (np.sum(idle, axis=1) > 1))[: 1 + MOST_PAIRS // (1 + len(y))].tolist():
+            for row in np.flatnonzero(~lower & (np.sum(idle, axis=1) > 1))[: MOST_PAIRS // (1 + len(y))].tolist():
                 one = Evaluator(ev.pop[[row]], self.goal.X, "cpu", dtype="float64")
-                for pair in itertools.combinations(np.flatnonzero(idle[row, : one.pop.max_params]).tolist(), 2):
+                for pair in itertools.combinations(np.flatnonzero(idle[row, : one.pop.max_params])[:3].tolist(), 2):
                     sets = np.repeat(p[None, [row], : one.pop.max_params], len(PAIRS), axis=0)
                     sets[:, 0, pair] = PAIRS
                     lower[row] |= np.any(one.loss(sets, y, "sse", weights=w) < least[row])
