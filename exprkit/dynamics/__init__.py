@@ -1,0 +1,10 @@
+"""Differential equations from trajectories: x' = f(x, u, t).
+
+In: states measured at times.  Out: an equation for each state, in the conventions of pysindy.
+
+================  =============================================================================
+``trajectories``  measured states, smoothed, with their derivatives
+``integration``   right-hand sides integrated, and their numbers fitted to the states
+``regressor``     ``DynamicsRegressor``: a search per equation, and the choice among its formulas
+================  =============================================================================
+"""

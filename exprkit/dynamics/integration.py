@@ -1,0 +1,181 @@
+"""Right-hand sides integrated along trajectories, and their numbers fitted to the measured states.
+
+In: formulas of the states, one for each, and trajectories.  Out: numbers of least squares.
+
+Trajectories are cut into segments that start at states of their own (multiple shooting: H. G. Bock, 1981), so that no
+small error grows along the whole; these starts are eliminated from each step of the Levenberg-Marquardt method, as in
+variable projection.  All segments, and those with each number and start changed a little, whose differences are the
+derivatives, are integrated at once by the classical Runge-Kutta method.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.dynamics.trajectories import Trajectory
+from exprkit.evaluate.evaluator import Evaluator
+from exprkit.expressions.population import Population
+from exprkit.regression.formulas.parameters import as_constants, as_parameters
+from exprkit.text.tokens import PARAMETER, VARIABLE
+
+INTERVALS = 10  # between two measurements, of a segment
+CHANGE = 1e-6  # share of a number or a spread, by which derivatives are differences
+ACCURATE = 0.1  # share of the noise, to which a segment is integrated
+MOST_SUBSTEPS = 16
+STEPS = 30
+DAMPING = 1e-4
+ENDS = 1e-6  # share of the sum of squares, by which a step has to lessen it
+LEAST = 1e-6  # share of a state's spread, to which integrated states agree: no difference below tells formulas apart
+
+
+class Segments(NamedTuple):
+    """Pieces of trajectories, of as many intervals each; the last ones are filled up with weight 0."""
+
+    t: np.ndarray  # float64 (n_segments, INTERVALS + 1)
+    x: np.ndarray  # float64 (n_segments, INTERVALS + 1, n_states)
+    u: np.ndarray  # float64 (n_segments, INTERVALS + 1, n_inputs)
+    starts: np.ndarray  # float64 (n_segments, n_states)
+    known: np.ndarray  # bool (n_segments, INTERVALS + 1)
+    spread: np.ndarray  # float64 (n_states,): the states' standard deviations
+    noise: float  # share of these that is noise, at least ``LEAST``
+
+    @classmethod
+    def of(cls, runs: list[Trajectory]) -> Segments:
+        parts = []
+        for run in runs:
+            for begin in range(0, len(run.t) - 1, INTERVALS):
+                at = np.arange(begin, begin + INTERVALS + 1)
+                known, at = at < len(run.t), np.minimum(at, len(run.t) - 1)
+                parts.append((run.t[at], run.x[at], run.u[at], run.smooth[begin], known))
+        spread = np.std(np.concatenate([run.smooth for run in runs]), axis=0)
+        spread = np.where(spread > 0, spread, 1.0)
+        noise = np.sqrt(np.mean(np.concatenate([((run.x - run.smooth) / spread) ** 2 for run in runs])))
+        t, x, u, starts, known = (np.stack(part) for part in zip(*parts, strict=True))
+        return cls(t, x, u, starts, known, spread, max(float(noise), LEAST))
+
+
+class RightHandSides:
+    """Formulas of the states, inputs and, perhaps, the time, whose numbers can be varied."""
+
+    def __init__(self, formulas: Population, n_columns: int, has_time: bool) -> None:
+        self.forms, numbers = as_parameters(formulas)
+        self.has_time, counts = has_time, np.sum(np.isfinite(numbers), axis=1)
+        self.numbers = numbers[np.isfinite(numbers)]  # of all formulas, one after the other
+        self.owner = np.repeat(np.arange(len(formulas)), counts)
+        kinds, values = self.forms.kinds.copy(), self.forms.values.copy()
+        parameter = kinds == PARAMETER
+        first = (np.cumsum(counts) - counts)[np.repeat(np.arange(len(formulas)), self.forms.n_tokens)[parameter]]
+        values[parameter] += (n_columns + first).astype(np.uint64)
+        kinds[parameter] = VARIABLE
+        self._columns = Population(kinds, values, self.forms.offsets)
+
+    def with_numbers(self, numbers: np.ndarray) -> Population:
+        """The formulas with these numbers as constants."""
+        table = np.full((len(self.forms), max(self.forms.max_params, 1)), np.nan)
+        for i in range(len(self.forms)):
+            own = numbers[self.owner == i]
+            table[i, : len(own)] = own
+        return as_constants(self.forms, table)
+
+    def __call__(self, x: np.ndarray, u: np.ndarray, t: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Derivatives (n, n_states) at n states, inputs, times (n,) and numbers, a row of each array for a point."""
+        X = np.concatenate([x, u, t[:, None], numbers] if self.has_time else [x, u, numbers], axis=1)
+        return np.asarray(Evaluator(self._columns, X, "numpy", dtype="float64").evaluate()).T
+
+
+def integrated(
+    f: RightHandSides, segments: Segments, starts: np.ndarray, numbers: np.ndarray, substeps: int
+) -> np.ndarray:
+    """States (n_copies, n_segments, INTERVALS + 1, n_states) from starts (n_copies, n_segments, n_states).
+
+    ``numbers``: float64 (n_copies, n_numbers), of each copy.
+    """
+    copies, n, d = starts.shape
+    every = np.repeat(numbers, n, axis=0)
+    path, x = [starts.reshape(-1, d)], starts.reshape(-1, d)
+    for i in range(segments.t.shape[1] - 1):
+        (a, b), (ua, ub) = segments.t[:, i : i + 2].T, segments.u[:, i : i + 2].transpose(1, 0, 2)
+        h = np.tile((b - a) / substeps, copies)[:, None]
+        for j in range(substeps):
+            k: list[np.ndarray] = []
+            for share in (0.0, 0.5, 0.5, 1.0):
+                at = (j + share) / substeps
+                u, t = np.tile(ua + at * (ub - ua), (copies, 1)), np.tile(a + at * (b - a), copies)
+                k.append(f(x + share * h * k[-1] if k else x, u, t, every))
+            x = x + h / 6 * (k[0] + 2 * k[1] + 2 * k[2] + k[3])
+        path.append(x)
+    return np.stack(path, axis=1).reshape(copies, n, -1, d)
+
+
+def fitted(formulas: Population, segments: Segments, has_time: bool) -> tuple[Population, np.ndarray]:
+    """The formulas with numbers for which they lead along the measured states; and each state's sum of squares there.
+
+    Sums are in units of the states' spreads; inf where the states cannot be integrated.
+    """
+    f = RightHandSides(formulas, segments.x.shape[2] + segments.u.shape[2] + has_time, has_time)
+    p, starts = f.numbers.copy(), segments.starts.copy()
+    w = segments.known[..., None] / segments.spread
+    with np.errstate(all="ignore"):
+        substeps = _substeps(f, segments, starts, p)
+        r = w * (segments.x - integrated(f, segments, starts[None], p[None], substeps)[0])
+        loss, damping, least = float(np.sum(r * r)), DAMPING, 1e-2 * LEAST**2 * float(np.sum(w > 0))
+        for _ in range(STEPS if np.isfinite(loss) else 0):
+            A, B = _derivatives(f, segments, starts, p, substeps, w)
+            accepted = False
+            while damping < 1e8 and not accepted:
+                dp, ds = _step(r, A, B, damping)
+                new = w * (segments.x - integrated(f, segments, (starts + ds)[None], (p + dp)[None], substeps)[0])
+                lower = float(np.sum(new * new))
+                accepted, damping = lower < loss, damping * (0.1 if lower < loss else 10)
+            if not accepted:
+                break
+            gain, p, starts, r, loss = (loss - lower) / loss, p + dp, starts + ds, new, lower
+            if gain < ENDS or loss < least:
+                break
+    sums = np.sum(r * r, axis=(0, 1))
+    return f.with_numbers(p), np.where(np.isfinite(sums), sums, np.inf)
+
+
+def _substeps(f: RightHandSides, segments: Segments, starts: np.ndarray, p: np.ndarray) -> int:
+    """Steps between two measurements, of which twice as many change nothing."""
+    n, before = 1, integrated(f, segments, starts[None], p[None], 1)
+    while n < MOST_SUBSTEPS:
+        after = integrated(f, segments, starts[None], p[None], 2 * n)
+        change = np.abs(after - before) / segments.spread
+        n, before = 2 * n, after
+        if not np.max(np.where(segments.known[..., None], change, 0.0)) > 15 * ACCURATE * segments.noise:  # of order 4
+            break
+    return n
+
+
+def _derivatives(
+    f: RightHandSides, segments: Segments, starts: np.ndarray, p: np.ndarray, substeps: int, w: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of weighted states by the numbers, (n_segments, rows, n_numbers), and by the starts, (…, n_states)."""
+    d = starts.shape[1]
+    by_number, by_start = CHANGE * np.where(p == 0, 1.0, np.abs(p)), CHANGE * segments.spread
+    numbers = np.concatenate([p[None], p + np.diag(by_number), np.tile(p, (d, 1))])
+    moved = np.concatenate([np.tile(starts, (1 + len(p), 1, 1)), starts + np.diag(by_start)[:, None]])
+    paths = integrated(f, segments, moved, numbers, substeps)
+    slopes = w * (paths[1:] - paths[0]) / np.concatenate([by_number, by_start])[:, None, None, None]
+    rows = slopes.reshape(len(slopes), len(starts), -1).transpose(1, 2, 0)
+    return rows[..., : len(p)], rows[..., len(p) :]
+
+
+def _step(r: np.ndarray, A: np.ndarray, B: np.ndarray, damping: float) -> tuple[np.ndarray, np.ndarray]:
+    """The damped step of numbers (n_numbers,) and starts (n_segments, n_states)."""
+    rows = r.reshape(len(r), -1)
+    Q, R = np.linalg.qr(B)
+    of_starts, of_numbers = np.einsum("sri,sr->si", Q, rows), np.einsum("sri,srp->sip", Q, A)
+    left, within = rows - np.einsum("sri,si->sr", Q, of_starts), A - np.einsum("sri,sip->srp", Q, of_numbers)
+    M = within.reshape(rows.size, A.shape[2])
+    size = np.sqrt(np.sum(M * M, axis=0))
+    size[~(size > 0)] = 1.0
+    damped = np.concatenate([M / size, np.sqrt(damping) * np.eye(len(size))])
+    target = np.concatenate([left.ravel(), np.zeros(len(size))])
+    if not (np.isfinite(damped).all() and np.isfinite(target).all()):
+        return np.zeros(len(size)), np.zeros((len(r), B.shape[2]))
+    dp = np.linalg.lstsq(damped, target, rcond=None)[0] / size
+    return dp, np.linalg.solve(R, (of_starts - of_numbers @ dp)[..., None])[..., 0]

@@ -1,0 +1,129 @@
+"""Trajectories: measured states at times, smoothed, with their derivatives.
+
+In: what a user measured, one trajectory or a list.  Out: a ``Trajectory`` for each.
+
+    >>> import numpy as np
+    >>> from exprkit.dynamics.trajectories import trajectories
+    >>> t = np.linspace(0, 3, 31)
+    >>> (one,), names = trajectories(np.sin(t)[:, None], t)
+    >>> bool(np.abs(one.slope[:, 0] - np.cos(t)).max() < 1e-4), names
+    (True, ['x1'])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from exprkit.errors import ArgumentError, DataError, brought_by
+from exprkit.numbers import as_numbers
+
+FEWEST = 8  # times of a trajectory, of which a spline of degree 5 needs 6
+EXACT = 1e-5  # of a state's spread: noise below which a state is interpolated; the spline's own error is 1e-6 to 1e-4
+
+
+class Trajectory(NamedTuple):
+    """One run of a system."""
+
+    t: np.ndarray  # float64 (n_times,), increasing
+    x: np.ndarray  # float64 (n_times, n_states), as measured
+    u: np.ndarray  # float64 (n_times, n_inputs), known
+    smooth: np.ndarray  # float64 (n_times, n_states)
+    slope: np.ndarray  # float64 (n_times, n_states): its derivative, or that which was measured
+
+
+def trajectories(
+    x: Any, t: Any, x_dot: Any = None, u: Any = None, feature_names: Sequence[str] | None = None
+) -> tuple[list[Trajectory], list[str]]:
+    """Trajectories from arrays or lists of arrays, as ``DynamicsRegressor.fit`` takes them, and the states' names."""
+    runs = list(x) if isinstance(x, (list, tuple)) and np.ndim(x[0]) == 2 else [x]
+    n, given = len(runs), getattr(runs[0], "columns", ()) if feature_names is None else feature_names
+    states = [_matrix("x", run) for run in runs]
+    width = states[0].shape[1]
+    names = [str(name) for name in given] or [f"x{k + 1}" for k in range(width)]
+    times = [_times(one, len(run)) for one, run in zip(_per_run("t", t, n), states, strict=True)]
+    inputs = (
+        [_matrix("u", one) for one in _per_run("u", u, n)] if u is not None else [np.empty((len(t), 0)) for t in times]
+    )
+    slopes = [_matrix("x_dot", one) for one in _per_run("x_dot", x_dot, n)] if x_dot is not None else [None] * n
+    if len({run.shape[1] for run in states}) > 1 or len({run.shape[1] for run in inputs}) > 1:
+        raise DataError("every trajectory must have the same states, and the same inputs")
+    if len(names) != width + inputs[0].shape[1]:
+        if len(names) != width:
+            raise ArgumentError(
+                f"feature_names has {len(names)} names, the states and inputs are {width + inputs[0].shape[1]}"
+            )
+        names += [f"u{k + 1}" for k in range(inputs[0].shape[1])]
+    made = []
+    for run, time, known, slope in zip(states, times, inputs, slopes, strict=True):
+        for what, other in ("u", known), ("x_dot", slope):
+            if other is not None and len(other) != len(run):
+                raise DataError(f"{what} has {len(other)} rows, its trajectory {len(run)}")
+        if slope is not None and slope.shape != run.shape:
+            raise DataError(f"x_dot must be of shape {run.shape}, not {slope.shape}")
+        smooth, derivative = smoothed(time, run)
+        made.append(Trajectory(time, run, known, smooth, derivative if slope is None else slope))
+    return made, names
+
+
+def smoothed(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """States without their noise and their derivatives, (n_times, n_states) each.
+
+    By cubic smoothing splines, of which generalised cross-validation says how smooth (P. Craven and G. Wahba,
+    Numerische Mathematik 31, 1979); where there is no noise by one of degree 5 through all points.
+    """
+    with brought_by("search"):
+        from scipy.interpolate import make_interp_spline, make_smoothing_spline
+
+    smooth, slope = np.empty_like(x), np.empty_like(x)
+    unit = t[-1] - t[0]
+    s = (t - t[0]) / unit
+    for k, values in enumerate(x.T):
+        size = float(np.std(values)) or 1.0
+        spline = make_smoothing_spline(s, (values - values.mean()) / size)
+        noise = float(np.std(spline(s) - (values - values.mean()) / size))
+        if noise < EXACT:
+            spline = make_interp_spline(s, (values - values.mean()) / size, k=5)
+        smooth[:, k] = values.mean() + size * spline(s)
+        slope[:, k] = size / unit * spline.derivative()(s)
+    return smooth, slope
+
+
+def _matrix(what: str, values: Any) -> np.ndarray:
+    array = as_numbers(what, values, gaps=False).astype(np.float64)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or not array.shape[1]:
+        raise DataError(f"{what} must be of shape (n_times, n_states), or a list of such, not {array.shape}")
+    if not np.isfinite(array).all():
+        raise DataError(
+            f"{what} has {int(np.sum(~np.isfinite(array)))} numbers that are missing or infinite: leave their rows out"
+        )
+    return array
+
+
+def _times(t: Any, n: int) -> np.ndarray:
+    """Times of n rows: as they are given, or by the step between two of them."""
+    times: np.ndarray = as_numbers("t", t, gaps=False).astype(np.float64)
+    if times.ndim == 0:
+        times = float(times) * np.arange(n)
+    if times.shape != (n,):
+        raise DataError(f"t must be a time step or of shape ({n},), not {times.shape}")
+    if n < FEWEST:
+        raise DataError(f"a trajectory needs at least {FEWEST} times, not {n}")
+    if not (np.isfinite(times).all() and (np.diff(times) > 0).all()):
+        raise DataError("t must be finite and increase within each trajectory")
+    return times
+
+
+def _per_run(what: str, values: Any, n: int) -> list[Any]:
+    """What belongs to each of n trajectories: a list of as many, or the same for all."""
+    if isinstance(values, (list, tuple)) and (n > 1 or np.ndim(values[0]) > (what != "t")):
+        if len(values) != n:
+            raise DataError(f"{what} is a list of {len(values)}, of {n} trajectories")
+        return list(values)
+    if n > 1 and what != "t":
+        raise DataError(f"{what} must be a list of {n}, as x is")
+    return [values] * n

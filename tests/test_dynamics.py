@@ -1,0 +1,114 @@
+"""Differential equations from trajectories: numbers fitted by integration, the choice of formulas, bad input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import exprkit as ek
+from exprkit.dynamics import integration
+from exprkit.dynamics.integration import Segments
+from exprkit.dynamics.trajectories import trajectories
+
+QUICK = ek.SymbolicRegressor(
+    unary_operators=[], maxsize=11, niterations=0, timeout_in_seconds=2, deterministic=True, random_state=0
+)
+GROWTH = ["x1 * (1.1 - 0.4 * x2)", "0.1 * x1 * x2 - 0.4 * x2"]
+
+
+def rates(t, x):
+    return [x[0] * (1.1 - 0.4 * x[1]), 0.1 * x[0] * x[1] - 0.4 * x[1]]
+
+
+def path(f, start, t):
+    return solve_ivp(f, (t[0], t[-1]), start, "LSODA", t, rtol=1e-10, atol=1e-10).y.T
+
+
+def predators(noise=0.0, seed=0):
+    """Two trajectories of different lengths, the second with irregular times."""
+    random = np.random.default_rng(seed)
+    times = np.linspace(0, 12, 80), np.sort(random.uniform(0, 8, 50))
+    states = [path(rates, start, t) for start, t in zip(([10, 5], [3, 1]), times, strict=True)]
+    return [x + noise * x.std(axis=0) * random.standard_normal(x.shape) for x in states], list(times)
+
+
+@pytest.mark.parametrize("noise, most", [(0.0, 1e-5), (0.02, 0.03)])
+def test_numbers_are_fitted_to_measured_states(noise, most):
+    runs, _ = trajectories(*predators(noise))
+    rough = ek.parse(["x1 * (1 - 0.5 * x2)", "0.12 * x1 * x2 - 0.5 * x2"])
+    fitted, sums = integration.fitted(rough, Segments.of(runs), has_time=False)
+    right = ek.parse(GROWTH)
+    for pop in (fitted, right):
+        pop.numbers = pop.values[pop.kinds == ek.parse("2").kinds[0]].view(np.float64)
+    assert fitted.numbers == pytest.approx(right.numbers, rel=most)
+    assert np.sqrt(sums / 130).max() == pytest.approx(noise, rel=0.3, abs=1e-5)
+
+
+def test_a_law_is_found_in_noise_and_forecasts():
+    states, times = predators(0.01)
+    model = ek.DynamicsRegressor(QUICK).fit(states, times, feature_names=["prey", "predator"])
+    later = np.linspace(0, 20, 60)
+    assert model.simulate([6, 2], later) == pytest.approx(path(rates, [6, 2], later), rel=0.1, abs=0.2)
+    assert model.equations_.index.tolist() == ["prey", "predator"] and (model.equations_["r2"] > 0.999).all()
+    assert model.equations_["complexity"].max() <= 9 and "prey" in model.equations()[1]
+    assert model.predict([[10, 5]])[0] == pytest.approx(rates(0, [10, 5]), rel=0.05)
+    assert model.score(states, times) > 0.99
+
+
+def test_what_adds_nothing_is_left_out():
+    model = ek.DynamicsRegressor()
+    (states, _), (times, _) = predators()
+    runs, model.feature_names_ = trajectories(states[:40], times[:40])
+    model._segments, model._n = Segments.of(runs), 40
+    cluttered = ek.parse(["x1 * (1.1 - 0.4 * x2 + 1e-7 * x1)"]), ek.parse(["x2", GROWTH[1]])
+    model._choose(list(cluttered))
+    found = ek.Evaluator(model._formulas, [[2.0, 3.0]], dtype="float64").evaluate()[:, 0]
+    assert found == pytest.approx(rates(0, [2, 3]), rel=1e-5) and model.equations_["complexity"].tolist() == [7, 9]
+
+
+def test_inputs_and_the_time_stand_in_formulas():
+    t = np.linspace(0, 6, 60)
+    u = np.sin(2 * t)
+    x = path(lambda now, x: 3 * np.interp(now, t, u) - 0.5 * x, [1.0], t)
+    model = ek.DynamicsRegressor(QUICK).fit(x, t, u=u, feature_names=["x", "force"])
+    assert model.predict([2.0], [1.0]) == pytest.approx(np.array([[2.0]]), abs=0.05)
+    assert model.simulate([1.0], t, u) == pytest.approx(x, abs=0.02)
+    model = ek.DynamicsRegressor(QUICK, time=True).fit(path(lambda now, x: 2 * now - x, [1.0], t), t)
+    assert model.feature_names_ == ["x1", "t"] and model.predict([1.0], t=2.0) == pytest.approx(3, abs=0.05)
+
+
+def test_states_that_become_infinite_are_nan():
+    model = ek.DynamicsRegressor()
+    model.feature_names_, model._formulas = ["x1"], ek.parse(["x1 * x1"])
+    states = model.simulate([1.0], [0, 0.5, 2.0])
+    assert states[1, 0] == pytest.approx(2.0, rel=1e-6) and not np.isfinite(states[2, 0])
+
+
+T = np.arange(10.0)
+
+
+@pytest.mark.parametrize(
+    "x, t, more, sentence",
+    [
+        (np.ones((10, 1)), np.arange(9.0), {}, "a time step or of shape"),
+        (np.ones((10, 1)), T[::-1], {}, "increase"),
+        (np.ones((5, 1)), 0.1, {}, "at least 8 times"),
+        (np.where(T == 3, np.nan, T), 0.1, {}, "missing or infinite"),
+        ([np.ones((10, 1)), np.ones((10, 2))], 0.1, {}, "the same states"),
+        ([np.ones((10, 1))] * 2, [T] * 3, {}, "a list of 3, of 2"),
+        (T, 0.1, {"feature_names": ["a", "b"]}, "2 names"),
+        (T, 0.1, {"u": np.ones(7)}, "u has 7 rows"),
+        (T, 0.1, {"x_dot": np.ones((10, 2))}, "x_dot must be"),
+        (["a"] * 10, 0.1, {}, "number"),
+    ],
+)
+def test_bad_data_are_refused(x, t, more, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        ek.DynamicsRegressor(QUICK).fit(x, t, **more)
+
+
+@pytest.mark.parametrize("settings", [{"candidates": 0}, {"time": 2}, {"search": "quick"}])
+def test_bad_settings_are_refused(settings):
+    with pytest.raises(ValueError, match=next(iter(settings))):
+        ek.DynamicsRegressor(**settings).fit(T, 0.1)
