@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -25,6 +26,7 @@ from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
 from exprkit.operators import ops
 from exprkit.programs.linearity import dependence
+from exprkit.runtime import disk_cache
 
 
 @pytest.fixture(scope="module")
@@ -287,6 +289,21 @@ def test_kernels_are_compiled_side_by_side_and_once(tmp_path, monkeypatch, capsy
     monkeypatch.setenv("EXPRKIT_CACHE_DIR", "")  # nothing is kept: what was compiled ahead is handed over all the same
     nvrtc.compile_together("sm_80", [nvrtc.KernelRequest(ieee, text, chosen) for chosen in several])
     assert len(nvrtc.compiled("sm_80", ieee, text, **several[0])) > 0 and len(seen) == 4
+
+
+def test_a_kernel_that_another_process_compiles_is_waited_for(tmp_path, monkeypatch):
+    pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(tmp_path))
+    key, begun = nvrtc._key("sm_90", nvrtc.Precision("ieee"), "text", {}), threading.Event()
+    monkeypatch.setattr(nvrtc, "build", lambda *given, **chosen: pytest.fail("compiled a second time"))
+    read = disk_cache.read
+    monkeypatch.setattr(disk_cache, "read", lambda *given: (read(*given), begun.set())[0])
+    with ThreadPoolExecutor(1) as other:  # a file that is opened twice is locked as between processes
+        with disk_cache.alone(key):
+            code = other.submit(nvrtc.compiled, "sm_90", nvrtc.Precision("ieee"), "text")
+            assert begun.wait(20)
+            disk_cache.write(key, b"cubin")
+        assert code.result(20) == b"cubin"
 
 
 def test_threads_that_want_the_same_kernels_say_so_once(tmp_path, monkeypatch, capsys):

@@ -18,7 +18,8 @@ EXPRKIT_CACHE_BYTES what all kernels together may take, and all loops; by defaul
 
 Any number of processes may use a folder at once, and any of them may be killed at any time:
 an entry appears under its name complete or not at all, what a killed process leaves behind is
-removed later, and two processes that miss the same entry both compile it.
+removed later.  Of processes that miss the same kernel one compiles it, ``alone``, and the others wait for it,
+``MOST_WAIT`` seconds at the most; on Windows, and of loops, each compiles its own.
 
 A process that is forked has the forking thread alone, and every lock as it was at that moment: one
 that another thread held is never released.  What it guarded may be half done as well, as in LLVM,
@@ -35,6 +36,7 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -42,10 +44,17 @@ from typing import Any
 from exprkit.errors import ArgumentError, shortened
 from exprkit.runtime import files
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 FORMAT = "exprkit object cache 1"
 MOST_BYTES = 1 << 30  # unless EXPRKIT_CACHE_BYTES says otherwise
 MOST_DIGITS = 30  # of EXPRKIT_CACHE_BYTES
 LEFT_BEHIND = 3600  # seconds after which an unfinished file is one of a process that is no more
+MOST_WAIT = 120.0  # seconds for another process's kernel; the slowest takes 26 on one slow core
+LOOK_AGAIN = 0.05  # seconds
 KERNEL, LOOP, PART = ".o", ".loop", ".part"  # the kinds of entries, which have their room each
 ANOTHER = "EXPRKIT_CACHE_DIR names another folder."
 OTHERS_WRITE = 0o022  # of a mode
@@ -161,6 +170,26 @@ def write(name: str, code: bytes, kind: str = KERNEL, home: Path | None = None) 
         _make_room(home, kind, 40 + len(code))
     except OSError as error:
         warn(f"machine code can't be kept in {home}, every process compiles anew ({error}). {ANOTHER}")
+
+
+@contextlib.contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Around what compiles an entry: no other process of this host does at the same time, if that can be had."""
+    home = folder()
+    with contextlib.ExitStack() as held:
+        if home is not None and fcntl is not None:
+            with contextlib.suppress(OSError):  # ``write`` says what is wrong with the folder
+                _make(home)
+                _refuse_foreign(home.stat(), home)
+                file = held.enter_context(open(home / f"{name}.lock.tmp", "ab"))
+                end = time.monotonic() + MOST_WAIT
+                while time.monotonic() < end:
+                    with contextlib.suppress(BlockingIOError):
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        held.callback(fcntl.flock, file, fcntl.LOCK_UN)  # a forked child has the file open, too
+                        break
+                    time.sleep(LOOK_AGAIN)
+        yield
 
 
 def _make(home: Path) -> None:

@@ -82,8 +82,11 @@ def compiled(architecture: str, settings: Precision, text: str, **chosen: Any) -
     with _making[key]:
         code = _compiled_together.get(key) or disk_cache.read(key)
         if code is None:
-            code, _ = build(architecture, settings, text, **chosen)
-            disk_cache.write(key, code)
+            with disk_cache.alone(key):
+                code = disk_cache.read(key)  # another process may have compiled it meanwhile
+                if code is None:
+                    code, _ = build(architecture, settings, text, **chosen)
+                    disk_cache.write(key, code)
     return code
 
 
