@@ -155,6 +155,7 @@ def drawn(n=150, seed=0):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_a_robust_loss_finds_what_outliers_hide_from_squares():
     X, random = drawn()
     law = 2 * X[:, 0] / X[:, 1]
@@ -179,6 +180,7 @@ def test_a_relative_loss_looks_at_small_values_as_well():
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("few_stages")
 def test_counts_are_fitted_by_their_deviance():
     X, random = drawn(400)
     law = 40 * X[:, 0] ** 2 / np.exp(X[:, 1])

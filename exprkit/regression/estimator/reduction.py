@@ -21,6 +21,7 @@ from exprkit.text.tokens import Words
 
 with brought_by("search"):
     from sklearn.utils.validation import check_X_y
+    from threadpoolctl import threadpool_limits
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -173,12 +174,12 @@ def reduce(X: Any, y: Any, *, weights: Any = None) -> Reduction:
     return reduction_of(rows.X, rows.y, names, table.target)
 
 
+@threadpool_limits.wrap(limits=1, user_api="blas")  # of 200 rows: on a busy machine more threads take 20 times as long
 def reduction_of(X: np.ndarray, y: np.ndarray, names: Words, target: str) -> Reduction:
     """The reduction of data that have been checked; without names the variables are x1, x2, ..."""
-    scales, n = scaling(Rows(X, y)), X.shape[1]
+    n = X.shape[1]
     variables = names or tuple(f"x{k + 1}" for k in range(n))
-    if scales is None:
-        scales = Scaling(UnitSystem((), tuple(range(n)), ((),) * n, (), n), np.nan, np.nan)
+    scales = scaling(Rows(X, y)) or Scaling(UnitSystem((), tuple(range(n)), ((),) * n, (), n), np.nan, np.nan)
     system = scales.system
     alone = system._replace(y_powers=(0.0,) * len(system.repeating))
     groups = [_named(alone.restored(parse([f"x{k + 1}"])[0]), variables) for k in range(len(system.remaining))]
