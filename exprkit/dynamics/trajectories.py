@@ -20,8 +20,7 @@ import numpy as np
 from exprkit.errors import ArgumentError, DataError, brought_by
 from exprkit.numbers import as_numbers
 
-FEWEST = 8  # times of a trajectory, of which a spline of degree 5 needs 6
-EXACT = 1e-5  # of a state's spread: noise below which a state is interpolated; the spline's own error is 1e-6 to 1e-4
+FEWEST = 12  # times of a trajectory: every other one still makes a spline of degree 5
 
 
 class Trajectory(NamedTuple):
@@ -72,22 +71,23 @@ def smoothed(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """States without their noise and their derivatives, (n_times, n_states) each.
 
     By cubic smoothing splines, of which generalised cross-validation says how smooth (P. Craven and G. Wahba,
-    Numerische Mathematik 31, 1979); where there is no noise by one of degree 5 through all points.
+    Numerische Mathematik 31, 1979); where one of degree 5 through every other point is nearer to those between than
+    that one is, there is no noise, and it goes through all points.
     """
     with brought_by("search"):
         from scipy.interpolate import make_interp_spline, make_smoothing_spline
 
     smooth, slope = np.empty_like(x), np.empty_like(x)
-    unit = t[-1] - t[0]
-    s = (t - t[0]) / unit
-    for k, values in enumerate(x.T):
-        size = float(np.std(values)) or 1.0
-        spline = make_smoothing_spline(s, (values - values.mean()) / size)
-        noise = float(np.std(spline(s) - (values - values.mean()) / size))
-        if noise < EXACT:
-            spline = make_interp_spline(s, (values - values.mean()) / size, k=5)
-        smooth[:, k] = values.mean() + size * spline(s)
-        slope[:, k] = size / unit * spline.derivative()(s)
+    s = (t - t[0]) / (t[-1] - t[0])
+    for k, column in enumerate(x.T):
+        size = float(np.std(column)) or 1.0
+        values = (column - column.mean()) / size
+        spline = make_smoothing_spline(s, values)
+        between = values[1:-1:2] - make_interp_spline(s[::2], values[::2], k=5)(s[1:-1:2])
+        if np.std(between) < np.std(spline(s) - values):
+            spline = make_interp_spline(s, values, k=5)
+        smooth[:, k] = column.mean() + size * spline(s)
+        slope[:, k] = size / (t[-1] - t[0]) * spline.derivative()(s)
     return smooth, slope
 
 
