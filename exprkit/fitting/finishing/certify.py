@@ -130,7 +130,8 @@ def value(expression: Expression, variables: list[Any], params: list[Any]) -> An
 def _function(code: int) -> Callable[..., Any]:
     """An operator on mpmath's numbers, by its form in SymPy."""
     row = ops.BY_CODE[code]
-    assert row.sympy, f"{row.name} is the user's own"
+    if row.sympy is None:
+        raise ArithmeticError(f"{row.name} has no form in SymPy")
     symbols = sympy.symbols("a b")[: row.arity]
     return sympy.lambdify(symbols, row.sympy(sympy, *symbols), "mpmath")
 
