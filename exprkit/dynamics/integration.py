@@ -61,9 +61,11 @@ class RightHandSides:
 
     def __init__(self, formulas: Population, n_columns: int, has_time: bool) -> None:
         self.forms, numbers = as_parameters(formulas)
-        self.has_time, counts = has_time, np.sum(np.isfinite(numbers), axis=1)
-        self.numbers = numbers[np.isfinite(numbers)]  # of all formulas, one after the other
-        self.owner = np.repeat(np.arange(len(formulas)), counts)
+        self.has_time, self._places = has_time, np.isfinite(numbers)
+        self.numbers, counts = (
+            numbers[self._places],
+            np.sum(self._places, axis=1),
+        )  # of all formulas, one after the other
         kinds, values = self.forms.kinds.copy(), self.forms.values.copy()
         parameter = kinds == PARAMETER
         first = (np.cumsum(counts) - counts)[np.repeat(np.arange(len(formulas)), self.forms.n_tokens)[parameter]]
@@ -73,10 +75,8 @@ class RightHandSides:
 
     def with_numbers(self, numbers: np.ndarray) -> Population:
         """The formulas with these numbers as constants."""
-        table = np.full((len(self.forms), max(self.forms.max_params, 1)), np.nan)
-        for i in range(len(self.forms)):
-            own = numbers[self.owner == i]
-            table[i, : len(own)] = own
+        table = np.full(self._places.shape, np.nan)
+        table[self._places] = numbers
         return as_constants(self.forms, table)
 
     def __call__(self, x: np.ndarray, u: np.ndarray, t: np.ndarray, numbers: np.ndarray) -> np.ndarray:
