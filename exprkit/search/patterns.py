@@ -10,7 +10,7 @@ In: a population, and a pattern as text.  Out: the numbers of expressions that h
 
 The spellings of a pattern are its texts with other orders of operands and signs, as postfix tokens.  How, plainly::
 
-    for each expression that is short enough and has all operators and variables of a spelling:
+    for each expression that is short enough and has all operators and variables of a spelling, and its neighbours:
         find where the tree of each token begins
         for each token: compare the tree that ends there with each spelling, from the root on
             a name that is new stands for the tree, or number, that is there; a known one must be equal, token by token
@@ -42,6 +42,7 @@ AT_ONCE = 1 << 19  # expressions between two looks at whether enough hold the pa
 WORD = re.compile(r"`[^`]*`|(?<![\w.])([^\W\d]\w*)\s*(\(?)")
 USUAL_COLUMN, USUAL_NUMBER = re.compile(r"x[1-9]\d*"), re.compile(r"p[1-9]\d*")
 SUMS = (ops.ADD, ops.SUB)
+LAST_BIT, MIXED = np.uint64(63), np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: Knuth's hash
 
 Spelling = tuple[tuple[int, int], ...]  # kind and value of each token, postfix
 
@@ -59,7 +60,9 @@ class _Patterns(NamedTuple):
     kinds: Annotated[np.ndarray, "uint8[n]"]
     values: Annotated[np.ndarray, "uint64[n]"]
     offsets: Annotated[np.ndarray, "int64[m]"]
-    needs: Annotated[np.ndarray, "uint64[m]"]  # bits of ``_bit``
+    needs: Annotated[np.ndarray, "uint64[m]"]  # ``_bit`` of its tokens
+    pairs: Annotated[np.ndarray, "uint64[m]"]  # ``_pair`` of its neighbours
+    roots: Annotated[np.ndarray, "uint64[m]"]  # ``_bit`` of its last token
     most_tokens: int
     anywhere: bool  # else an expression itself is to be the pattern
 
@@ -94,7 +97,10 @@ def holders(
         if limit is not None:
             whole(name, limit, 1)
     flag("anywhere", anywhere)
-    patterns = _patterns_of(pop, pattern, MAX_TOKENS if max_size is None else max_size, anywhere)
+    most_tokens = MAX_TOKENS if max_size is None else max_size
+    if pattern is None:
+        return np.flatnonzero((pop.n_tokens > 0) & (pop.n_tokens <= most_tokens))[:best]
+    patterns = _patterns_of(pop, pattern, most_tokens, anywhere)
     arity, n_names = defined.arity(), int((patterns.kinds >= PARAMETER).sum()) + 1
     chosen: list[np.ndarray] = [np.empty(0, np.int64)]
     for begin in range(0, len(pop), AT_ONCE):
@@ -115,15 +121,14 @@ def holders(
     return np.concatenate(chosen)[:best]
 
 
-def _patterns_of(pop: Population, pattern: str | None, most_tokens: int, anywhere: bool) -> _Patterns:
-    if not isinstance(pattern, str | None):
+def _patterns_of(pop: Population, pattern: str, most_tokens: int, anywhere: bool) -> _Patterns:
+    if not isinstance(pattern, str):
         raise ArgumentError(f'pattern must be a text such as "a * x1 ^ b", not {brief(pattern)}')
-    spellings = [((ANYTHING, 0),)] if pattern is None else _spellings(pop, pattern)
+    spellings = _spellings(pop, pattern)
     offsets = np.cumsum([0, *map(len, spellings)])
     kinds, values = np.array([token for tokens in spellings for token in tokens], np.uint64).T
-    patterns = _Patterns(
-        kinds.astype(np.uint8), values.copy(), offsets, np.zeros(len(spellings), np.uint64), most_tokens, anywhere
-    )
+    needs, pairs, roots = np.zeros((3, len(spellings)), np.uint64)
+    patterns = _Patterns(kinds.astype(np.uint8), values.copy(), offsets, needs, pairs, roots, most_tokens, anywhere)
     _write_needs(patterns)
     return patterns
 
@@ -191,17 +196,25 @@ def _renamed(tokens: Spelling) -> Spelling:
 
 @inline
 def _bit(kind, value):
-    """A bit of an operator or variable, which it may share with others; none of a number or name."""
-    if kind != OPERATOR and kind != VARIABLE:
-        return np.uint64(0)
-    return np.uint64(1) << (value * np.uint64(2) + np.uint64(kind == VARIABLE) & np.uint64(63))
+    """A bit of an operator or variable, which it may share with others; none of a number or name, and no branch."""
+    is_own = np.uint64((kind == OPERATOR) | (kind == VARIABLE))
+    return is_own << (value * np.uint64(2) + np.uint64(kind == VARIABLE) & LAST_BIT)
+
+
+@inline
+def _pair(before, bit):
+    """A bit of the two bits of neighbours in postfix, none where one has none; it may be that of other two."""
+    return np.uint64((before != 0) & (bit != 0)) << ((before ^ bit * np.uint64(3)) * MIXED >> np.uint64(58))
 
 
 @compiled
 def _write_needs(patterns):
-    for s in range(len(patterns.needs)):
+    for s in range(len(patterns.roots)):
         for t in range(patterns.offsets[s], patterns.offsets[s + 1]):
-            patterns.needs[s] |= _bit(patterns.kinds[t], patterns.values[t])
+            bit = _bit(patterns.kinds[t], patterns.values[t])
+            patterns.needs[s] |= bit
+            patterns.pairs[s] |= _pair(patterns.roots[s], bit)
+            patterns.roots[s] = bit
 
 
 @compiled
@@ -209,16 +222,20 @@ def _mark(expressions, patterns, is_holder):
     """Note of every expression whether it holds a spelling."""
     kinds, values, offsets = expressions.kinds, expressions.values, expressions.offsets
     for i in range(len(is_holder)):
-        begin, end, has = offsets[i], offsets[i + 1], np.uint64(0)
+        begin, end = offsets[i], offsets[i + 1]
+        has = pairs = before = np.uint64(0)
         is_holder[i] = False
         if begin == end or end - begin > patterns.most_tokens:
             continue
         for t in range(begin, end):
-            has |= _bit(kinds[t], values[t])
-        for s in range(len(patterns.needs)):
-            if patterns.needs[s] & ~has == np.uint64(0):
+            bit = _bit(kinds[t], values[t])
+            has |= bit
+            pairs |= _pair(before, bit)
+            before = bit
+        for s in range(len(patterns.roots)):
+            if not (patterns.needs[s] & ~has | patterns.pairs[s] & ~pairs):
                 _find_begins(expressions, begin, end)
-                is_holder[i] = _holds(expressions, patterns, begin, end, has)
+                is_holder[i] = _holds(expressions, patterns, begin, end, has, pairs)
                 break
 
 
@@ -234,13 +251,13 @@ def _find_begins(expressions, begin, end):
 
 
 @inline
-def _holds(expressions, patterns, begin, end, has):
+def _holds(expressions, patterns, begin, end, has, pairs):
     """Whether an expression, or with ``anywhere`` a part of it, is a spelling."""
     for root in range(begin if patterns.anywhere else end - 1, end):
-        size = root - begin - expressions.begins[root - begin] + 1
-        for s in range(len(patterns.needs)):
-            may_be = size >= patterns.offsets[s + 1] - patterns.offsets[s] and patterns.needs[s] & ~has == np.uint64(0)
-            if may_be and _is_spelling(expressions, patterns, s, begin, root):
+        bit = _bit(expressions.kinds[root], expressions.values[root])
+        for s in range(len(patterns.roots)):
+            lacks = patterns.roots[s] & ~bit | patterns.needs[s] & ~has | patterns.pairs[s] & ~pairs
+            if not lacks and _is_spelling(expressions, patterns, s, begin, root):
                 return True
     return False
 
