@@ -1,4 +1,4 @@
-"""Hook of hatchling, which builds the wheel: compiles the loops and puts their machine code into the package.
+"""Hook of hatchling, which builds the wheel: compiles loops and GPU kernels, puts their machine code into the package.
 
 Every feature is used once for one level of processors (``python -m exprkit warm``); what that has compiled is compiled
 for the other levels without being run; a process a core.  Editable installations and source distributions get none.
@@ -7,10 +7,11 @@ for the other levels without being run; a process a core.  Editable installation
     >>> chosen("x86-64-v3,x86-64-v4"), chosen("none"), chosen("")
     (['x86-64-v3', 'x86-64-v4'], [], None)
 
-==================  ==============================================================================
-EXPRKIT_SHIP_LOOPS  levels of ``shipped.LEVELS``, the first of which this machine has; "none": the wheel is without
-                    machine code and for every system; by default the best level of this machine
-==================  ==============================================================================
+====================  ==============================================================================
+EXPRKIT_SHIP_LOOPS    levels of ``shipped.LEVELS``, the first of which this machine has; "none": the wheel is without
+                      machine code and for every system; by default the best level of this machine
+EXPRKIT_SHIP_KERNELS  GPU architectures ("sm_80,sm_90"), which need no GPU here; by default none
+====================  ==============================================================================
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ try:
 except ImportError:  # only who builds a wheel has it
     BuildHookInterface = object
 
-LEVELS = "EXPRKIT_SHIP_LOOPS"
+LEVELS, ARCHITECTURES = "EXPRKIT_SHIP_LOOPS", "EXPRKIT_SHIP_KERNELS"
 COMPILE = """
 import pathlib, sys
 from exprkit import warm_up
@@ -50,20 +51,26 @@ class LoopsHook(BuildHookInterface):
 
     def dependencies(self) -> list[str]:
         """What building needs: all that the features do, and the Numba that is installed where the wheel may go."""
-        if chosen(os.environ.get(LEVELS, "")) == []:
+        architectures = chosen(os.environ.get(ARCHITECTURES, "")) or []
+        if chosen(os.environ.get(LEVELS, "")) == [] == architectures:
             return []
         project, installed = self.metadata.core, metadata.distributions(path=[sysconfig.get_path("purelib")])
         same = [f"{there.name}=={there.version}" for there in installed if there.name in ("numba", "llvmlite")]
-        return [*project.dependencies, *project.optional_dependencies["search"], *same]
+        cuda = [need for need in project.optional_dependencies["cuda12"] if need.startswith("cuda-") and architectures]
+        return [*project.dependencies, *project.optional_dependencies["search"], *same, *cuda]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Adds an archive for each level to the wheel, whose tag becomes that of Numba's wheel."""
-        levels = chosen(os.environ.get(LEVELS, ""))
-        if version == "editable" or levels == []:
+        """Adds an archive for each level to the wheel, whose tag becomes that of Numba's wheel, and for each GPU."""
+        if version == "editable":
             return
         self.place = tempfile.mkdtemp()
-        for path in archives(Path(self.root), Path(self.place), levels):
+        root, place, levels = Path(self.root), Path(self.place), chosen(os.environ.get(LEVELS, ""))
+        paths = kernel_archives(root, place, chosen(os.environ.get(ARCHITECTURES, "")) or [])
+        paths += archives(root, place, levels) if levels != [] else []
+        for path in paths:
             build_data["force_include"][str(path)] = f"exprkit/runtime/shipped/{path.name}"
+        if levels == []:
+            return
         tags = re.findall(r"^Tag: (\S+)", metadata.distribution("numba").read_text("WHEEL") or "", re.MULTILINE)
         build_data |= {"pure_python": False, **({"tag": tags[-1]} if tags else {"infer_tag": True})}
 
@@ -95,12 +102,7 @@ def archives(root: Path, place: Path, levels: list[str] | None, features: Sequen
         entries = sorted(place.glob(f"compiled-{first}/*{disk_cache.LOOP}"))
         again = [["-c", COMPILE, level, *map(str, part)] for part in shares(entries)]
         warm = [["-m", "exprkit", "warm", "--for", ",".join(part)] for part in shares(features or warm_up.ON_CPU)]
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")])),
-            "NUMBA_CPU_NAME": level,
-            "NUMBA_CPU_FEATURES": "",
-            "EXPRKIT_CACHE_BYTES": "",
-        }
+        environment = _environment(root) | {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""}
         commands = [(kernels, ["-c", COMPILE, level]), *((loops, command) for command in again or warm)]
         processes = [
             subprocess.Popen([sys.executable, *command], cwd=root, env=environment | {"EXPRKIT_CACHE_DIR": str(folder)})
@@ -110,4 +112,30 @@ def archives(root: Path, place: Path, levels: list[str] | None, features: Sequen
             raise SystemExit(f"the loops could not be compiled for {level}; {LEVELS}=none leaves them out")
         paths.append(place / shipped.file_name(level))
         shipped.pack([*loops.glob(f"*{disk_cache.LOOP}"), *kernels.glob(f"*{disk_cache.KERNEL}")], paths[-1])
+    return paths
+
+
+def _environment(root: Path) -> dict[str, str]:
+    """Variables of a process that compiles the package in ``root``."""
+    places = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    return os.environ | {"PYTHONPATH": places, "EXPRKIT_CACHE_BYTES": ""}
+
+
+def kernel_archives(root: Path, place: Path, architectures: Sequence[str]) -> list[Path]:
+    """The archives of GPU architectures, compiled from the package in ``root`` and written to ``place``."""
+    if not architectures:
+        return []
+    sys.path.insert(0, str(root))
+    from exprkit.backends.gpu import nvrtc
+    from exprkit.runtime import disk_cache, shipped
+
+    paths = []
+    for architecture in architectures:
+        folder = place / architecture
+        command = [sys.executable, "-m", "exprkit", "warm", "--for", architecture]
+        variables = _environment(root) | {"EXPRKIT_CACHE_DIR": str(folder)}
+        if subprocess.run(command, cwd=root, env=variables).returncode:
+            raise SystemExit(f"{ARCHITECTURES}: the kernels could not be compiled for {architecture}")
+        paths.append(place / shipped.file_name(architecture, "kernels"))
+        shipped.pack(folder.glob(f"*{disk_cache.KERNEL}"), paths[-1], nvrtc.compiler_version())
     return paths

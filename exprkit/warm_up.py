@@ -1,5 +1,8 @@
 """``python -m exprkit warm``: every feature used once on few data, so that its loops are compiled and kept on disk.
 
+For ``gpu``, and for an architecture such as ``sm_90`` on a machine without a GPU, the kernels of ``KERNELS`` are
+compiled; ``tests/gpu_first_use.py --record`` writes that list.
+
 >>> from exprkit.warm_up import FEATURES
 >>> list(FEATURES)
 ['evaluate', 'fit', 'losses', 'generate', 'exhaustive', 'search', 'gpu']
@@ -10,7 +13,10 @@ from __future__ import annotations
 import functools
 import importlib
 import io
+import json
+import multiprocessing
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +25,14 @@ from numba.core import serialize
 
 import exprkit as ek
 from exprkit.backends.cpu import reductions, threads
+from exprkit.backends.gpu import device as gpu
+from exprkit.backends.gpu import nvrtc
+from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError
-from exprkit.runtime import disk_cache
+from exprkit.runtime import disk_cache, machine
 from exprkit.runtime.progress import Progress, shown
 
+KERNELS = Path(nvrtc.__file__).with_name("kernels.jsonl")  # that usual work asks for, the slowest to compile first
 MANY = 3000  # expressions that threads share
 SECONDS = 20.0  # that each search for formulas takes at the most, compiling apart
 
@@ -85,6 +95,7 @@ def _search() -> None:
 def _gpu() -> None:
     pop, points = _few()
     ev = ek.Evaluator(pop, points.X, "cuda")
+    compile_kernels(gpu.current().architecture)
     ev.loss(np.ones((len(pop), pop.max_params)), points.y)
     ek.fit(pop, points.X, points.y, backend="cuda")
     ek.exhaustive_search(points, max_nodes=4, backend="cuda", progress=False)
@@ -109,17 +120,44 @@ ON_CPU = [name for name in FEATURES if name != "gpu"]
 def warm(features: Sequence[str] | None = None, progress: Progress = True) -> None:
     """Use features once: those of ``FEATURES`` that are named, by default all that need no GPU.
 
+    The name of a GPU architecture ("sm_90") stands for its kernels, for which no GPU is needed.
+
     Raises ArgumentError for a name that is not there, BackendError for "gpu" without a GPU.
     """
     features = ON_CPU if features is None else features
-    unknown = [name for name in features if name not in FEATURES]
+    unknown = [name for name in features if name not in (*FEATURES, *nvrtc.USUAL_ARCHITECTURES)]
     if unknown:
         raise ArgumentError(f"there is no feature {unknown[0]!r} to warm: {', '.join(FEATURES)}")
     with shown(progress, len(features), "compiling", " features") as done:
         for name in features:
             done(0, name)
-            FEATURES[name]()
+            FEATURES.get(name, functools.partial(compile_kernels, name))()
             done(1, name)
+
+
+def compile_kernels(architecture: str) -> None:
+    """Compile the kernels of ``KERNELS`` for a GPU architecture into the disk cache, in a process a core."""
+    wanted = kernels_of(architecture)
+    spawn = multiprocessing.get_context("spawn")  # a fork would have locks of threads that it lacks
+    with (
+        ProcessPoolExecutor(machine.cores(), spawn) as pool,
+        shown(True, len(wanted), f"compiling for {architecture}", " kernels") as done,
+    ):
+        for future in as_completed([pool.submit(nvrtc.code_of, architecture, kernel) for kernel in wanted]):
+            future.result()
+            done(1)
+
+
+def kernels_of(architecture: str) -> list[nvrtc.KernelRequest]:
+    """What ``KERNELS`` has for an architecture: who writes the text, and given what; precision; macros."""
+    kernels = []
+    for line in KERNELS.read_text().splitlines():
+        architectures, module, function, given, settings, chosen = json.loads(line)
+        if architecture in architectures:
+            write = getattr(importlib.import_module(f"exprkit.{module}"), function)
+            text = write(*(tuple(value) if isinstance(value, list) else value for value in given))
+            kernels.append(nvrtc.KernelRequest(Precision(settings), text, chosen))
+    return kernels
 
 
 def compile_for(level: str, entries: Sequence[Path] = ()) -> None:

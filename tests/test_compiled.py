@@ -21,8 +21,10 @@ import numpy as np
 import pytest
 from numba.core.registry import cpu_target
 
-from exprkit import build_hook
+from exprkit import build_hook, warm_up
 from exprkit.backends.cpu import levenberg_marquardt
+from exprkit.backends.gpu import nvrtc
+from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError
 from exprkit.programs import linearity
 from exprkit.runtime import bags, disk_cache, files, jit, shipped
@@ -319,6 +321,61 @@ def test_a_processor_has_the_levels_all_of_whose_features_it_has():
     assert shipped.levels((linux, "nehalem", third.replace("+avx2", "-avx2"))) == []
     assert shipped.levels((arm, "apple-m1", "+neon,+sve")) == ["generic"]
     assert shipped.levels((linux, "x86-64-v4", "")) == ["x86-64-v4"], "as the build hook sets it"
+
+
+@pytest.fixture
+def kernels(cache, tmp_path, monkeypatch):
+    """An archive of one GPU kernel, and of the texts that are compiled from now on; the user's folder is empty."""
+    pytest.importorskip("cuda.core", reason="cuda-core compiles the kernels: pip install '.[cuda13]'")
+    monkeypatch.setenv("EXPRKIT_CACHE_DIR", str(cache))
+    built = []
+    monkeypatch.setattr(nvrtc, "build", lambda _, settings, text, **chosen: (built.append(text) or text.encode(), ""))
+    assert asked("text") == b"text"
+    path = tmp_path / shipped.file_name("sm_90", "kernels")
+    shipped.pack([entry.rename(tmp_path / entry.name) for entry in cache.glob("*.o")], path, nvrtc.compiler_version())
+    monkeypatch.setattr(shipped, "kernels", lambda of: shipped.opened(tmp_path / shipped.file_name(of, "kernels")))
+    nvrtc._shipped.cache_clear()
+    built.clear()
+    yield path, built
+    nvrtc._shipped.cache_clear()
+
+
+def asked(text, architecture="sm_90", precision="ieee", **chosen):
+    return nvrtc.compiled(architecture, Precision(precision), text, LANES=32, **chosen)
+
+
+def test_a_kernel_that_came_with_the_package_is_not_compiled_while_text_and_options_are_the_same(kernels, monkeypatch):
+    nvrtc.compile_together("sm_90", [nvrtc.KernelRequest(Precision("ieee"), "text", {"LANES": 32})])
+    assert asked("text") == b"text" and not kernels[1]
+    monkeypatch.setattr(nvrtc, "compiler_version", lambda: "NVRTC (99, 0)")  # a newer one
+    nvrtc._shipped.cache_clear()
+    assert asked("text") == b"text" and not kernels[1]
+    asked("other"), asked("text", "sm_80"), asked("text", precision="fast"), asked("text", REAL="double")
+    assert kernels[1] == ["other", "text", "text", "text"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_archive_of_kernels_is_ignored_with_one_warning(damage, kernels):
+    path, built = kernels
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert asked("text") == b"text"
+    words = [str(warning.message) for warning in warned]
+    assert words == [f"{path} is damaged, kernels are compiled anew: install exprkit again"] or not (built or words)
+
+
+def test_kernels_by_a_newer_compiler_are_compiled_anew_with_a_line_that_names_both(kernels, monkeypatch):
+    there = re.escape(nvrtc.compiler_version())
+    monkeypatch.setattr(nvrtc, "compiler_version", lambda: "NVRTC (1, 2)")
+    with pytest.warns(RuntimeWarning, match=rf"kernels .* by {there}, here is NVRTC \(1, 2\)"):
+        assert asked("text") == b"text"
+    assert kernels[1] == ["text"]
+
+
+def test_the_kernels_that_wheels_may_bring_can_be_written():
+    texts = {kernel.text for kernel in warm_up.kernels_of("sm_90")}
+    assert len(texts) > 10 and all('extern "C" __global__' in text for text in texts)
 
 
 @pytest.mark.slow

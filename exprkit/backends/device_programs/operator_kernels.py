@@ -9,6 +9,7 @@ the struct's name, ``//{translated}`` and ``//{constants}`` for what the ``Kerne
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,7 +41,7 @@ def device_of(backend: str) -> Any:
 
 
 class KernelFile(NamedTuple):
-    """A file of kernels, with all that its text depends on."""
+    """A file of kernels, with all that its text depends on: KERNELS of the module of the same name beside it."""
 
     path: Path
     fields: layout.Rows  # of the struct that the kernels are handed
@@ -75,11 +76,14 @@ class OperatorKernels(NamedTuple):
 
 def source(kernels: KernelFile, operators: Sequence[defined.Written]) -> str:
     """The CUDA C of a file's kernels."""
-    return _source(kernels, tuple(row.code for row in operators))
+    module = ".".join(kernels.path.relative_to(Path(__file__).parents[3]).with_suffix("").parts)
+    return source_of(module, tuple(row.code for row in operators))
 
 
 @functools.lru_cache(maxsize=64)
-def _source(kernels: KernelFile, codes: tuple[int, ...]) -> str:
+def source_of(module: str, codes: tuple[int, ...]) -> str:
+    """The CUDA C of a module's kernels, for operators by their codes."""
+    kernels: KernelFile = importlib.import_module(module).KERNELS
     rows = {row.code: row for row in kernels.applied([defined.known(code) for code in codes])}
     parts = {
         "cases": "\n".join(f"    case {code}: {_case(rows[code])}" for code in sorted(rows)),

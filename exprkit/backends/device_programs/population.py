@@ -209,15 +209,23 @@ def _device() -> Any:
     return gpu.current()
 
 
+@functools.cache
+def checks_source() -> str:
+    """The CUDA C of the check of tokens."""
+    from exprkit.backends.device_programs.translate import text_of
+    from exprkit.expressions.checks import problem_of
+
+    return text_of("checks.cu", [problem_of])
+
+
 class _Checking:
     """A check of tokens on a device; it is for one population at a time."""
 
     def __init__(self, device: Any, most_variables: int, most_parameters: int) -> None:
-        from exprkit.backends.device_programs.translate import text_of
         from exprkit.backends.gpu import layout
         from exprkit.backends.gpu.launch import field_address, fill
         from exprkit.backends.precision import precision
-        from exprkit.expressions.checks import problem_of, unchecked
+        from exprkit.expressions.checks import unchecked
 
         nothing, arity = np.empty(0, np.uint8), known_arity(formulas=False)
         host = unchecked(nothing, nothing, nothing, nothing, arity, most_variables, most_parameters)
@@ -229,8 +237,7 @@ class _Checking:
         self._told[-1] = 0
         known = {"operands": operands, "limits": limits, "summary": summary, "told": self._told}
         fill(self._arguments, {**known, "max_tokens": MAX_TOKENS}, device)
-        text = text_of("checks.cu", [problem_of])
-        self._kernel = device.kernel("check_tokens", precision("ieee"), text, LANES=device.lanes)
+        self._kernel = device.kernel("check_tokens", precision("ieee"), checks_source(), LANES=device.lanes)
         self._threads = 1 if device.lanes == 1 else THREADS
         self._wait = device.arriving(device.pointer(self._told[-1:]), field_address(self._arguments, "ticket"))
 

@@ -332,7 +332,7 @@ class Launcher:
         chunks = self.device.xp.empty((n_partitions, n_chunks, 4), np.int32)
         threads = THREADS if self.device.lanes > 1 else 1
         cut = self.launch(
-            self.device.kernel("cut_chunks", self.settings, _schedule_text(), LANES=self.device.lanes),
+            self.device.kernel("cut_chunks", self.settings, schedule_source(), LANES=self.device.lanes),
             (-(-n_partitions * self.device.lanes // threads), 1),
             threads,
             kind=layout.ScheduleArguments,
@@ -349,7 +349,8 @@ class Launcher:
 
 
 @functools.cache
-def _schedule_text() -> str:
+def schedule_source() -> str:
+    """The CUDA C of the kernel that cuts chunks."""
     return opcodes.joined(("gpu/common.cu", "gpu/schedule.cu"))
 
 

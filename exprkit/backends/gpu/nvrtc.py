@@ -16,17 +16,17 @@ import importlib
 import importlib.util
 import io
 import re
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any, NamedTuple
 
 from exprkit.backends.gpu.schedule import LaunchShape, resident_blocks
 from exprkit.backends.precision import Precision
 from exprkit.errors import ArgumentError, BackendError, did_you_mean
-from exprkit.runtime import disk_cache, machine
+from exprkit.runtime import disk_cache, machine, shipped
+from exprkit.runtime.progress import shown
 
 PACKAGES = ("cuda-core", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # besides NVRTC's own version in the key
 USUAL_ARCHITECTURES = "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
@@ -80,7 +80,7 @@ def compiled(architecture: str, settings: Precision, text: str, **chosen: Any) -
     """
     key = _key(architecture, settings, text, chosen)
     with _making[key]:
-        code = _compiled_together.get(key) or disk_cache.read(key)
+        code = _compiled_together.get(key) or _kept(key, architecture, settings, text, chosen)
         if code is None:
             with disk_cache.alone(key):
                 code = disk_cache.read(key)  # another process may have compiled it meanwhile
@@ -103,13 +103,15 @@ class KernelRequest(NamedTuple):
 
 
 def compile_together(architecture: str, wanted: Iterable[KernelRequest]) -> None:
-    """Compile kernels side by side, so that ``compiled`` has them at once; a line on stderr says that this takes time.
+    """Compile kernels side by side, so that ``compiled`` has them at once; a bar on stderr says how long that takes.
 
     NVRTC runs without Python's lock, and from CUDA 12.3 on all but its first phase side by side.
     """
     missing = {_key(kernel.settings.architecture or architecture, *kernel): kernel for kernel in wanted}
     missing = {
-        key: kernel for key, kernel in missing.items() if key not in _compiled_together and disk_cache.read(key) is None
+        key: kernel
+        for key, kernel in missing.items()
+        if key not in _compiled_together and _kept(key, kernel.settings.architecture or architecture, *kernel) is None
     }
     if not missing:
         return
@@ -117,27 +119,48 @@ def compile_together(architecture: str, wanted: Iterable[KernelRequest]) -> None
         new = len(missing.keys() - _announced)
         _announced.update(missing)
         importlib.import_module("cuda.core")  # before threads do: it does not bear being imported twice at once
-    if new:
-        place = f"they are kept in {disk_cache.folder()}" if disk_cache.folder() else "they are not kept"
-        several = f"{new} kernel{'s' * (new > 1)}"
-        print(
-            f"exprkit compiles {several} for this GPU ({architecture}): some seconds, once; {place}",
-            file=sys.stderr,
-            flush=True,
-        )
-    with ThreadPoolExecutor(min(len(missing), machine.cores()), "exprkit-nvrtc") as pool:
-        codes = pool.map(functools.partial(_code_of, architecture), missing.values())
-        _compiled_together.update(zip(missing, codes, strict=True))
+    what = f"exprkit compiles for {architecture}, {'once' if disk_cache.folder() else 'nothing is kept'}"
+    with (
+        ThreadPoolExecutor(min(len(missing), machine.cores()), "exprkit-nvrtc") as pool,
+        shown(new > 0, len(missing), what, " kernels") as done,
+    ):
+        keys = {pool.submit(code_of, architecture, kernel): key for key, kernel in missing.items()}
+        for future in as_completed(keys):
+            _compiled_together[keys[future]] = future.result()
+            done(1)
 
 
-def _code_of(architecture: str, kernel: KernelRequest) -> bytes:
+def code_of(architecture: str, kernel: KernelRequest) -> bytes:
+    """The machine code of a kernel, from the cache or the compiler."""
     return compiled(kernel.settings.architecture or architecture, kernel.settings, kernel.text, **kernel.chosen)
 
 
-def _key(architecture: str, settings: Precision, text: str, chosen: Mapping[str, Any]) -> str:
-    """The name of a kernel's machine code in the caches."""
+def _key(architecture: str, settings: Precision, text: str, chosen: Mapping[str, Any], compiler: str = "") -> str:
+    """The name of a kernel's machine code in the caches; ``compiler``: by default that of this machine."""
     defined = repr(sorted(macros(settings, chosen).items()))
-    return disk_cache.key(text, architecture, defined, repr(settings), compiler_version())
+    return disk_cache.key(text, architecture, defined, repr(settings), compiler or compiler_version())
+
+
+def _kept(key: str, architecture: str, settings: Precision, text: str, chosen: Mapping[str, Any]) -> bytes | None:
+    """The code of the disk cache, or what came with the package; None: it is to be compiled."""
+    code = disk_cache.read(key)
+    archive = _shipped(architecture) if code is None else None
+    return archive.read(_key(architecture, settings, text, chosen, archive.versions)) if archive else code
+
+
+@functools.cache
+def _shipped(architecture: str) -> shipped.Archive | None:
+    """The kernels that came with the package; None where a newer NVRTC made them: a driver may not take its code."""
+    archive, here = shipped.kernels(architecture), compiler_version()
+    if archive is None or _number(archive.versions) <= _number(here):
+        return archive
+    disk_cache.warn(f"kernels that came with exprkit are by {archive.versions}, here is {here}: they are compiled anew")
+    return None
+
+
+def _number(compiler: str) -> list[int]:
+    """NVRTC's, of what ``compiler_version`` gives."""
+    return [int(n) for n in re.findall(r"\d+", compiler.partition(")")[0])]
 
 
 def build(architecture: str, settings: Precision, text: str, **chosen: Any) -> tuple[bytes, str]:

@@ -1,6 +1,6 @@
-"""Machine code of compiled loops that came with the package: an archive for each level of processors.
+"""Machine code that came with the package: archives of loops for levels of processors, and of kernels for GPUs.
 
-``exprkit.build_hook`` fills it when a wheel is built; an editable installation has none and compiles on first use.
+``exprkit.build_hook`` makes them when a wheel is built; an editable installation has none and compiles on first use.
 
     >>> from exprkit.runtime import shipped
     >>> shipped.levels(("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon"))
@@ -8,9 +8,10 @@
 
 =========================  =================================================================================
 ``loops-LEVEL.zip``        in this folder, for each of ``LEVELS``; the best that this processor has is used
-``versions`` in it         what all its entries need: another Numba or Python compiles, and says so in a line
+``kernels-sm_90.zip``      the same for the GPU architectures that the build hook was told
+``versions`` in it         what all its entries need: another Numba or Python, or an older NVRTC, compiles and says so
 a name of the disk cache   an entry as in the disk cache: length, SHA-256, machine code.  The name says of which
-                           text it was compiled: a loop whose file has changed is not found
+                           text it was compiled: a loop or kernel whose text has changed is not found
 =========================  =================================================================================
 
 Only loops that Python or C calls are in it.  Those that loops call are part of their code.
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import io
+import lzma
 import sys
 import zipfile
 import zlib
@@ -37,7 +39,7 @@ LEVELS = {  # of processors by LLVM's name, best first, and what it must have (p
     "generic": "neon",
 }
 VERSIONS = "versions"
-DAMAGED = zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError
+DAMAGED = zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, NotImplementedError
 Processor = tuple[str, str, str]  # LLVM's triple, name and features, as of Numba's ``magic_tuple``
 
 
@@ -57,15 +59,15 @@ def levels(processor: Processor) -> list[str]:
     return levels or [name] * (name in LEVELS)
 
 
-def file_name(level: str) -> str:
-    """The name of the archive of a level."""
-    return f"loops-{level}.zip"
+def file_name(level: str, kind: str = "loops") -> str:
+    """The name of the archive of a level or, for ``kind`` "kernels", of a GPU architecture."""
+    return f"{kind}-{level}.zip"
 
 
 class Archive:
-    """The machine code of one level."""
+    """The machine code of one level, or of one GPU architecture, which has no processor."""
 
-    def __init__(self, path: Path, processor: Processor) -> None:
+    def __init__(self, path: Path, processor: Processor = ("", "", "")) -> None:
         self._path = path
         self._zip = zipfile.ZipFile(io.BytesIO(path.read_bytes()))  # a forked process would share a file's position
         self.processor = processor
@@ -80,7 +82,7 @@ class Archive:
         except DAMAGED:
             code = None
         if code is None:
-            disk_cache.warn(f"{self._path} is damaged, loops are compiled anew: install exprkit again")
+            _warn_of_damage(self._path)
         return code
 
 
@@ -93,13 +95,8 @@ def archive(processor: Processor) -> Archive | None:
 def best_of(processor: Processor, folder: Path) -> Archive | None:
     """The archive in a folder of the best level that a processor has; None: there is none, or of other versions."""
     for level in levels(processor):
-        path = folder / file_name(level)
-        try:
-            shipped = Archive(path, (processor[0], level, ""))
-        except FileNotFoundError:
-            continue
-        except (*DAMAGED, KeyError):
-            disk_cache.warn(f"{path} is damaged, loops are compiled anew: install exprkit again")
+        shipped = opened(folder / file_name(level), (processor[0], level, ""))
+        if shipped is None:
             continue
         if shipped.versions == versions():
             return shipped
@@ -110,9 +107,30 @@ def best_of(processor: Processor, folder: Path) -> Archive | None:
     return None
 
 
-def pack(entries: Iterable[Path], path: Path) -> None:
-    """Write an archive of files of the disk cache."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as into:
+def kernels(architecture: str) -> Archive | None:
+    """The kernels that came with the package for a GPU architecture; None: there are none."""
+    return opened(Path(__file__).parent / file_name(architecture, "kernels"))
+
+
+def opened(path: Path, processor: Processor = ("", "", "")) -> Archive | None:
+    """An archive; None where it is not there, or damaged."""
+    try:
+        return Archive(path, processor)
+    except FileNotFoundError:
+        return None
+    except (*DAMAGED, KeyError):
+        _warn_of_damage(path)
+        return None
+
+
+def _warn_of_damage(path: Path) -> None:
+    disk_cache.warn(f"{path} is damaged, {path.name.partition('-')[0]} are compiled anew: install exprkit again")
+
+
+def pack(entries: Iterable[Path], path: Path, made_by: str = "") -> None:
+    """Write an archive of files of the disk cache: of loops or, with the compiler that made them, of kernels."""
+    method = zipfile.ZIP_LZMA if made_by else zipfile.ZIP_DEFLATED  # of a cubin a third less, and 10 ms to read
+    with zipfile.ZipFile(path, "w") as into:
         contents = {entry.stem: entry.read_bytes() for entry in sorted(entries)}
-        for name, data in {VERSIONS: versions().encode(), **contents}.items():
-            into.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)  # of 1980: equal loops are equal bytes
+        for name, data in {VERSIONS: (made_by or versions()).encode(), **contents}.items():
+            into.writestr(zipfile.ZipInfo(name), data, method)  # of 1980: equal loops are equal bytes
