@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.expressions.population import Population as Population
     from exprkit.fitting.description_length import description_length as description_length
     from exprkit.fitting.fit import fit as fit
+    from exprkit.fitting.fit_many import fit_many as fit_many
     from exprkit.fitting.fit_problem import FitProblem as FitProblem
     from exprkit.fitting.fit_result import FitResult as FitResult
     from exprkit.fitting.fitted_expression import FittedExpression as FittedExpression
@@ -73,6 +74,7 @@ _NAMES = {  # by module
     "expressions.population": "Population",
     "fitting.description_length": "description_length",
     "fitting.fit": "fit",
+    "fitting.fit_many": "fit_many",
     "fitting.fit_problem": "FitProblem",
     "fitting.fit_result": "FitResult",
     "fitting.fitted_expression": "FittedExpression",

@@ -20,6 +20,7 @@ assert_type(ek.Evaluator(pop, X), ek.Evaluator)
 assert_type(ek.models.line.guess(X, y), dict[str, float])
 assert_type(ek.FitProblem(X, y), ek.FitProblem)
 assert_type(ek.FitProblem(X, y).fit(pop), ek.FitResult)
+assert_type(ek.fit_many([{"pop": pop, "X": X, "y": y}]), list[ek.FitResult])
 assert_type(ek.exhaustive_search(X, y, max_nodes=3), ek.SearchResult)
 
 model = ek.SymbolicRegressor(niterations=1)

@@ -149,21 +149,12 @@ class FitProblem:
     ) -> FitResult:
         """Fit all of ``pop``; ``init``, ``restarts``, ``seed``, ``progress`` and the result as for ``fit``."""
         begin = time.perf_counter()
-        whole("restarts", restarts, 0, MOST_RESTARTS)
-        whole("seed", seed, 0)
-        ev = self._evaluator(self._placed(inputs.population(pop, self._X)), self._compute.dtype)
+        ev, starts, target, goal = self.begun(pop, init, restarts, seed)
         is_final = self._is_final(ev)
-        if is_final:
-            ev = self._evaluator(on_host(ev.pop), "float64")
-        lower, upper = sides_of(self._bounds, ev.pop)
-        starts = starts_of(init, ev.pop, ev.adopt, restarts, seed)
-        target = self._target(ev)
-        drawing = StartMaker(init is None, restarts, seed, self.threads)
-        goal = target.goal._replace(lower=lower, upper=upper, target=self.target_name)
         if self._own:
+            drawing = StartMaker(init is None, restarts, seed, self.threads)
             return self._fit_own(self._own, ev, starts, target, goal, begin, progress, drawing, is_final)
-        options = self._options(target, lower, upper)
-        starts = drawing.of(starts, ev.pop, ev.X, target.y, target.w, options)
+        options = self._options(target, goal.lower, goal.upper)
         fitted = self._in_parts(ev, starts, target, options, progress)
         if is_final:
             fitted = finished(fitted, ev, target.goal, options, inputs.on_host(starts), self._max_iter is not None)
@@ -174,6 +165,26 @@ class FitProblem:
         r2, fitted = _r2(sse, target.spread, fitted.loss), fitted._replace(loss=loss)
         seconds = time.perf_counter() - begin
         return FitResult(on_host(ev.pop), *fitted, r2, seconds, goal, ev, self.method, is_screened=not is_final)
+
+    def begun(
+        self, pop: Any, init: Any = None, restarts: int = 0, seed: int = 0
+    ) -> tuple[Evaluator, Any, _FitTarget, FitGoal]:
+        """Where the fit of ``pop`` begins, by ``init``, ``restarts`` and ``seed``: evaluator, starts, target and goal.
+
+        The starts of a loss of one's own do not see the data yet.
+        """
+        whole("restarts", restarts, 0, MOST_RESTARTS)
+        whole("seed", seed, 0)
+        ev = self._evaluator(self._placed(inputs.population(pop, self._X)), self._compute.dtype)
+        if self._is_final(ev):
+            ev = self._evaluator(on_host(ev.pop), "float64")
+        sides = sides_of(self._bounds, ev.pop)
+        starts, target = starts_of(init, ev.pop, ev.adopt, restarts, seed), self._target(ev)
+        if not self._own:
+            drawing = StartMaker(init is None, restarts, seed, self.threads)
+            starts = drawing.of(starts, ev.pop, ev.X, target.y, target.w, self._options(target, *sides))
+        goal = target.goal._replace(lower=sides[0], upper=sides[1], target=self.target_name)
+        return ev, starts, target, goal
 
     def fitted(self, pop: Population | DevicePopulation, init: Any, *, limits: Any = None, patience: int = 0) -> Fitted:
         """The fits of a population as arrays alone, which stay where they were made.

@@ -27,9 +27,9 @@ from exprkit.fitting.finishing.orthogonal import linear
 from exprkit.fitting.finishing.stationarity import FALLING, REASONS, is_stationary
 from exprkit.fitting.fitted_expression import FittedExpression
 from exprkit.fitting.likelihood import FitGoal, covariance, points_of
-from exprkit.fitting.observed import curvature_covariance, robust_covariance
 from exprkit.fitting.plot import beside_data
 from exprkit.fitting.uncertainty import average
+from exprkit.fitting.uncertainty.observed import curvature_covariance, robust_covariance
 from exprkit.programs.linearity import dependence
 from exprkit.text.printer import booktabs
 

@@ -31,7 +31,7 @@ import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -286,7 +286,7 @@ def inverted(
     A: np.ndarray,
     held: np.ndarray,
     singular: float,
-    n_points: int,
+    n_points: Any,
     sse: np.ndarray | None,
     middle: np.ndarray | None = None,
     factored: bool = False,
@@ -294,7 +294,7 @@ def inverted(
     """Covariances by the equations' matrices J'J, (n_exprs, P, P), or, ``factored``, by R of J = QR.
 
     Held parameters are constants to the others.
-    ``sse``: times the residual variance of these sums of squares; ``middle``: of a sandwich.
+    ``sse``: times the residual variance of these sums of squares, of so many points; ``middle``: of a sandwich.
     """
     fixed, result = held[:, :, None] | held[:, None, :], np.full(A.shape, np.nan)
     A = np.where(held[:, None, :] if factored else fixed, 0.0, A)
@@ -302,7 +302,7 @@ def inverted(
     for n in np.unique(pop.n_params[pop.valid & (pop.n_params > 0)]).tolist():
         which = np.flatnonzero((pop.n_params == n) & pop.valid)
         inverse, lost, rank = inverses(A[which, :n, :n], singular, factored)
-        free = n_points - rank
+        free = np.broadcast_to(n_points, len(pop))[which] - rank
         with np.errstate(all="ignore"):
             if middle is not None:
                 inverse = inverse @ middle[which, :n, :n] @ inverse
