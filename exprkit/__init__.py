@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit import data as data
     from exprkit.backends.device_programs.population import DevicePopulation as DevicePopulation
     from exprkit.backends.precision import Precision as Precision
+    from exprkit.classification.classifier import SymbolicClassifier as SymbolicClassifier
     from exprkit.dynamics.regressor import DynamicsRegressor as DynamicsRegressor
     from exprkit.evaluate.case_discussion import cases as cases
     from exprkit.evaluate.compiled import Compiled as Compiled
@@ -63,6 +64,7 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
 _NAMES = {  # by module
     "backends.device_programs.population": "DevicePopulation",
     "backends.precision": "Precision",
+    "classification.classifier": "SymbolicClassifier",
     "dynamics.regressor": "DynamicsRegressor",
     "evaluate.case_discussion": "cases",
     "evaluate.compiled": "Compiled compile_bytecode compile_ptx",

@@ -78,10 +78,10 @@ def table_of(X: Any) -> Any:
     return X.to_frame() if getattr(X, "name", None) is not None and hasattr(X, "to_frame") else X
 
 
-def target_of(X: Any, y: Any) -> tuple[Any, Any]:
+def target_of(X: Any, y: Any, labels: bool = False) -> tuple[Any, Any]:
     """The table and the target, where that is one of the table's columns, by name, or belongs to a Dataset.
 
-    Raises DataError where there is no target, or no such column.
+    A column of ``labels`` is given as it is.  Raises DataError where there is no target, or no such column.
     """
     if y is None:
         if not isinstance(X, Dataset):
@@ -102,6 +102,8 @@ def target_of(X: Any, y: Any) -> tuple[Any, Any]:
     place = _place(list(map(str, keys)), str(y))
     rest = [i for i in range(len(keys)) if i != place]
     others = X.iloc[:, rest] if hasattr(X, "iloc") else {keys[i]: X[keys[i]] for i in rest}
+    if labels:
+        return others, X.iloc[:, place] if hasattr(X, "iloc") else X[keys[place]]
     return others, _column(X, keys[place], place, f"column {y!r}")
 
 
@@ -334,6 +336,8 @@ class DataTable:
     Traceback (most recent call last):
     exprkit.errors.DataError: X: column 'Re' contains NaN, it lacks 1 of 2 values: leave those rows out, or fill them in
 
+    ``labels``: y may hold texts.
+
     Attributes
     ----------
     X, y, weights : as they were given
@@ -346,14 +350,14 @@ class DataTable:
         For a column that there is not, and for masked values.
     """
 
-    def __init__(self, X: Any, y: Any = None, weights: Any = None) -> None:
+    def __init__(self, X: Any, y: Any = None, weights: Any = None, labels: bool = False) -> None:
         for name, values in {"X": X, "y": y, "sample_weight": weights}.items():
             if np.ma.is_masked(values):
                 raise DataError(f"{name} has masked values: leave those rows out, or give them weight 0 and a number")
         self.target, self.X = name_of_target(X, y), table_of(X)
         columns: dict[str, Any] = {}
         for name in dict.fromkeys(one for one in (y, weights) if isinstance(one, str)) if self._has_names else ():
-            self.X, columns[name] = target_of(self.X, name)
+            self.X, columns[name] = target_of(self.X, name, labels and name is y)
         self.y, self.weights = (columns.get(one, one) if isinstance(one, str) else one for one in (y, weights))
 
     @staticmethod

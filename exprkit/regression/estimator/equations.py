@@ -29,7 +29,7 @@ from exprkit.regression.formulas.front import Entry
 from exprkit.regression.formulas.parameters import as_constants, as_parameters, is_fraction, n_inexact
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
-from exprkit.regression.problem.goal import Goal
+from exprkit.regression.problem.goal import LOGISTIC, Goal
 from exprkit.regression.rules.accident import CoincidenceTest
 from exprkit.regression.shapes.between_rows import errors_between_rows
 from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
@@ -49,6 +49,7 @@ UNTOLD, ALIKE = 1e7, 10.0  # times the floor may be what rounding of y leaves; t
 # decay; steps and noise), by which it was chosen, 6 have another formula than with 3 nats, each nearer to the curve
 VETO = 5.0
 SHOWN = 4  # digits of a number without a standard error
+LOGIT = 1e-3  # of log-odds, a difference that a curvature is of
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
 
 
@@ -174,7 +175,10 @@ def _expected(formulas: list[Expression], nats: np.ndarray, goal: Goal) -> np.nd
     numbers, tokens = np.array([(n_inexact(formula), formula.n_tokens) for formula in formulas], np.float64).T
     by_accident = NATS_PER_NUMBER * np.minimum(numbers, FEW) + NATS_PER_TOKEN * np.minimum(tokens, SHORT)
     by_accident += GROWN * np.maximum(tokens - SHORT, 0)
-    return nats + numbers + by_accident + goal.total / 2 * np.log1p(errors_between_rows(formulas, goal.rows))
+    rows = goal.rows
+    if goal.loss == LOGISTIC:  # log-odds may be of any size
+        rows = rows.with_y(np.copysign(np.inf, rows.y))
+    return nats + numbers + by_accident + goal.total / 2 * np.log1p(errors_between_rows(formulas, rows))
 
 
 def _of_squares(
@@ -235,18 +239,23 @@ def _of_loss(
 
     R. W. M. Wedderburn, Biometrika 61 (1974), "Quasi-likelihood functions".  Rows that are far off count as in
     K. L. Lange, R. J. A. Little, J. M. G. Taylor, JASA 84 (1989), by the logarithm, so that no formula is chosen for
-    an outlier.  The curvature is by differences as wide as errors are.
+    an outlier.  The curvature is by differences as wide as errors are.  A likelihood is one as it stands.
     """
     values = values_of([entry.expression for entry in entries], goal.rows.X)
     distance, size = np.abs(values - goal.rows.y), float(np.median(np.abs(goal.rows.y))) or 1.0
     step = np.maximum(np.median(distance, axis=1) / 2, 1e-9 * size)[:, None]
+    if is_likelihood := goal.loss == LOGISTIC:
+        step = np.full_like(step, LOGIT)
     slopes = goal.row_weights * goal.slopes(values) ** 2
     curves = goal.row_weights * (goal.slopes(values + step) - goal.slopes(values - step)) / (2 * step)
     slopes, curves = (np.where(np.isfinite(part), np.maximum(part, 0.0), 0.0) for part in (slopes, curves))
     n_rows, n = len(goal.rows), int(pop.n_params[-1])
     dispersion = slopes[-1].sum() / curves[-1].sum() * n_rows / max(n_rows - n, 1)
     dispersion = max(dispersion if np.isfinite(dispersion) else 0.0, goal.floor, 1e-300)
-    nats = np.log1p(goal.row_losses(values) / dispersion) @ goal.row_weights
+    if is_likelihood:
+        dispersion = 1.0
+    losses = goal.row_losses(values) / dispersion
+    nats = (losses if is_likelihood else np.log1p(losses)) @ goal.row_weights
     information = np.full(params.shape, np.nan)
     for i, k in enumerate(pop.n_params.tolist()):
         squares = _squares(pop[i : i + 1], params[i : i + 1, :k], goal, curves[i])[0]

@@ -10,27 +10,30 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, brought_by
-from exprkit.evaluate.tables import DataTable
+from exprkit.evaluate.tables import DataTable, is_table, names_in
 
 with brought_by("search"):
     from sklearn.utils.validation import _check_sample_weight, validate_data
 
 
-def checked_data(model: Any, table: DataTable) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """X, y and weights of a fit as float64 arrays; the estimator remembers X's columns.
+def checked_data(
+    model: Any, table: DataTable, labels: bool = False
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """X, y and weights of a fit as float64 arrays, y as it is if it holds labels; the estimator remembers X's columns.
 
     Raises
     ------
     ArgumentError, DataError, ValueError
     """
-    X, y, sample_weight = table.frame(), table.target_numbers(), table.weight_numbers()
-    X, y = validate_data(model, X, y, dtype=np.float64, y_numeric=True)
+    X, y, sample_weight = table.frame(), table.y if labels else table.target_numbers(), table.weight_numbers()
+    X, y = validate_data(model, X, y, dtype=np.float64, y_numeric=not labels)
+    y = y if labels else np.asarray(y, np.float64)
     if sample_weight is None:
-        return X, np.asarray(y, np.float64), None
+        return X, y, None
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ArgumentError("sample_weight is 0 at every row: nothing is left to be fitted")
-    return X, np.asarray(y, np.float64), weights
+    return X, y, weights
 
 
 def checked_rows(model: Any, X: Any) -> np.ndarray:
@@ -40,7 +43,9 @@ def checked_rows(model: Any, X: Any) -> np.ndarray:
     ------
     DataError, ValueError
     """
-    X, target = DataTable(X).frame(), getattr(model, "_target_name", None)
-    if target in getattr(X, "columns", ()) and target not in getattr(model, "feature_names_in_", (target,)):
-        X = DataTable(X, target).frame()  # the table that was fitted
+    table, target = DataTable(X), getattr(model, "_target_name", None)
+    names = names_in(table.X) if is_table(table.X) else ()
+    if target in names and target not in getattr(model, "feature_names_in_", (target,)):
+        table = DataTable(X, target, labels=True)  # the table that was fitted
+    X = table.frame()
     return np.ascontiguousarray(validate_data(model, X, reset=False, dtype=np.float64))

@@ -40,6 +40,8 @@ from exprkit.expressions.population import Population
 from exprkit.fitting.fit_problem import FitProblem
 from exprkit.regression.problem.rows import FLOOR_ERROR, Rows, as_counts
 
+# minus the logarithm of the likelihood of labels 0 and 1, of log-odds f - c, but for log 2; y between allows for errors
+LOGISTIC = "logcosh(0.5 * (f - c)) + (0.5 - y) * (f - c)"
 NAMED = ("squares", "mae", "huber", "poisson")
 PLAIN = {objective.KINDS[name]: name for name in NAMED[:3]}  # which all backends fit
 CHUNK = 1 << 21  # values of a loss text computed at a time: 16 MiB a column
@@ -256,6 +258,10 @@ def _text_values(pop: Population, values: np.ndarray, rows: Rows) -> np.ndarray:
 def _minimisers(own: OwnGoal, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """Minimisers f of the loss and its minima, (n_rows,) each: y itself unless a value beside it is better."""
     f, pop = rows.y.copy(), own.text.population
+    if own.named == LOGISTIC:
+        assert rows.loss_rows is not None
+        f = rows.loss_rows.columns["c"] + np.log(f / (1 - f))
+        return f, _text_values(pop, f[None], rows)[0]
     least = _text_values(pop, f[None], rows)[0]
     size = np.where(f != 0, np.abs(f), float(np.sqrt(np.mean(f**2))) or 1.0)
     steps = np.concatenate([OFFSETS, -OFFSETS])[:, None]
