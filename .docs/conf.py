@@ -52,6 +52,7 @@ MERMAID = Path(find_spec("mermaidx").origin).parent / "assets" / "mermaid.js"  #
 html_show_copyright = False
 html_static_path = ["_static", str(MERMAID)]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("_static") / "scorer.js")
 
 CHOICES = {  # columns of the explorer of results that one chooses from
     "searches": ("list", "program", "noise", "units", "card", "limit_s", "found", "file"),

@@ -80,6 +80,10 @@ class Dataset:
     ``X`` is float64 (n_points, n_vars), ``y`` float64 (n_points,), ``variables`` the names
     of X's columns, ``name`` what it is called in results and figures, ``left_out`` what of
     a table is not among them, and why, ``target`` what y is called.
+
+    >>> points = ek.data.Dataset([[1.0], [2.0]], [3.0, 5.0], ("t",), "two points")
+    >>> len(points), points.variables
+    (2, ('t',))
     """
 
     X: np.ndarray
@@ -97,7 +101,11 @@ class Dataset:
         return f"<Dataset {self.name}: {len(self):,} points, {self.target} over {names}>"
 
     def repeat_to(self, n_points: int) -> Dataset:
-        """The points over and over, cut at ``n_points`` (the thesis: 362 x 30 = 10,860)."""
+        """The points over and over, cut at ``n_points`` (the thesis: 362 x 30 = 10,860).
+
+        >>> ek.data.rough_pipe(362).repeat_to(10_860).X.shape
+        (10860, 2)
+        """
         _check_counts(n_points=n_points, columns=self.X.shape[1] + 1)
         if not len(self):
             raise ArgumentError(f"{self.name} has no points to repeat")
@@ -123,6 +131,11 @@ def rough_pipe(n_points: int = 362, seed: int = 0) -> Dataset:
     ------
     ArgumentError
         If ``n_points`` is less than 1.
+
+    Examples
+    --------
+    >>> ek.data.rough_pipe(100).X.shape
+    (100, 2)
     """
     _check_counts(n_points=n_points, columns=len(PIPES) + 3)
     random = _random(seed)
@@ -181,6 +194,11 @@ def uniform(n_points: int = 362, n_vars: int = 2, seed: int = 0) -> Dataset:
     ------
     ArgumentError
         If a number is less than 1.
+
+    Examples
+    --------
+    >>> ek.data.uniform(100, n_vars=3).X.shape
+    (100, 3)
     """
     _check_counts(n_points=n_points, n_vars=n_vars)
     random = _random(seed)
@@ -268,6 +286,12 @@ def from_table(
         or there is nothing beside the target.
     MissingError
         If pandas is not installed.
+
+    Examples
+    --------
+    >>> points = ek.data.from_table({"t": [1.0, 2.0], "y": [3.0, 5.0]}, "y")
+    >>> points.X.tolist(), points.y.tolist()
+    ([[1.0], [2.0]], [3.0, 5.0])
     """
     with brought_by("notebooks"):
         import pandas as pd
@@ -392,7 +416,11 @@ def _numbers(column: Any, name: str, most: float) -> np.ndarray:
 
 
 def esr_sample() -> list[str]:
-    """247 expressions, 246 of its 480 distinct ones, as the thesis fed them to its evaluators: x1, x2, p1, p2."""
+    """247 expressions, 246 of its 480 distinct ones, as the thesis fed them to its evaluators: x1, x2, p1, p2.
+
+    >>> ek.data.esr_sample()[:2]
+    ['inv(inv(x1) - x1)', 'inv(inv(x1) - x2)']
+    """
     return _published("esr_sample.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 
@@ -402,6 +430,9 @@ def thesis_samples() -> pd.DataFrame:
     Columns ``benchmark`` (1: about 250,000 expressions x 362 points, 2: 10,000 x 362,
     3: 10,000 x 10,860), ``evaluator``, ``block_size``, ``sample``, ``seconds`` (of 100
     parameter steps; Intel i5-12500, RTX 3060 Ti).
+
+    >>> ek.data.thesis_samples().columns.tolist()[:3]
+    ['benchmark', 'evaluator', 'block_size']
     """
     return _published_table("thesis_samples.csv", dtype={"block_size": "Int64"})
 
@@ -411,6 +442,9 @@ def thesis_steps() -> pd.DataFrame:
 
     Columns ``evaluator``, ``benchmark``, ``step`` (0: before), ``change``, ``relative``: the
     time of a sample where that of the first version is 1.
+
+    >>> ek.data.thesis_steps().columns.tolist()[:3]
+    ['evaluator', 'benchmark', 'step']
     """
     return _published_table("thesis_steps.csv")
 

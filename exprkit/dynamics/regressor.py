@@ -88,6 +88,8 @@ class DynamicsRegressor(BaseEstimator):
     >>> x = 10 / (1 + 9 * np.exp(-1.5 * t))
     >>> search = ek.SymbolicRegressor(niterations=0, maxsize=9, unary_operators=[], random_state=0)
     >>> model = ek.DynamicsRegressor(search).fit(x, t, feature_names=["n"])
+    >>> round(model.score(x, t), 3), model.predict([[5.0]]).round(1)  # model.print() shows the equations
+    (1.0, array([[3.8]]))
     >>> bool(np.abs(model.simulate([1.0], t)[:, 0] - x).max() < 0.1)
     True
     """

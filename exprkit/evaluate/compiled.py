@@ -108,13 +108,26 @@ class Compiled:
         return self._lowered(self.pop[i : i + 1])
 
     def program(self, i: int) -> str:
-        """The three-address program of expression ``i``, and the columns that it reads."""
+        """The three-address program of expression ``i``, and the columns that it reads.
+
+        >>> print(ek.compile_bytecode("p1 * exp(-x1)").program(0))
+        t0 = exp c0
+        out = mul u0, t0
+        <BLANKLINE>
+        c0: neg(x1)
+        """
         lowered = self._alone(i)
         columns = "\n".join(f"c{place}: {what}" for place, what in enumerate(lowered.columns()))
         return f"{lowered.listing(0)}\n\n{columns}"
 
     def listing(self, i: int) -> str:
-        """The words of expression ``i`` as ``"cuda"`` reads them: their bits, the case they name, and what it does."""
+        """The words of expression ``i`` as ``"cuda"`` reads them: their bits, the case they name, and what it does.
+
+        >>> print(ek.compile_bytecode("p1 * exp(-x1)").listing(0))
+        word  action      places      case  the accumulator acc becomes
+           0  0x00200002  0x00000000    32  acc = c0; acc = exp(acc)
+           1  0x00070001  0x00000000     7  acc = acc * p1, the result
+        """
         bytecode, meaning = accumulate(self._alone(i)), _meanings()
         lines = ["word  action      places      case  the accumulator acc becomes"]
         pairs = zip(bytecode.instructions.tolist(), bytecode.sources.tolist(), strict=True)
@@ -124,7 +137,11 @@ class Compiled:
         return "\n".join(lines)
 
     def cuda(self, i: int) -> str:
-        """The CUDA C of the cases that expression ``i`` runs, each once, as it stands in the kernel."""
+        """The CUDA C of the cases that expression ``i`` runs, each once, as it stands in the kernel.
+
+        >>> print(ek.compile_bytecode("p1 * exp(-x1)").cuda(0).count("case"))
+        2
+        """
         used = set((accumulate(self._alone(i)).instructions[:, ACTION] >> 16).tolist())
         cases = []
         for labels, code in CASE.findall(opcodes.source(self.settings.operators)):

@@ -196,6 +196,13 @@ class Evaluator:
         DataError
             If the population does not fit ``X``, or ``dtype`` spoils a column that it uses.  The evaluator then
             stays as it was, as with every other error.
+
+        Examples
+        --------
+        >>> ev = ek.Evaluator(["x1", "x1 + 1"], [[1.0], [2.0]])
+        >>> ev.update(ek.parse("3 * x1"))
+        >>> ev.evaluate()
+        array([[3., 6.]], dtype=float32)
         """
         new = inputs.successor(pop, self.pop, self.X.shape, self._unusable)
         self._check_runs(new)
@@ -241,6 +248,12 @@ class Evaluator:
         ------
         DataError
             If ``params`` or ``out`` does not fit; nothing is computed then.
+
+        Examples
+        --------
+        >>> ek.Evaluator(["p1 * x1", "x1 + p1"], [[1.0], [2.0]]).evaluate([[3.0], [4.0]])
+        array([[3., 6.],
+               [5., 6.]], dtype=float32)
         """
         count_nonfinite = flag("count_nonfinite", count_nonfinite, DataError)
         kind = rounding.of_results(dtype, out, self.dtype, self._empty is not None)
@@ -315,6 +328,11 @@ class Evaluator:
         DataError
             If ``params``, ``y``, ``weights`` or ``out`` does not fit, or values are missing: y or a column of X that
             the population uses is nan at a point that counts and ``count_nonfinite`` is not asked for.
+
+        Examples
+        --------
+        >>> ek.Evaluator(["p1 * x1", "x1 + p1"], [[1.0], [2.0]]).loss([[3.0], [4.0]], [3.0, 7.0], "mae")
+        array([0.5, 1.5])
         """
         step = PreparedLoss(self, y, kind, weights, columns, link, own=False)
         return step(params, out, count_nonfinite)
@@ -393,6 +411,11 @@ class Evaluator:
             If ``params`` or ``out`` does not fit.
         BackendError
             If the backend makes no derivatives.
+
+        Examples
+        --------
+        >>> ek.Evaluator("p1 * x1 + p2", [[1.0], [2.0]]).jacobian([[3.0, 4.0]]).tolist()
+        [[[1.0, 1.0], [2.0, 1.0]]]
         """
         compute = self.derivatives().jacobian
         sets, array = self._sets_and_result(params, out, self.n_points, self.pop.max_params)
@@ -433,6 +456,12 @@ class Evaluator:
             As for ``loss``.
         BackendError
             If the backend makes no derivatives.
+
+        Examples
+        --------
+        >>> loss, gradient = ek.Evaluator("p1 * x1", [[1.0], [2.0]]).loss_and_grad([[3.0]], [3.0, 7.0])
+        >>> loss, gradient
+        (array([1.]), array([[-4.]]))
         """
         return PreparedLoss(self, y, kind, weights, columns, link, own=False).with_gradient(params)
 
@@ -458,6 +487,12 @@ class Evaluator:
             As for ``loss``.
         BackendError
             If the backend makes no derivatives.
+
+        Examples
+        --------
+        >>> square, gradient, loss = ek.Evaluator("p1 * x1", [[1.0], [2.0]]).normal_equations([[3.0]], [3.0, 7.0])
+        >>> square, gradient, loss
+        (array([[[5.]]]), array([[2.]]), array([1.]))
         """
         if (ev := self.for_sums()) is not self:
             return ev.normal_equations(params, y, weights)
@@ -586,6 +621,11 @@ class Evaluator:
             If there is no such expression or point, or the expression is too long to be taken apart.
         DataError
             If ``params`` does not fit.
+
+        Examples
+        --------
+        >>> ek.Evaluator("sqrt(x1) + 1", [[4.0], [-1.0]]).trace(0, 1)
+        Trace(texts=['x1', 'sqrt(x1)', '1', 'sqrt(x1) + 1'], values=array([-1., nan,  1., nan], dtype=float32))
         """
         number, place = self._number(i), whole_number(point)
         if place is None or not 0 <= place < self.n_points:
@@ -600,7 +640,11 @@ class Evaluator:
         return Trace(parts.texts(), inputs.on_host(values)[:, 0])
 
     def explain(self) -> str:
-        """A text: the backend that runs, on what and how, and the estimated time of each (``backends.cost_model``)."""
+        """A text: the backend that runs, on what and how, and the estimated time of each (``backends.cost_model``).
+
+        >>> print(ek.Evaluator("x1 + 1", [[1.0], [2.0]], "numpy").explain().partition(":")[0])
+        numpy
+        """
         detail = number_of(len(self._workers.facts), "worker") if self._workers else status(self.backend).detail
         head = f"{self.backend}: {detail}; precision {self.precision}, {self.dtype}"
         choices = list(self._choices.values()) or [self._as_asked()]

@@ -93,6 +93,11 @@ def exhaustive(
     ----------
     D. J. Bartlett, H. Desmond, P. G. Ferreira, "Exhaustive Symbolic Regression", IEEE
     Transactions on Evolutionary Computation 28 (2024).
+
+    Examples
+    --------
+    >>> ek.generate.exhaustive(3, ["+", "exp"], n_vars=1, n_params=1).texts()
+    ['x1', 'p1', 'exp(x1)', 'exp(p1)', 'x1 + x1', 'x1 + p1', 'exp(exp(x1))', 'exp(exp(p1))']
     """
     names, n_vars = arguments.names(variables, n_vars, 2)
     alphabet = _alphabet(max_nodes, operators, n_vars, n_params, constants)
@@ -121,6 +126,11 @@ def count_exhaustive(
     Returns
     -------
     int
+
+    Examples
+    --------
+    >>> ek.generate.count_exhaustive(5, n_vars=1)
+    824
     """
     return sum(_counts(_alphabet(max_nodes, operators, n_vars, n_params, constants)))
 

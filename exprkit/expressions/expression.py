@@ -123,6 +123,9 @@ class Expression:
         """The expression with ``params`` as constants, signs as one writes them: ``a - 2 * b``, not ``a + -2 * b``.
 
         Its values are the same to the last bit.
+
+        >>> ek.parse("p1 - p2 * x1")[0].with_numbers([3, -2])
+        <Expression: 3 + 2 * x1>
         """
         bits = np.asarray(params, np.float64).view(np.uint64)
         kinds, values = self.kinds.copy(), self.values.copy()
@@ -176,7 +179,11 @@ class Expression:
         return f"<Expression: {text if len(text) <= SHOWN else text[: SHOWN - 2] + ' …'}>"
 
     def latex(self) -> str:
-        """LaTeX without dollar signs."""
+        r"""LaTeX without dollar signs.
+
+        >>> print(ek.parse("sqrt(x1) / x2")[0].latex())
+        \frac{\sqrt{x_{1}}}{x_{2}}
+        """
         from exprkit.text.printer import latex
 
         return latex(self)[0]
@@ -185,19 +192,39 @@ class Expression:
         return f"${self.latex()}$" if 0 < self.n_tokens <= TYPESET else None
 
     def listing(self) -> str:
-        """The postfix tokens as a row of cells: kind, text, bits or index or code."""
+        """The postfix tokens as a row of cells: kind, text, bits or index or code.
+
+        >>> print(ek.parse("x1 + 2")[0].listing())
+        ┌──────────┬────────────────────┬──────────┐
+        │ variable │ constant           │ operator │
+        │ x1       │ 2                  │ +        │
+        │ 0        │ 0x4000000000000000 │ 1        │
+        └──────────┴────────────────────┴──────────┘
+        """
         from exprkit.text.listing import listing
 
         return listing(self)
 
     def tree(self, max_depth: int = 40) -> str:
-        """The tree, one operator or leaf per line; what is deeper than ``max_depth`` is only counted."""
+        """The tree, one operator or leaf per line; what is deeper than ``max_depth`` is only counted.
+
+        >>> print(ek.parse("exp(-x1) + 2")[0].tree())
+        +
+        ├─ exp
+        │  └─ -
+        │     └─ x1
+        └─ 2
+        """
         from exprkit.text.listing import tree
 
         return tree(self, max_depth)
 
     def sympy(self) -> sympy.Expr:
-        """The SymPy object, not simplified; constants keep their bits."""
+        """The SymPy object, not simplified; constants keep their bits.
+
+        >>> ek.parse("x1 * x1 + 2")[0].sympy()
+        x1*x1 + 2
+        """
         from exprkit.text.sympy_bridge import write
 
         return write(self)
@@ -245,6 +272,11 @@ class Expression:
         ------
         ParseError
             for an expression that could not be read.
+
+        Examples
+        --------
+        >>> print(ek.parse("x1 + p1")[0].to_numpy([2.0]).splitlines()[-1].strip())
+        return x1 + p1
         """
         from exprkit.text.python_writer import NUMPY, function
 
@@ -266,13 +298,25 @@ class Expression:
             for an expression that could not be read.
         OperandError
             where the language has no such function or number, and where a parameter has no number.
+
+        Examples
+        --------
+        >>> print(ek.parse("3 * exp(-x1)")[0].code("matlab"))
+        % 3 * exp(-x1)
+        function y = f(X)
+            y = 3.0 .* exp(-X(:, 1));
+        end
         """
         from exprkit.text.code_writer import code
 
         return code(self, language)
 
     def jax(self, params: Sequence[float] | None = None) -> str:
-        """``to_numpy(params)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default."""
+        """``to_numpy(params)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default.
+
+        >>> print(ek.parse("p1 * exp(-x1)")[0].jax([2.0]).splitlines()[-1].strip())
+        return p1 * jnp.exp(-x1)
+        """
         from exprkit.text.python_writer import JAX, function
 
         return function(self, JAX, params)
@@ -284,6 +328,11 @@ class Expression:
         ------
         OperandError
             for ``gamma``, which PyTorch does not have.
+
+        Examples
+        --------
+        >>> print(ek.parse("p1 * exp(-x1)")[0].torch([2.0]).splitlines()[-1].strip())
+        return p1 * torch.exp(-x1)
         """
         from exprkit.text.python_writer import TORCH, function
 

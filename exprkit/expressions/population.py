@@ -178,6 +178,11 @@ class Population:
         ------
         PopulationError
             where their variables or parameters have different names.
+
+        Examples
+        --------
+        >>> ek.Population.concatenate([ek.parse("x1 + 1"), ek.parse("x2")]).texts()
+        ['x1 + 1', 'x2']
         """
         from exprkit.expressions.expression import common_names
 
@@ -206,7 +211,12 @@ class Population:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Population:
-        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
+        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``.
+
+        >>> ek.parse(["x1 + 1", "x2"]).save("population.npz")
+        >>> ek.Population.load("population.npz").texts()
+        ['x1 + 1', 'x2']
+        """
         from exprkit.expressions import population_file
 
         with files.opened(path, "saved population", population_file.OF_POPULATION) as arrays:
@@ -223,6 +233,8 @@ class Population:
         """Write the population to ``path`` as npz: whole or not at all, and without pickle.
 
         The texts of expressions that could not be read are not kept.
+
+        >>> ek.parse(["x1 + 1", "x2"]).save("population.npz")
         """
         files.write_arrays(path, self.to_arrays())
 
@@ -432,6 +444,11 @@ class Population:
             the first expression of each structure, in ascending order
         inverse : int64 array, shape (n_exprs,)
             ``representatives[inverse[i]]`` has the structure of expression i
+
+        Examples
+        --------
+        >>> ek.parse(["x1 + 1", "x1 + 2", "x1"]).structures()
+        (array([0, 2]), array([0, 0, 1]))
         """
         from exprkit.expressions import duplicates
 
@@ -450,6 +467,11 @@ class Population:
             the first of each that are equal, in ascending order
         inverse : int64 array, shape (n_exprs,)
             ``representatives[inverse[i]]`` equals expression i
+
+        Examples
+        --------
+        >>> ek.parse(["x1 + x2", "x2 + x1", "x1"]).unique()
+        (array([0, 2]), array([0, 0, 1]))
         """
         from exprkit.expressions import duplicates
 
@@ -462,6 +484,11 @@ class Population:
         -------
         bool array, shape (n_exprs,)
             ``pop[~pop.duplicates()]`` has each expression once
+
+        Examples
+        --------
+        >>> ek.parse(["x1 + x2", "x2 + x1", "x1"]).duplicates()
+        array([False,  True, False])
         """
         from exprkit.expressions import duplicates
 
@@ -491,6 +518,11 @@ class Population:
             If there is no such variable or parameter.
         PopulationError
             With ``errors="raise"``, where there is no derivative.
+
+        Examples
+        --------
+        >>> ek.parse(["p1 * x1^2", "exp(x1)"]).diff("x1").texts()
+        ['p1 * (2 * x1)', 'exp(x1)']
         """
         from exprkit.expressions.differentiate import differentiate, first_problem
 
@@ -507,7 +539,11 @@ class Population:
         return defined.saved(self.user_operators())
 
     def depths(self) -> np.ndarray:
-        """The depth of each expression, int64: operators above its deepest leaf, 0 of ``x1``, 2 of ``exp(-x1)``."""
+        """The depth of each expression, int64: operators above its deepest leaf, 0 of ``x1``, 2 of ``exp(-x1)``.
+
+        >>> ek.parse(["x1", "exp(-x1)"]).depths()
+        array([0, 2])
+        """
         from exprkit.expressions import checks
 
         return checks.depths(self.kinds, self.values, self.offsets, defined.arity())
@@ -560,7 +596,11 @@ class Population:
         return population
 
     def texts(self) -> list[str]:
-        """All expressions as text that ``parse`` reads back; empty for those that are not valid."""
+        """All expressions as text that ``parse`` reads back; empty for those that are not valid.
+
+        >>> ek.parse(["x1+2*x2", "exp( x1 )"]).texts()
+        ['x1 + 2 * x2', 'exp(x1)']
+        """
         from exprkit.text.printer import texts
 
         return texts(self)

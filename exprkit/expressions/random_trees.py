@@ -74,6 +74,11 @@ def random(
     ------
     ArgumentError
         If a name is unknown or a number does not make sense.
+
+    Examples
+    --------
+    >>> ek.generate.random(2, (3, 5), ["+", "exp"], n_vars=2, n_params=0, seed=1).texts()
+    ['x1 + -4.988 + x2', 'exp(exp(exp(-0.738)))']
     """
     names, n_vars = arguments.names(variables, n_vars, 10)
     n, n_vars = whole("n", n, 0, 2**40), whole("n_vars", n_vars, 1, MAX_INDEX)

@@ -147,7 +147,12 @@ class FitProblem:
     def fit(
         self, pop: Any, *, init: Any = None, restarts: int = 0, seed: int = 0, progress: Progress = False
     ) -> FitResult:
-        """Fit all of ``pop``; ``init``, ``restarts``, ``seed``, ``progress`` and the result as for ``fit``."""
+        """Fit all of ``pop``; ``init``, ``restarts``, ``seed``, ``progress`` and the result as for ``fit``.
+
+        >>> problem = ek.FitProblem([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0])
+        >>> problem.fit("p1 * x1").params.round(3)
+        array([[2.]])
+        """
         begin = time.perf_counter()
         ev, starts, target, goal = self.begun(pop, init, restarts, seed)
         is_final = self._is_final(ev)
@@ -286,6 +291,11 @@ class FitProblem:
         Returns
         -------
         float64 array, (n_exprs,) or (n_sets, n_exprs)
+
+        Examples
+        --------
+        >>> ek.FitProblem([[1.0], [2.0]], [2.0, 4.0]).losses("p1 * x1", [[3.0]])
+        array([5.])
         """
         ev = self._evaluator(on_host(inputs.population(pop, self._X)), self._compute.dtype)
         target, w = ev.target(self._y, self._weights, own=True)

@@ -271,11 +271,22 @@ class FitResult:
         return np.stack([np.pad(part, (0, width - len(part)), constant_values=np.nan) for part in parts])
 
     def best(self, n: int = 1, by: str = "loss") -> np.ndarray:
-        """The numbers of the ``n`` best expressions ``by`` what ``rank`` takes; those without a loss last."""
+        """The numbers of the ``n`` best expressions ``by`` what ``rank`` takes; those without a loss last.
+
+        >>> ek.fit(["p1 + x1", "p1 * x1"], [[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0]).best(2)
+        array([1, 0])
+        """
         return np.argsort(ranking.sortable(self.score(by), by), kind="stable")[: whole("n", n, 0)]
 
     def to_pandas(self) -> pd.DataFrame:
-        """A row per expression: its text, loss, R2, why it ended, parameters and their standard errors."""
+        """A row per expression: its text, loss, R2, why it ended, parameters and their standard errors.
+
+        >>> found = ek.fit(["p1 + x1", "p1 * x1"], [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0])
+        >>> found.to_pandas()[["expression", "loss", "p1"]].round(3)
+          expression   loss     p1
+        0    p1 + x1  1.820  2.000
+        1    p1 * x1  0.019  1.993
+        """
         with brought_by("notebooks"):
             import pandas as pd
 
@@ -343,6 +354,12 @@ class FitResult:
         ------
         DataError
             If ``X`` does not fit.
+
+        Examples
+        --------
+        >>> ek.fit(["p1 + x1", "p1 * x1"], [[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0]).predict([[4.0]]).round(3)
+        array([[6.],
+               [8.]])
         """
         number = whole_number(i)
         part = self if i is None else self[[number] if number is not None else i]
@@ -350,13 +367,21 @@ class FitResult:
         return np.asarray(values if number is None else values[0])
 
     def residuals(self, i: Any = None) -> np.ndarray:
-        """y - f at the points of the fit, ``i`` as for ``predict``: float64 (n_exprs, n_points) or (n_points,)."""
+        """y - f at the points of the fit, ``i`` as for ``predict``: float64 (n_exprs, n_points) or (n_points,).
+
+        >>> ek.fit("p1 + x1", [[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0]).residuals(0).round(3)
+        array([-1.,  0.,  1.])
+        """
         return self.goal.y.astype(np.float64) - self.predict(self.goal.X, i)
 
     # ── the best of many ──
 
     def score(self, by: str = "loss") -> np.ndarray:
-        """The criterion ``by`` which ``rank`` sorts, (n_exprs,): less is better, except "r2"; nan or inf if none."""
+        """The criterion ``by`` which ``rank`` sorts, (n_exprs,): less is better, except "r2"; nan or inf if none.
+
+        >>> ek.fit(["p1 + x1", "p1 * x1"], [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0]).score("bic").round(1)
+        array([ 9.2, -4.4])
+        """
         return ranking.score(self, by)
 
     def rank(self, by: str = "loss") -> FitResult:
@@ -372,6 +397,11 @@ class FitResult:
         ------
         ArgumentError
             Where the fit's loss has no likelihood, which the last but one three need.
+
+        Examples
+        --------
+        >>> ek.fit(["p1 + x1", "p1 * x1"], [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0]).rank("bic").pop.texts()
+        ['p1 * x1', 'p1 + x1']
         """
         score = self.score(by)
         order = np.lexsort((self.pop.n_tokens, ranking.sortable(score, by)))
@@ -388,6 +418,11 @@ class FitResult:
         tolerance : float
             So much of the spread of y (its standard deviation) may two predictions differ by, at every data point
             that is looked at.
+
+        Examples
+        --------
+        >>> ek.fit(["p1 * x1", "x1 / p1", "x1 + p1"], [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0]).fold().pop.texts()
+        ['p1 * x1', 'x1 + p1']
         """
         first, inverse = ranking.alike(self, tolerance)
         kept = np.unique(first[inverse])
@@ -413,11 +448,21 @@ class FitResult:
         ------
         ArgumentError
             Where the fit's loss has no likelihood; for stacking, where it is no square.
+
+        Examples
+        --------
+        >>> found = ek.fit(["p1 + x1", "p1 * x1"], [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], loss="gaussian")
+        >>> found.model_weights().round(3)
+        array([0.001, 0.999])
         """
         return average.weights_of(self, by, folds, seed)
 
     def verdict(self, by: str = "bic") -> str:
-        """A sentence: which expressions are as good as the best: ``model_weights(by)`` of 37 % of its or more."""
+        """A sentence: which expressions are as good as the best: ``model_weights(by)`` of 37 % of its or more.
+
+        >>> ek.fit(["p1 + x1", "p1 * x1"], [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], loss="gaussian").verdict()
+        'one of 2 formulas is the best, by bic: p1 * x1 (100 %); the next has 0.11 %'
+        """
         return average.verdict(self, by)
 
     def average(
@@ -456,10 +501,13 @@ class FitResult:
 
     @checks_keywords
     def latex_table(self, n: int = SHOWN, digits: int | None = None, errors: bool = False) -> str:
-        """The first ``n`` expressions with their numbers as a LaTeX table (of the package booktabs).
+        r"""The first ``n`` expressions with their numbers as a LaTeX table (of the package booktabs).
 
         ``digits`` and ``errors`` as for ``FittedExpression.latex``.  Below it stand, for every expression with grouped
         parameters, the numbers of each category as a table.
+
+        >>> print(ek.fit("p1 * x1", [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0]).latex_table(digits=3).splitlines()[4])
+        $1.99 \cdot x_{1}$ & 0.01929 & 0.9975 \\
         """
         whole("n", n, 1)
         columns = {self.kind: self.loss, "$R^2$": self.r2, **self.columns}
@@ -478,6 +526,8 @@ class FitResult:
         """Expression ``i`` beside the data: its predictions and the residuals, y - f, at the points of the fit.
 
         Of one variable both stand over it; of several, y and the residuals over what is predicted.
+
+        >>> figure = ek.fit("p1 * x1", [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0]).plot()  # figure.savefig("fit.pdf")
         """
         one, counted = self[i], np.ones(len(self.goal.y), bool) if self.goal.w is None else self.goal.w > 0
         label = str(one.with_numbers(digits=3))
@@ -488,6 +538,8 @@ class FitResult:
         """Write it to ``path`` as npz, with the data of the fit: whole or not at all, and without pickle.
 
         ``ek.load`` reads it, ``Population.load`` its expressions.
+
+        >>> ek.fit("p1 * x1", [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0]).save("fit.npz")
         """
         fit_file.save(self, path)
 
@@ -499,6 +551,11 @@ class FitResult:
         path : str or path, optional
         units : dict of str, optional
             Of columns and y, by name, for other readers.
+
+        Examples
+        --------
+        >>> ek.fit("p1 * t", {"t": [1.0, 2.0], "y": [2.0, 4.0]}, "y").to_json(units={"t": "s"})[2:28]
+        ' "format": "exprkit fit, 1'
         """
         return fit_file.to_json(self, path, units)
 

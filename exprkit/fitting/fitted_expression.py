@@ -155,11 +155,22 @@ class FittedExpression:
         return intervals(self._minimum, self.names, level, method, resample, n, seed)
 
     def contour(self, a: str, b: str, levels: Sequence[float] = (0.683, 0.954), n: int = 25) -> Figure:
-        """The joint regions of the parameters ``a`` and ``b`` at ``levels``, by profiles of n x n values: a figure."""
+        """The joint regions of the parameters ``a`` and ``b`` at ``levels``, by profiles of n x n values: a figure.
+
+        >>> law = ek.fit("p1 * exp(-p2 * x1)", [[0], [1], [2], [3]], [4.1, 1.9, 1.1, 0.5])[0]
+        >>> figure = law.contour("p1", "p2")  # figure.savefig("region.pdf")
+        """
         return region(self._minimum, self.names, a, b, levels, n)
 
     def correlation(self) -> pd.DataFrame:
-        """The parameters' correlations, a table with a row and a column for each; nan where there is no error."""
+        """The parameters' correlations, a table with a row and a column for each; nan where there is no error.
+
+        >>> law = ek.fit("p1 * exp(-p2 * x1)", [[0], [1], [2], [3]], [4.1, 1.9, 1.1, 0.5])[0]
+        >>> law.correlation().round(2)
+              p1    p2
+        p1  1.00  0.45
+        p2  0.45  1.00
+        """
         return correlation(self._minimum, self.names)
 
     def identifiability(self) -> list[str]:
@@ -265,7 +276,11 @@ class FittedExpression:
         return report(self._minimum, self, figure)
 
     def diagnostics(self) -> Figure:
-        """Bands, residuals and their quantiles, leverages, Cook's distances and profiles, as one figure."""
+        """Bands, residuals and their quantiles, leverages, Cook's distances and profiles, as one figure.
+
+        >>> law = ek.fit("p1 * exp(-p2 * x1)", [[0], [1], [2], [3]], [4.1, 1.9, 1.1, 0.5])[0]
+        >>> figure = law.diagnostics()  # figure.savefig("law.pdf")
+        """
         return diagnostics(self._minimum, self._result, self.names)
 
     # ── with numbers ──
@@ -290,6 +305,12 @@ class FittedExpression:
             By their standard errors; else they have all their digits, unless ``digits`` are asked for.
         digits : int, optional
             So many at most.
+
+        Examples
+        --------
+        >>> law = ek.fit("p1 * exp(-p2 * x1)", [[0], [1], [2], [3]], [4.1, 1.9, 1.1, 0.5])[0]
+        >>> print(law.with_numbers(rounded=True), "or", law.with_numbers(digits=2))
+        4.07 * exp(-0.705 * x1) or 4.1 * exp(-0.71 * x1)
         """
         exact = digits is None and not rounded
         return self._written.with_numbers(self.params if exact else [float(text) for text in self._rounded(digits)])
@@ -309,13 +330,24 @@ class FittedExpression:
         -------
         str
             A parameter with one value per category is ``p_{1,site}``; ``FitResult.latex_table`` has its numbers.
+
+        Examples
+        --------
+        >>> law = ek.fit("p1 * exp(-p2 * x1)", [[0], [1], [2], [3]], [4.1, 1.9, 1.1, 0.5])[0]
+        >>> print(law.latex(errors=True))
+        \left(4.07 \pm 0.11\right) \cdot e^{-\left(0.705 \pm 0.039\right) \cdot x_{1}}
         """
         short, groups = by_group(self.expression)
         expression = short if groups else self._written
         return latex_of(expression, self._rounded(digits), self.standard_errors.tolist() if errors else None)
 
     def group_tables(self, digits: int | None = None, errors: bool = False) -> list[str]:
-        """A LaTeX table for every column of categories, with their numbers; ``digits``, ``errors`` as in ``latex``."""
+        r"""A LaTeX table for every column of categories, with their numbers; ``digits``, ``errors`` as in ``latex``.
+
+        >>> table = {"site": ["a", "a", "b", "b"], "t": [1.0, 2.0, 1.0, 2.0], "y": [2.0, 4.0, 5.0, 10.0]}
+        >>> print(ek.fit("p1[site] * t", table, "y")[0].group_tables(digits=2)[0].splitlines()[4])
+        a & $2.0$ \\
+        """
         of_numbers = self.standard_errors if errors else np.full(len(self.params), np.nan)
         cells = map(_with_error, self._rounded(digits), of_numbers.tolist())
         return tables_of(self.expression, [re.sub(r"^\\left\((.*)\\right\)$", r"\1", cell) for cell in cells])
@@ -326,23 +358,43 @@ class FittedExpression:
         return [rounded(value, error, most) for value, error in pairs]
 
     def sympy(self, rounded: bool = False, digits: int | None = None) -> sympy.Expr:
-        """The SymPy object with numbers; ``rounded`` and ``digits`` as for ``with_numbers``."""
+        """The SymPy object with numbers; ``rounded`` and ``digits`` as for ``with_numbers``.
+
+        >>> ek.fit("p1 * x1", [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0])[0].sympy(digits=3)
+        1.99*x1
+        """
         return self.with_numbers(rounded, digits).sympy()
 
     def to_numpy(self) -> str:
-        """The text of a Python function ``f(X)`` over NumPy alone, with these numbers (``Expression.to_numpy``)."""
+        """The text of a Python function ``f(X)`` over NumPy alone, with these numbers (``Expression.to_numpy``).
+
+        >>> print(ek.fit("p1 * x1", [[1.0], [2.0]], [2.0, 4.0])[0].to_numpy().splitlines()[-1].strip())
+        return p1 * x1
+        """
         return self.expression.to_numpy(self.params.tolist())
 
     def jax(self) -> str:
-        """The text of such a function over JAX (``Expression.jax``)."""
+        """The text of such a function over JAX (``Expression.jax``).
+
+        >>> print(ek.fit("p1 * exp(x1)", [[0.0], [0.0]], [2.0, 2.0])[0].jax().splitlines()[-1].strip())
+        return p1 * jnp.exp(x1)
+        """
         return self.expression.jax(self.params.tolist())
 
     def torch(self) -> str:
-        """The text of such a function over PyTorch (``Expression.torch``)."""
+        """The text of such a function over PyTorch (``Expression.torch``).
+
+        >>> print(ek.fit("p1 * exp(x1)", [[0.0], [0.0]], [2.0, 2.0])[0].torch().splitlines()[-1].strip())
+        return p1 * torch.exp(x1)
+        """
         return self.expression.torch(self.params.tolist())
 
     def code(self, language: str) -> str:
-        """The text of a function in another ``language``, "c", "matlab", "julia" or "excel" (``Expression.code``)."""
+        """The text of a function in another ``language``, "c", "matlab", "julia" or "excel" (``Expression.code``).
+
+        >>> print(ek.fit("p1 * x1", [[1.0], [2.0]], [2.0, 4.0])[0].code("excel"))
+        =2.0 * A2
+        """
         return self.with_numbers().code(language)
 
     def to_inference_data(
@@ -360,15 +412,28 @@ class FittedExpression:
             linear parameters without prior knowledge); or refits.
         resample, n, seed
             As for ``intervals``.
+
+        Examples
+        --------
+        >>> law = ek.fit("p1 * x1", [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], loss="gaussian")[0]
+        >>> law.to_inference_data(n=500)["posterior"].sizes["draw"]  # a part of ArviZ's InferenceData
+        500
         """
         return inference.tree(self._minimum, self, method, resample, n, seed)
 
     def to_json(self, path: Any = None, units: Mapping[str, str] | None = None) -> str:
-        """A text of JSON that other languages read; ``path`` and ``units`` as for ``FitResult.to_json``."""
+        """A text of JSON that other languages read; ``path`` and ``units`` as for ``FitResult.to_json``.
+
+        >>> ek.fit("p1 * t", {"t": [1.0, 2.0], "y": [2.0, 4.0]}, "y")[0].to_json(units={"t": "s"})[2:28]
+        ' "format": "exprkit fit, 1'
+        """
         return self._result.to_json(path, units)
 
     def plot(self) -> Any:
-        """The data and what it predicts, as a figure (``FitResult.plot``)."""
+        """The data and what it predicts, as a figure (``FitResult.plot``).
+
+        >>> figure = ek.fit("p1 * x1", [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0])[0].plot()  # figure.savefig("fit.pdf")
+        """
         return self._result.plot(0)
 
     # ── looking at it ──

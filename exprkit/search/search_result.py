@@ -120,7 +120,11 @@ class SearchResult:
         return shares / shares.sum()
 
     def texts(self) -> list[str]:
-        """The functions as text, in the order of ``pop``."""
+        """The functions as text, in the order of ``pop``.
+
+        >>> ek.exhaustive_search([[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], max_nodes=3, progress=False).texts()[:2]
+        ['x1 + x1', 'x1 * p1']
+        """
         return self.pop.texts()
 
     @property
@@ -139,7 +143,12 @@ class SearchResult:
         return pd.DataFrame(table)
 
     def front(self) -> pd.DataFrame:
-        """The rows of the Pareto front, the smallest function first; their numbers are those of ``equations``."""
+        """The rows of the Pareto front, the smallest function first; their numbers are those of ``equations``.
+
+        >>> found = ek.exhaustive_search([[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], max_nodes=3, progress=False)
+        >>> found.front()["text"].tolist()
+        ['p1', 'x1 * p1']
+        """
         return self.equations[self.on_front].sort_values("size")
 
     def explore(
@@ -169,6 +178,12 @@ class SearchResult:
             If there is no function of this number.
         DataError
             If ``X`` does not fit.
+
+        Examples
+        --------
+        >>> found = ek.exhaustive_search([[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], max_nodes=3, progress=False)
+        >>> found.predict([[4.0]]).round(2)
+        array([8.])
         """
         number = _number("function", i, len(self))
         expression = Composition.under_link(self.pop[number : number + 1], self.link)
@@ -178,7 +193,11 @@ class SearchResult:
     # ── figures ──
 
     def plot_front(self) -> Figure:
-        """The loss over the size: every function that is kept, and the front as a line."""
+        """The loss over the size: every function that is kept, and the front as a line.
+
+        >>> found = ek.exhaustive_search([[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], max_nodes=3, progress=False)
+        >>> figure = found.plot_front()  # figure.savefig("front.pdf")
+        """
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 
@@ -210,6 +229,9 @@ class SearchResult:
         """The data and the ``n`` best functions, the residuals beside: over a variable, by default the only one.
 
         Of several variables, the target over what each function predicts.
+
+        >>> found = ek.exhaustive_search([[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], max_nodes=3, progress=False)
+        >>> figure = found.plot_best(2)  # figure.savefig("best.pdf")
         """
         return self._plot(range(min(whole("n", n, 1), len(self))), variable)
 
@@ -228,16 +250,29 @@ class SearchResult:
     # ── files ──
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write ``equations`` as a CSV file to ``path``."""
+        """Write ``equations`` as a CSV file to ``path``.
+
+        >>> found = ek.exhaustive_search([[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], max_nodes=3, progress=False)
+        >>> found.to_csv("functions.csv")
+        """
         files.write(Path(path), lambda beside: self.equations.to_csv(beside, index=False))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result to ``path`` as npz, without pickle; the file is complete or absent."""
+        """Write the result to ``path`` as npz, without pickle; the file is complete or absent.
+
+        >>> found = ek.exhaustive_search([[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0], max_nodes=3, progress=False)
+        >>> found.save("search.npz")
+        """
         files.write_arrays(path, self.pop.to_arrays() | codec.to_arrays("found", self))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SearchResult:
-        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
+        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``.
+
+        >>> ek.exhaustive_search([[1.0], [2.0]], [2.0, 4.0], max_nodes=3, progress=False).save("search.npz")
+        >>> ek.SearchResult.load("search.npz").texts()[0]
+        'x1 + x1'
+        """
         with files.opened(path, "result of a search") as arrays:
             return cls.restored(arrays)
 

@@ -51,6 +51,11 @@ class StandardModel(Expression):
     parameters : tuple of str
     positive : tuple of str
         Parameters that a fit keeps at 0 or above, unless it is given bounds of them.
+
+    Examples
+    --------
+    >>> ek.models.line.call
+    'line(x1; k, m)'
     """
 
     __slots__ = ("field", "formula", "name", "positive")
@@ -72,6 +77,11 @@ class StandardModel(Expression):
         -------
         dict of float
             As ``fit`` takes it for ``init``.
+
+        Examples
+        --------
+        >>> sorted(ek.models.line.guess([0.0, 1.0, 2.0], [1.0, 3.0, 5.0]))
+        ['k', 'm']
         """
         X = np.asarray(x)[:, None] if np.ndim(x) == 1 else x
         bounds = {name: (0, None) for name in self.positive} or None

@@ -103,6 +103,12 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
             For a text that is no expression, or names a column that there is not.
         ValueError
             For data that scikit-learn's estimators refuse.
+
+        Examples
+        --------
+        >>> model = ek.ExpressionRegressor(["p1 * x1", "p1 + x1"]).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0])
+        >>> print(model.get_best())
+        2 * x1
         """
         one_of("select", self.select, ranking.BY)
         whole("restarts", self.restarts, 0)
@@ -134,7 +140,12 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         return named_population(texts, names or (), variables=names)
 
     def get_best(self, index: int = 0) -> FittedExpression:
-        """The best expression with its numbers, or the ``index``-th best."""
+        """The best expression with its numbers, or the ``index``-th best.
+
+        >>> model = ek.ExpressionRegressor(["p1 * x1", "p1 + x1"]).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0])
+        >>> model.get_best(1).params
+        array([2.])
+        """
         check_is_fitted(self, "found_")
         return self.found_[index]
 
@@ -149,12 +160,23 @@ class ExpressionRegressor(RegressorMixin, BaseEstimator):
         Returns
         -------
         float64 array, (n_rows,)
+
+        Examples
+        --------
+        >>> model = ek.ExpressionRegressor(["p1 * x1", "p1 + x1"]).fit([[1.0], [2.0], [3.0]], [2.0, 4.0, 6.0])
+        >>> model.predict([[4.0]]).round(3)
+        array([8.])
         """
         check_is_fitted(self, "found_")
         return self.found_.predict(checked_rows(self, X), index)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R2 of what the best expression gives; X, y and sample_weight as for ``fit``."""
+        """R2 of what the best expression gives; X, y and sample_weight as for ``fit``.
+
+        >>> X, y = [[1.0], [2.0], [3.0]], [2.1, 3.9, 6.0]
+        >>> round(ek.ExpressionRegressor("p1 * x1").fit(X, y).score(X, y), 3)
+        0.997
+        """
         table = DataTable(X, y, sample_weight)
         return float(super().score(table.X, table.y, table.weights))
 

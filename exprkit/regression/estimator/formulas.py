@@ -68,11 +68,22 @@ class FormulaTable(BaseEstimator):
         return self._table.assign(selected=[i == chosen for i in range(len(self._table))])
 
     def get_best(self, index: int | None = None) -> pd.Series:
-        """Row ``index`` of ``equations_``; by default the one that ``model_selection`` selects."""
+        """Row ``index`` of ``equations_``; by default the one that ``model_selection`` selects.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> model = ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0])
+        >>> model.get_best()["equation"]
+        '3 * x1'
+        """
         return self.equations_.iloc[self._index(index)]
 
     def sympy(self, index: int | None = None) -> sympy.Expr:
-        """The formula of row ``index`` (as for ``get_best``) as a SymPy object."""
+        """The formula of row ``index`` (as for ``get_best``) as a SymPy object.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).sympy()
+        3*x1
+        """
         return self._named(index).sympy()
 
     def latex(self, index: int | None = None, precision: int | None = None, errors: bool = False) -> str:
@@ -85,12 +96,23 @@ class FormulaTable(BaseEstimator):
             Digits of its numbers; by default as many as their standard errors leave.
         errors : bool
             Write the standard errors behind the numbers: ``\left(3.00 \pm 0.02\right)``.
+
+        Examples
+        --------
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> print(ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).latex())
+        3 \cdot x_{1}
         """
         chosen = self._index(index)
         return self._front.latex(chosen, precision, errors)
 
     def latex_table(self, indices: Sequence[int] | int | None = None, precision: int | None = None) -> str:
-        """Rows ``indices`` (default: all) as a LaTeX table (package booktabs); ``precision`` as for ``latex``."""
+        r"""Rows ``indices`` (default: all) as a LaTeX table (package booktabs); ``precision`` as for ``latex``.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> print(ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).latex_table().splitlines()[4])
+        $y = 13.5$ & $1$ & $47.2$ \\
+        """
         check_is_fitted(self, "_front")
         front, every = self._front, range(len(self._front.entries)) if indices is None else listed(indices)
         rows = []
@@ -107,6 +129,13 @@ class FormulaTable(BaseEstimator):
         DataFrame
             Columns "value" and "error", the standard error as of ``ek.fit`` (nan where the data do not determine a
             number); ``attrs["formula"]`` is the text with p1, p2, … and ``attrs["covariance"]`` their covariance.
+
+        Examples
+        --------
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).parameter_table().round(3)
+            value  error
+        p1    3.0    0.0
         """
         with brought_by("search"):
             import pandas as pd
@@ -122,11 +151,20 @@ class FormulaTable(BaseEstimator):
         """Formula ``index`` (as for ``get_best``) as text of a Python function ``f(X, params)`` that needs only NumPy.
 
         X is an array of all columns; ``params`` are by default the numbers of the formula.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> print(ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).to_numpy().splitlines()[4])
+            # p1 * x1
         """
         return python_text(self._named(index), "to_numpy")
 
     def jax(self, index: int | None = None) -> str:
-        """``to_numpy(index)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default."""
+        """``to_numpy(index)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> print(ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).jax().splitlines()[-1].strip())
+        return p1 * x1
+        """
         return python_text(self._named(index), "jax")
 
     def torch(self, index: int | None = None) -> str:
@@ -136,6 +174,12 @@ class FormulaTable(BaseEstimator):
         ------
         OperandError
             For a formula with ``gamma``, which PyTorch does not have.
+
+        Examples
+        --------
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> print(ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).torch().splitlines()[-1].strip())
+        return p1 * x1
         """
         return python_text(self._named(index), "torch")
 
@@ -192,7 +236,12 @@ class FormulaTable(BaseEstimator):
         return pd.DataFrame(columns, index=rows)
 
     def plot_front(self, ax: Any = None) -> Any:
-        """Plot loss over complexity into ``ax`` (default: new), with the selected formula marked; returns the axes."""
+        """Plot loss over complexity into ``ax`` (default: new), with the selected formula marked; returns the axes.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).plot_front().get_xlabel()
+        'complexity (tokens)'
+        """
         chosen = self._index(None)  # which complains where nothing is fitted
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
@@ -231,6 +280,12 @@ class FormulaTable(BaseEstimator):
         Returns
         -------
         matplotlib Figure
+
+        Examples
+        --------
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> figure = ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).plot()
+        >>> figure.savefig("law.pdf")
         """
         chosen = self._index(index)
         if (X is None) != (y is None) or (X is None and self._data is None):

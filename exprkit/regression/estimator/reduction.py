@@ -78,7 +78,13 @@ class Reduction:
         return not np.isnan(self.evidence)
 
     def transform(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Values of the groups, (n_rows, n_groups), and of the factor, (n_rows,), at rows of X, (n_rows, n_vars)."""
+        """Values of the groups, (n_rows, n_groups), and of the factor, (n_rows,), at rows of X, (n_rows, n_vars).
+
+        >>> x = np.random.default_rng(0).uniform(1, 2, (50, 2))
+        >>> reduction = ek.reduce(x, np.sin(x[:, 0] / x[:, 1]))
+        >>> [values.shape for values in reduction.transform(x)]
+        [(50, 1), (50,)]
+        """
         return self.system.columns(np.asarray(DataTable(X).frame(), np.float64))
 
     def restored(self, formula: str | Expression) -> Expression:
@@ -88,6 +94,12 @@ class Reduction:
         ------
         ArgumentError
             For a formula of more variables than there are groups.
+
+        Examples
+        --------
+        >>> x = np.random.default_rng(0).uniform(1, 2, (50, 2))
+        >>> print(ek.reduce(x, np.sin(x[:, 0] / x[:, 1])).restored("sin(x1)"))
+        sin(x1 / x2)
         """
         (expression,) = parse(formula) if isinstance(formula, str) else [formula]
         if expression.n_vars > len(self.groups):
@@ -95,7 +107,11 @@ class Reduction:
         return _named(self.system.restored(expression), self.variables)
 
     def plot(self) -> Figure:
-        """The data collapsed: y over the factor against each group, matplotlib's Figure."""
+        """The data collapsed: y over the factor against each group, matplotlib's Figure.
+
+        >>> x = np.random.default_rng(0).uniform(1, 2, (50, 2))
+        >>> figure = ek.reduce(x, np.sin(x[:, 0] / x[:, 1])).plot()  # figure.savefig("collapse.pdf")
+        """
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 

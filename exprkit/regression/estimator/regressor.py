@@ -277,7 +277,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         y_units: Any = None,
         columns: Mapping[str, Any] | None = None,
     ) -> SymbolicRegressor:
-        """Search for formulas of y.
+        r"""Search for formulas of y.
 
         Parameters
         ----------
@@ -308,6 +308,12 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             If ``checkpoint`` is a file of another search or none, or cannot be written.
         ValueError
             For data that scikit-learn's estimators refuse.
+
+        Examples
+        --------
+        >>> table = {"t": np.arange(1.0, 9.0), "y": 3 * np.arange(1.0, 9.0)}
+        >>> print(ek.SymbolicRegressor(niterations=0, pool_size=0).fit(table, "y").latex())
+        3 \cdot t
         """
         begin, checked = time.perf_counter(), self._checked()
         workers = Workers.of(self.devices, self.client)
@@ -435,6 +441,13 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         Returns
         -------
         float64 array, (n_rows,)
+
+        Examples
+        --------
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> model = ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0])
+        >>> model.predict([[5.0]])
+        array([15.])
         """
         check_is_fitted(self, "_front")
         values: np.ndarray = values_of([self._named(index)], checked_rows(self, X))[0]
@@ -456,6 +469,12 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         ------
         DataError
             For a y that holds texts, or has the labels of X's rows in another order.
+
+        Examples
+        --------
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).score(X, 3 * X[:, 0])
+        1.0
         """
         table = DataTable(X, y, sample_weight)
         return float(super().score(table.X, table.target_numbers(), table.weight_numbers()))
@@ -463,13 +482,24 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     # ── files ──
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to ``path`` as npz, without pickle; complete or absent.  ``exprkit.load`` reads it."""
+        """Write the fitted model to ``path`` as npz, without pickle; complete or absent.  ``exprkit.load`` reads it.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> model = ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0])
+        >>> model.save("model.npz")
+        """
         check_is_fitted(self, "_front")
         model_file.save(self, self._front, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:
-        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
+        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).save("model.npz")
+        >>> ek.SymbolicRegressor.load("model.npz").predict([[5.0]])
+        array([15.])
+        """
         with files.opened(path, "model") as arrays:
             return cls.restored(arrays)
 
