@@ -17,8 +17,8 @@ import numpy as np
 from exprkit.classification import log_odds
 from exprkit.errors import ArgumentError, DataError, brought_by, checks_methods, number_of, whole
 from exprkit.evaluate.tables import DataTable
-from exprkit.regression.estimator.refusals import checked_data, checked_rows
-from exprkit.regression.estimator.regressor import SymbolicRegressor, names_of
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, names_of
+from exprkit.regression.estimator.regressor import SymbolicRegressor
 from exprkit.regression.problem.goal import LOGISTIC
 from exprkit.regression.problem.rows import Rows, as_counts
 
