@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -461,3 +462,25 @@ def test_values_that_are_lost_in_rounding_are_no_minimum():
     near = ek.fit("p1 + p2 * (x1 - 1e9) + p3 * (x1 - 1e9)^2", 1e9 + T[:, None], y, dtype="float64")
     plain = ek.fit("p1 + p2 * x1 + p3 * x1^2", T[:, None], y)
     assert near.converged[0] and np.allclose(near.params, plain.params, rtol=1e-4)  # x has seven digits there
+
+
+# ── what rounding leaves ──
+
+
+def test_digits_that_rounding_leaves_are_told():
+    x = np.round(3 + 6 * np.random.default_rng(0).random(15), 3)
+    y = np.round(1 / x + 1e-3 * np.random.default_rng(1).standard_normal(15), 6)
+    for degree in (2, 10):
+        text = " + ".join(["p1", *(f"p{k + 1} * x1^{k}" for k in range(1, degree + 1))])
+        found, other = (fit(text, x, y, dtype="float64", backend=backend) for backend in ("cpu", "numpy"))
+        with mpmath.workdps(60):
+            exact = mpmath.lu_solve([[mpmath.mpf(a) ** k for k in range(degree + 1)] for a in x.tolist()], y.tolist())
+        exact = np.array([float(p) for p in exact])
+        off = np.abs(found.params[0] - exact) / np.maximum(np.abs(exact), found.standard_errors[0])
+        assert found.converged[0] and np.all(-np.log10(np.maximum(off, 1e-16)) > found.digits[0] - 0.5)
+        np.testing.assert_allclose(other.digits, found.digits, atol=0.2)
+        for one in (found, other):
+            assert ("rounding leaves about" in one.reason[0]) == (degree == 10) == (one.digits[0].min() < 8)
+    far = fit("p1 + p2 * x1", 1e9 + x, y, dtype="float64")
+    assert "rounding leaves about 6 digits of p1 and p2" in far.reason[0]
+    assert np.isnan(fit("p1 * p2 + p3 * x1", x, y, dtype="float64").digits[0]).tolist() == [True, True, False]

@@ -34,8 +34,13 @@ def test_json_comes_back(found, tmp_path):
             np.testing.assert_array_equal(getattr(again, name)[:2], getattr(found, name)[:2], err_msg=name)
         np.testing.assert_array_equal(again.predict(TABLE), found.predict(TABLE))
         assert again[0].latex(errors=True) == found[0].latex(errors=True) and again[0].tied == found[0].tied
+        for by in ("aic", "bic"):
+            np.testing.assert_array_equal(again.score(by)[:2], found.score(by)[:2])
+        assert again.units == {"time (s)": "s"} and again[:1].to_json(units={"y": "V"}).count('"unit": "') == 2
         with pytest.raises(ArgumentError, match="a fit has to hold its data for this"):
             again[0].bands(TABLE)
+        with pytest.raises(ArgumentError, match="does not hold its data has no description_length"):
+            again.rank("description_length")
 
 
 def test_json_is_what_its_schema_says(found, root):

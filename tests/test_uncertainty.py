@@ -202,6 +202,8 @@ def test_what_a_way_cannot_do_is_said(line):
         (lambda: robust.intervals(method="profile"), "a profile needs a likelihood"),
         (lambda: robust.intervals(method="bootstrap"), "take resample='pairs'"),
         (lambda: exact.intervals(method="profile"), "as many parameters as points"),
+        (lambda: exact.intervals(method="bootstrap"), "by residuals needs residuals: the fit is exact"),
+        (exact.diagnostics, "diagnostics need residuals"),
         (lambda: prior.intervals(method="bootstrap"), "take resample='parametric'"),
         (lambda: ek.fit("x1", T[:, None], LINE)[0].intervals(), "there is no fitted parameter"),
         (lambda: line.contour("p1", "p3"), "two of the parameters p1, p2"),

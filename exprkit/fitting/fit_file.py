@@ -13,6 +13,7 @@ compute and compare; numbers that are not finite are null.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -27,6 +28,7 @@ import numpy as np
 from exprkit.errors import ArgumentError, brief, did_you_mean
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
+from exprkit.fitting import ranking
 from exprkit.fitting.finishing.stationarity import REASONS
 from exprkit.fitting.likelihood import FitGoal
 from exprkit.runtime import codec, files
@@ -64,7 +66,7 @@ def to_json(result: Any, path: Any, units: Mapping[str, str] | None) -> str:
     """The text of a ``FitResult``, written to ``path`` unless that is None."""
     pop, goal, target = result.pop, result.goal, result.goal.target
     names = [word_of(VARIABLE, k, pop.variables) for k in range(pop.n_vars)]
-    known = dict(units or {})
+    known = result.units | dict(units or {})
     for name, unit in known.items():
         if name not in (*names, target) or not isinstance(unit, str):
             hint = did_you_mean(str(name), [*names, target])
@@ -75,13 +77,18 @@ def to_json(result: Any, path: Any, units: Mapping[str, str] | None) -> str:
     for array in (goal.X, goal.y, goal.w):
         digest.update(b"" if array is None else np.ascontiguousarray(array, "<f8").tobytes())
     lower, upper = (np.full(result.params.shape, np.nan) if s is None else s for s in (goal.lower, goal.upper))
-    formulas = []
-    for i, n in enumerate(pop.n_params.tolist()):
-        arrays = {"params": result.params, "standard_errors": result.standard_errors, "lower": lower, "upper": upper}
-        row: dict[str, Any] = {"formula": pop.texts()[i]} | {name: _numbers(a[i, :n]) for name, a in arrays.items()}
+    scores = dict[str, np.ndarray]()
+    for by in ranking.OF_DATA:
+        with contextlib.suppress(ArgumentError):  # a loss that has no likelihood
+            scores[by] = result.score(by)
+    arrays = {"params": result.params, "standard_errors": result.standard_errors, "lower": lower, "upper": upper}
+    arrays, formulas = arrays | {"digits": result.digits}, []
+    for i, (n, formula, reason) in enumerate(zip(pop.n_params.tolist(), pop.texts(), result.reason, strict=True)):
+        row: dict[str, Any] = {"formula": formula} | {name: _numbers(a[i, :n]) for name, a in arrays.items()}
         row["covariance"] = [_numbers(line) for line in result.covariance[i, :n, :n]]
+        row |= {by: _numbers(score[i]) for by, score in scores.items()}
         row |= {name: _numbers(getattr(result, name)[i]) for name in ("loss", "r2", "iterations", "status")}
-        formulas.append(row | {"converged": bool(result.converged[i]), "reason": result.reason[i]})
+        formulas.append(row | {"converged": bool(result.converged[i]), "reason": reason})
     versions = {"exprkit": __version__, "numpy": np.__version__, "python": platform.python_version()}
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -114,7 +121,7 @@ def from_json(path: Any, Result: type) -> Any:
         if [bool(text) for text in texts] != pop.valid.tolist():
             raise ValueError("a formula cannot be read: operators of your own have to be defined before")
         shape = (len(rows), pop.max_params)
-        of = {name: np.full(shape, np.nan) for name in ("params", "lower", "upper")}
+        of = {name: np.full(shape, np.nan) for name in ("params", "lower", "upper", "digits")}
         covariance = np.full((*shape, pop.max_params), np.nan)
         for i, (row, n) in enumerate(zip(rows, pop.n_params.tolist(), strict=True)):
             for name, array in of.items():
@@ -129,8 +136,13 @@ def from_json(path: Any, Result: type) -> Any:
         data = np.empty((0, len(columns))), np.empty(0), None
         goal = FitGoal(record["loss"], 1.0, *data, lower, upper, record["target"]["name"])
         ends = of["params"], loss, steps.astype(np.int32), ended.astype(np.uint8), int(steps.sum()), r2
-        result = Result(pop, *ends, 0.0, goal, None, method=record["method"], ties=record["ties"])
-    result.__dict__["covariance"] = covariance
+        scores = {
+            by: np.array([row[by] for row in rows], np.float64) for by in ranking.OF_DATA if rows and by in rows[0]
+        }
+        units = {one["name"]: one["unit"] for one in (*record["columns"], record["target"]) if one["unit"]}
+        known = {"method": record["method"], "ties": record["ties"], "columns": scores, "units": units}
+        result = Result(pop, *ends, 0.0, goal, None, **known)
+    result.__dict__ |= {"covariance": covariance, "digits": of["digits"]}
     return result
 
 

@@ -23,6 +23,7 @@ from exprkit.evaluate.inputs import infinite_columns
 from exprkit.evaluate.tables import used_columns
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
+from exprkit.fitting.finishing.factors import SMALL, rounding
 from exprkit.fitting.finishing.orthogonal import linear
 from exprkit.fitting.finishing.stationarity import FALLING, REASONS, is_stationary
 from exprkit.fitting.fitted_expression import FittedExpression
@@ -44,6 +45,7 @@ OTHER = np.outer([1, -1], 10.0 ** np.arange(-40, 40, 0.5)).ravel()  # what such 
 PAIRS = np.stack([side.ravel() for side in np.meshgrid(OTHER[::2], OTHER[::2])], axis=1)  # or two of them
 MOST_PAIRS = 1 << 10  # rows of expressions for which pairs of three of them are tried, which takes some 0.3 s
 LOST = "its terms are so much larger than y varies that their sum is lost in rounding: take an offset off the columns"
+FEW_DIGITS, MOST_DIGITS = 8, 16  # of a parameter, below which it is said how many rounding leaves; of a float64
 SHOWN = 10  # rows of a table
 
 
@@ -70,6 +72,7 @@ class FitResult:
     ``at_bound``         bool (n_exprs, max_params): the parameter ended at one of its finite bounds, so that its
                          value is that of the bound and not determined by the data
     ``r2``               float64 (n_exprs,): 1 - sum w r^2 / sum w (y - mean y)^2
+    ``digits``           float64 (n_exprs, max_params): about how many digits of a parameter rounding leaves
     ``method``           "lm", "lbfgs" or "adam": a loss of your own other than a square, an absolute value or
                          Huber's is fitted by L-BFGS instead of Levenberg-Marquardt
     ``n_evaluations``    number of normal equations (or gradients) computed, over all expressions and starts
@@ -89,6 +92,7 @@ class FitResult:
     ``index``            int64 (n_exprs,): the expression's number in the population that was fitted
     ``ties``             str: a line ``name = expression`` for each tied parameter, or None
     ``columns``          further columns of its tables by name, (n_exprs,) each: what ``rank`` and ``fold`` found
+    ``units``            dict of str: of columns and y, by name, where ``read_json`` read it
     ===================  ==========================================================================
 
     ``found[i]`` is a ``FittedExpression``; ``found[2:5]``, ``found[found.r2 > 0.9]`` and ``found[[3, 1]]`` are
@@ -122,6 +126,7 @@ class FitResult:
     index: Annotated[np.ndarray, "int[n]"] = None  # type: ignore[assignment]
     columns: Annotated[dict[str, np.ndarray], "number[n]"] = field(default_factory=dict)
     ties: str | None = None  # a line ``name = expression`` for each tied parameter
+    units: dict[str, str] = field(default_factory=dict)  # of columns and y by name, as JSON had them
     is_screened: bool = False  # nobody has looked whether the parameters are at a minimum
 
     def __post_init__(self) -> None:
@@ -175,11 +180,35 @@ class FitResult:
             words[i] = "; ".join([words[i], *(infinite[k] for k in used_columns(self.pop[[i]]) if k in infinite)])
         for i, sentence in self._idle[0].items():
             words[i] += f"; {sentence}"
+        ended = self.converged | (self.status == objective.STUCK)
+        for i in np.flatnonzero(ended & np.any(self.digits < FEW_DIGITS, axis=1)).tolist():
+            names = [name for name, n in zip(self._names, self.digits[i], strict=True) if n < FEW_DIGITS]
+            own = " and ".join(names if len(names) < 4 else [", ".join(names[:2]), f"{len(names) - 2} more"])
+            words[i] += f"; rounding leaves about {int(np.nanmin(self.digits[i]))} digits of {own}"
         for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
             names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
             head = REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
             words[i] = f"{head}; {' and '.join(names)} at {'its bound' if len(names) == 1 else 'their bounds'}"
         return words
+
+    @functools.cached_property
+    def digits(self) -> np.ndarray:
+        """About how many digits rounding leaves of each parameter, float64 (n_exprs, max_params), from 0 to 16.
+
+        Of a parameter that is smaller than its standard error, those of that; nan of screened fits and of losses that
+        have no such estimate.
+        """
+        inner, digits = self._composed or self, np.full(self.params.shape, np.nan)
+        goal, kind = inner.goal, objective.KINDS.get(inner.goal.loss, objective.SUM)
+        known = kind not in (objective.SUM, objective.ABSOLUTE) and goal.x_error is None
+        if not known or self.is_screened or not 0 < self.params.size * len(goal.y) <= SMALL:
+            return digits
+        points, options = points_of(inner.pop, goal), Options(kind, goal.delta)
+        moved = rounding(inner.pop, points, options, self.params, inner.evaluator.threads)
+        with np.errstate(all="ignore"):
+            digits = np.log10(np.fmax(np.abs(self.params), self.standard_errors) / moved)
+        digits[self.at_bound] = MOST_DIGITS
+        return np.clip(digits, 0, MOST_DIGITS)
 
     @functools.cached_property
     def _idle(self) -> tuple[dict[int, str], list[int]]:
@@ -550,7 +579,7 @@ class FitResult:
         ----------
         path : str or path, optional
         units : dict of str, optional
-            Of columns and y, by name, for other readers.
+            Of columns and y, by name, for other readers; ``read_json`` gives them back as ``units``.
 
         Examples
         --------

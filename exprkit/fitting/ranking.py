@@ -30,7 +30,8 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.fitting.description_length import description_length, parameters_of
 from exprkit.fitting.likelihood import variance
 
-BY = ("loss", "r2", "aic", "bic", "description_length", "nodes")
+OF_DATA = ("aic", "bic", "description_length")  # which need them
+BY = ("loss", "r2", *OF_DATA, "nodes")
 NATS = 0.01  # a likelihood ratio of one per cent says nothing; what differs by less is as good
 DIGITS = 6  # of losses that are told apart
 TOLERANCE = 1e-4  # of the spread of y; parameters that have converged differ by less
@@ -45,6 +46,10 @@ def score(result: Any, by: str) -> np.ndarray:
     Raises ArgumentError for another name, and where the fit's loss has no likelihood.
     """
     one_of("by", by, BY)
+    if by in OF_DATA and not len(result.goal.y):
+        if by not in result.columns:
+            raise ArgumentError(f"a fit that does not hold its data has no {by}")
+        return np.asarray(result.columns[by])
     if by in ("aic", "bic"):
         return _information(result, by)
     if by == "description_length":

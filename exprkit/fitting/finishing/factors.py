@@ -229,6 +229,32 @@ def triangles(
     return R
 
 
+def rounding(
+    pop: Population, points: CountedPoints, options: Options, params: np.ndarray, threads: int | None
+) -> np.ndarray:
+    """About how far rounding moves each parameter of a minimum, (n_exprs, max_params); nan where nothing holds it.
+
+    Values f are rounded as their largest terms p df/dp are, and so are the derivatives, by which residuals that no
+    parameter explains count (A. Bjorck, "Numerical Methods for Least Squares Problems", 1996, section 1.4).
+    """
+    moved, eps = np.full(params.shape, np.nan), float(np.finfo(np.float64).eps)
+    for part in parts_of(len(params) if len(points.y) else 0, len(points.y), params.shape[1]):
+        few = pop[part]
+        P = few.max_params
+        with np.errstate(all="ignore"):
+            p = np.nan_to_num(params[part, :P], nan=0.0)
+            now = Model(few, points, options, replace(ON_HOST, threads=threads)).factors(p)
+            _, s, V = np.linalg.svd(now.R)
+            V, lost = V.transpose(0, 2, 1), (s <= LOST * s[:, :1])[:, None, :]
+            inverse = np.where(lost, 0.0, V / s[:, None, :])
+            loose = np.any(lost & (np.abs(V) > NEAR), axis=2) | (now.norm == 0)
+            size = np.maximum(np.abs(p * now.norm).max(axis=1, initial=0.0), now.size)
+            of_slopes = np.abs(inverse @ inverse.transpose(0, 2, 1)).sum(axis=2) * now.rest[:, None]
+            by = size[:, None] * np.linalg.norm(inverse, axis=2) + of_slopes
+            moved[part, :P] = np.where(loose, np.nan, eps * by / now.norm)
+    return moved
+
+
 def parts_of(n_exprs: int, n_points: int, width: int) -> list[np.ndarray]:
     """The numbers of expressions whose Jacobians are made at a time."""
     at_once = max(1, NUMBERS // max(n_points * (width + 1), 1))

@@ -173,6 +173,9 @@ class Minimum(NamedTuple):
         with np.errstate(all="ignore"):
             r = (self.points.y - self.values) * np.sqrt(self.points.w / (1 - self.leverage) / self.variance)
         r = r[np.isfinite(r)]
+        if not len(r):
+            reason = "the fit is exact, or has as many parameters as points"
+            raise ArgumentError(f"a bootstrap by residuals needs residuals: {reason}")
         return r - r.mean()
 
     @property

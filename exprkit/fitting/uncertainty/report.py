@@ -94,7 +94,7 @@ def diagnostics(least: Minimum, result: Any, names: list[str]) -> Figure:
 
     if least.options.kind != objective.SQUARES:
         raise ArgumentError(f"diagnostics are of squared errors, not of loss={result.kind!r}")
-    check_likelihood(least)
+    check_likelihood(least, "diagnostics need")
     h, free = least.leverage, len(least.params)
     with np.errstate(all="ignore"):
         size = (least.points.y - least.values) * np.sqrt(least.points.w / least.variance)
