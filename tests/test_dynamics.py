@@ -67,6 +67,21 @@ def test_what_adds_nothing_is_left_out():
     assert found == pytest.approx(rates(0, [2, 3]), rel=1e-5) and model.equations_["complexity"].tolist() == [7, 9]
 
 
+def test_slopes_are_nearer_beside_equations_that_are_nearly_right():
+    states, times = predators(0.02)
+    model = ek.DynamicsRegressor()
+    runs, model.feature_names_ = trajectories(states, times)
+    model._segments, model._n = Segments.of(runs), 130
+    nearer = model._nearer(runs, model._integrated(list(ek.parse(["x1 - 0.4 * x1 * x2", "0.1 * x1 * x2 - 0.3 * x2"]))))
+    law = ek.parse(GROWTH)
+
+    def error(run):
+        true = ek.Evaluator(law, run.smooth, "numpy", dtype="float64").evaluate()
+        return np.std(run.slope - true.T)
+
+    assert all(error(after) < 0.5 * error(before) for before, after in zip(runs, nearer, strict=True))
+
+
 def test_inputs_and_the_time_stand_in_formulas():
     t = np.linspace(0, 6, 60)
     u = np.sin(2 * t)

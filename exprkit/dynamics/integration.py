@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from exprkit.dynamics.trajectories import Trajectory
-from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.population import Population
+from exprkit.operators import ops
 from exprkit.regression.formulas.parameters import as_constants, as_parameters
-from exprkit.text.tokens import PARAMETER, VARIABLE
+from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
 
 INTERVALS = 10  # between two measurements, of a segment
 CHANGE = 1e-6  # share of a number or a spread, by which derivatives are differences
@@ -59,19 +59,21 @@ class Segments(NamedTuple):
 class RightHandSides:
     """Formulas of the states, inputs and, perhaps, the time, whose numbers can be varied."""
 
-    def __init__(self, formulas: Population, n_columns: int, has_time: bool) -> None:
+    def __init__(self, formulas: Population, has_time: bool) -> None:
         self.forms, numbers = as_parameters(formulas)
-        self.has_time, self._places = has_time, np.isfinite(numbers)
-        self.numbers, counts = (
-            numbers[self._places],
-            np.sum(self._places, axis=1),
-        )  # of all formulas, one after the other
-        kinds, values = self.forms.kinds.copy(), self.forms.values.copy()
-        parameter = kinds == PARAMETER
-        first = (np.cumsum(counts) - counts)[np.repeat(np.arange(len(formulas)), self.forms.n_tokens)[parameter]]
-        values[parameter] += (n_columns + first).astype(np.uint64)
-        kinds[parameter] = VARIABLE
-        self._columns = Population(kinds, values, self.forms.offsets)
+        counts = np.bincount(
+            np.repeat(np.arange(len(formulas)), formulas.n_tokens)[formulas.kinds == CONSTANT], minlength=len(formulas)
+        )
+        self.has_time, self._places = has_time, np.arange(numbers.shape[1]) < counts[:, None]
+        self.numbers = numbers[self._places]  # of all formulas, one after the other
+        first = (np.cumsum(counts) - counts).tolist()
+        self._tokens = [
+            [
+                ops.BY_CODE[value] if kind == OPERATOR else (kind == PARAMETER, value + begin * (kind == PARAMETER))
+                for kind, value in zip(form.kinds.tolist(), form.values.tolist(), strict=True)
+            ]
+            for form, begin in zip(self.forms, first, strict=True)
+        ]
 
     def with_numbers(self, numbers: np.ndarray) -> Population:
         """The formulas with these numbers as constants."""
@@ -81,8 +83,20 @@ class RightHandSides:
 
     def __call__(self, x: np.ndarray, u: np.ndarray, t: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Derivatives (n, n_states) at n states, inputs, times (n,) and numbers, a row of each array for a point."""
-        X = np.concatenate([x, u, t[:, None], numbers] if self.has_time else [x, u, numbers], axis=1)
-        return np.asarray(Evaluator(self._columns, X, "numpy", dtype="float64").evaluate()).T
+        columns = [*x.T, *u.T, t] if self.has_time else [*x.T, *u.T]
+        values = np.empty((len(x), len(self._tokens)))
+        for k, tokens in enumerate(self._tokens):
+            stack: list[np.ndarray] = []
+            for token in tokens:
+                if isinstance(token, tuple):
+                    is_number, index = token
+                    stack.append(numbers[:, index] if is_number else columns[index])
+                else:
+                    operands = stack[-token.arity :]
+                    del stack[-token.arity :]
+                    stack.append(token.numpy(*operands))
+            values[:, k] = stack[0]
+        return values
 
 
 def integrated(
@@ -114,7 +128,7 @@ def fitted(formulas: Population, segments: Segments, has_time: bool) -> tuple[Po
 
     Sums are in units of the states' spreads; inf where the states cannot be integrated.
     """
-    f = RightHandSides(formulas, segments.x.shape[2] + segments.u.shape[2] + has_time, has_time)
+    f = RightHandSides(formulas, has_time)
     p, starts = f.numbers.copy(), segments.starts.copy()
     w = segments.known[..., None] / segments.spread
     with np.errstate(all="ignore"):

@@ -13,7 +13,7 @@ import numpy as np
 
 from exprkit.dynamics import integration
 from exprkit.dynamics.integration import RightHandSides, Segments
-from exprkit.dynamics.trajectories import Trajectory, trajectories
+from exprkit.dynamics.trajectories import ENDS, Trajectory, smoothed, trajectories
 from exprkit.errors import ArgumentError, DataError, brought_by, checks_methods, flag, number_of, whole
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
@@ -31,11 +31,11 @@ with brought_by("search"):
 if TYPE_CHECKING:
     import pandas as pd
 
-SECONDS = 20.0  # of counted work, of the search for one equation
+SECONDS = 10.0  # of counted work, of a search for one equation
 TIME = "t"  # the name of the time in formulas
-ENDS = 3  # times at either end of a noisy trajectory, where a spline's slope is known least: not searched
-RANKS = ("description_length", True), ("score", False)  # columns of a front, and whether less of it is better
-FAR = 1e12  # times the start, where a simulation ends: a pole in time takes steps without end
+ROUNDS = 2  # of searches: from the second on of slopes near those of the equations so far
+EXACT = 10.0  # times ``integration.LEAST``, to which exact equations lead along the states
+FAR = 1e12  # times the start, where a simulated state stays: a pole in time takes steps without end
 ACCURATE = 1e-9  # relative tolerance of ``simulate``
 
 
@@ -60,12 +60,13 @@ class DynamicsRegressor(BaseEstimator):
 
     Derivatives come from smoothing splines; a ``SymbolicRegressor`` searches for each; then the best formulas of each
     front are integrated, with their numbers fitted to the states as they were measured, and the equations are those
-    that describe the trajectories shortest.  Names are those of pysindy.
+    that describe the trajectories shortest.  Where these are not exact, all is done once more, with splines of what
+    the equations' integrals leave of the states alone.  Names are those of pysindy.
 
     Parameters
     ----------
     search : SymbolicRegressor, optional
-        What searches for each equation; by default one of 20 s of counted work (``deterministic``).
+        What searches for each equation; by default one of 10 s of counted work (``deterministic``).
     candidates : int
         How many formulas of each front are integrated.
     time : bool
@@ -74,7 +75,7 @@ class DynamicsRegressor(BaseEstimator):
     Attributes
     ----------
     searches_ : list of SymbolicRegressor
-        The searches, one for each state, with all their formulas.
+        The last searches, one for each state, with all their formulas.
     equations_ : DataFrame
         A row for each state: the right-hand side ("equation"), its "complexity" in tokens, and "r2", the share of the
         measured states' variance that integrated pieces of trajectories explain.
@@ -132,25 +133,58 @@ class DynamicsRegressor(BaseEstimator):
             raise ArgumentError(f"with time=True {TIME} is the time, and can be no state's or input's name")
         self.feature_names_ = [*names, TIME] if has_time else names
         n_states, cut = runs[0].x.shape[1], 0 if x_dot is not None else ENDS
-        X, slopes = (np.concatenate(parts) for parts in zip(*(_rows(run, has_time, cut) for run in runs), strict=True))
-        table = dict(zip(self.feature_names_, X.T, strict=True))
         search = self.search or SymbolicRegressor(timeout_in_seconds=SECONDS, random_state=0, deterministic=True)
-        self.searches_ = [clone(search).fit(table, slopes[:, k]) for k in range(n_states)]
         self._segments, self._n = Segments.of(runs), sum(len(run.t) for run in runs)
-        fronts = [self._candidates(model, n_candidates) for model in self.searches_]
-        self._choose(fronts)
+        fronts: list[list[Expression]] = [[] for _ in range(n_states)]
+        for _ in range(ROUNDS):
+            X, slopes = (
+                np.concatenate(parts) for parts in zip(*(_rows(run, has_time, cut) for run in runs), strict=True)
+            )
+            table = dict(zip(self.feature_names_, X.T, strict=True))
+            errors = np.mean([run.error for run in runs], axis=0)
+            self.searches_ = [clone(search).fit(table, slopes[:, k]) for k in range(n_states)]
+            for front, model, error in zip(fronts, self.searches_, errors, strict=True):
+                front += self._candidates(model, float(error), n_candidates)
+            best = self._choose(fronts)
+            if x_dot is not None or not EXACT * integration.LEAST < np.sqrt(best.sums.max() / self._n) < np.inf:
+                break
+            runs, fronts = self._nearer(runs, best), [[formula] for formula in best.formulas]
         return self
 
-    def _candidates(self, model: SymbolicRegressor, n: int) -> Population:
-        """The selected formula of a search, and beside it those described shortest and those of the steepest steps."""
-        table = model.equations_
-        orders = (table.sort_values(by, ascending=is_up)["equation"] for by, is_up in RANKS)
-        ranked = [text for texts in zip(*orders, strict=True) for text in texts]
-        texts = list(dict.fromkeys([*table["equation"][table["selected"]], *ranked]))[:n]
-        named = parse(texts, variables=self.feature_names_)
-        return Population(named.kinds, named.values, named.offsets)
+    def _candidates(self, model: SymbolicRegressor, error: float, n: int) -> list[Expression]:
+        """The selected formula of a search, and beside it those described shortest and those of the steepest steps.
 
-    def _choose(self, fronts: list[Population]) -> None:
+        ``error``: the standard error of the slopes that were searched, below which no formula is better than another.
+        """
+        table = model.equations_
+        named = parse(list(table["equation"]), variables=self.feature_names_)
+        formulas = list(Population(named.kinds, named.values, named.offsets))
+        numbers = [int(np.sum(formula.kinds == CONSTANT)) for formula in formulas]
+        loss = np.maximum(table["loss"] + error**2, np.finfo(float).tiny)
+        length = self._n / 2 * np.log(loss) + NATS_PER_TOKEN * named.n_tokens + NATS_PER_NUMBER * np.array(numbers)
+        orders = np.argsort(length, kind="stable"), np.argsort(-table["score"], kind="stable")
+        order = [*np.flatnonzero(table["selected"]), *np.stack(orders, axis=1).ravel()]
+        return [formulas[k] for k in list(dict.fromkeys(order))[:n]]
+
+    def _nearer(self, runs: list[Trajectory], best: System) -> list[Trajectory]:
+        """The trajectories as integrals of the best equations and a remainder, which alone is smoothed.
+
+        The remainder is smaller and smoother than the states, and so is the error of its slopes.
+        """
+        with brought_by("search"):
+            from scipy.interpolate import make_interp_spline
+
+        f, nearer = RightHandSides(best.formulas, self.time), []
+        for run in runs:
+            slope = f(run.smooth, run.u, run.t, np.broadcast_to(f.numbers, (len(run.t), len(f.numbers))))
+            if np.isfinite(slope).all():
+                integral = make_interp_spline(run.t, slope, k=5).antiderivative()(run.t)
+                rest, more, error = smoothed(run.t, run.x - integral)
+                run = run._replace(smooth=integral + rest, slope=slope + more, error=error)
+            nearer.append(run)
+        return nearer
+
+    def _choose(self, fronts: list[list[Expression]]) -> System:
         """Take of each front the formula with which all are described shortest, and leave out what adds nothing."""
         best = self._integrated([front[0] for front in fronts])
         for k, front in enumerate(fronts):
@@ -165,6 +199,7 @@ class DynamicsRegressor(BaseEstimator):
         self._formulas = Population(pop.kinds, pop.values, pop.offsets, variables=self.feature_names_)
         spread = [np.sum((x - x.mean()) ** 2) for x in (self._segments.x[known] / self._segments.spread).T]
         self._r2 = 1 - best.sums / np.maximum(spread, np.finfo(float).tiny)
+        return best
 
     def _integrated(self, chosen: list[Expression]) -> System:
         """These right-hand sides, with numbers fitted to the states."""
@@ -198,7 +233,7 @@ class DynamicsRegressor(BaseEstimator):
     def predict(self, x: Any, u: Any = None, t: Any = 0.0) -> np.ndarray:
         """Derivatives, float64 (n_times, n_states), at states ``x`` with inputs ``u`` and times ``t``."""
         check_is_fitted(self, "_formulas")
-        f = RightHandSides(self._formulas, len(self.feature_names_), self.time)
+        f = RightHandSides(self._formulas, self.time)
         x = np.asarray(x, np.float64).reshape(-1, len(self._formulas))
         known = self._inputs(u, len(x))
         times = np.broadcast_to(np.asarray(t, np.float64), len(x))
@@ -218,20 +253,19 @@ class DynamicsRegressor(BaseEstimator):
             raise DataError(f"x0 must have {number_of(len(self._formulas), 'number')}, one for each state")
         known = self._inputs(u, len(times))
 
+        f, limit = RightHandSides(self._formulas, self.time), FAR * max(1.0, float(np.max(np.abs(start))))
+
         def slope(now: float, state: np.ndarray) -> np.ndarray:
-            inputs = [np.interp(now, times, column) for column in known.T]
-            return self.predict(state, np.array([inputs]), now)[0]
+            if not np.max(np.abs(state)) < limit:  # it stays there
+                return np.zeros(len(state))
+            inputs = np.array([[np.interp(now, times, column) for column in known.T]])
+            return f(state[None], inputs, np.array([now]), f.numbers[None])[0]
 
-        def has_left(now: float, state: np.ndarray) -> float:
-            return float(np.max(np.abs(state))) - FAR * max(1.0, float(np.max(np.abs(start))))
-
-        has_left.terminal = True  # type: ignore[attr-defined]  # SciPy's way
         path = np.full((len(times), len(start)), np.nan)
         with np.errstate(all="ignore"):
-            solved = solve_ivp(
-                slope, (times[0], times[-1]), start, "LSODA", times, events=has_left, rtol=ACCURATE, atol=ACCURATE
-            )
-        path[: solved.y.shape[1]] = solved.y.T
+            solved = solve_ivp(slope, (times[0], times[-1]), start, "LSODA", times, rtol=ACCURATE, atol=ACCURATE)
+        is_near = np.logical_and.accumulate(np.max(np.abs(solved.y), axis=0) < limit)
+        path[: solved.y.shape[1]][is_near] = solved.y.T[is_near]
         return path
 
     def _inputs(self, u: Any, n: int) -> np.ndarray:

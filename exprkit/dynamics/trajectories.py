@@ -12,6 +12,7 @@ In: what a user measured, one trajectory or a list.  Out: a ``Trajectory`` for e
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from exprkit.errors import ArgumentError, DataError, brought_by
 from exprkit.numbers import as_numbers
 
 FEWEST = 12  # times of a trajectory: every other one still makes a spline of degree 5
+ENDS = 3  # times at either end of a trajectory, where a spline's slope is known least
 
 
 class Trajectory(NamedTuple):
@@ -31,6 +33,7 @@ class Trajectory(NamedTuple):
     u: np.ndarray  # float64 (n_times, n_inputs), known
     smooth: np.ndarray  # float64 (n_times, n_states)
     slope: np.ndarray  # float64 (n_times, n_states): its derivative, or that which was measured
+    error: np.ndarray  # float64 (n_states,): the standard error of slopes that were not
 
 
 def trajectories(
@@ -62,33 +65,39 @@ def trajectories(
                 raise DataError(f"{what} has {len(other)} rows, its trajectory {len(run)}")
         if slope is not None and slope.shape != run.shape:
             raise DataError(f"x_dot must be of shape {run.shape}, not {slope.shape}")
-        smooth, derivative = smoothed(time, run)
-        made.append(Trajectory(time, run, known, smooth, derivative if slope is None else slope))
+        smooth, derivative, error = smoothed(time, run)
+        if slope is not None:
+            derivative, error = slope, np.zeros(width)
+        made.append(Trajectory(time, run, known, smooth, derivative, error))
     return made, names
 
 
-def smoothed(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """States without their noise and their derivatives, (n_times, n_states) each.
+def smoothed(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """States without their noise and their derivatives, (n_times, n_states) each, and these' errors, (n_states,).
 
     By cubic smoothing splines, of which generalised cross-validation says how smooth (P. Craven and G. Wahba,
     Numerische Mathematik 31, 1979); where one of degree 5 through every other point is nearer to those between than
-    that one is, there is no noise, and it goes through all points.
+    that one is, there is no noise, and it goes through all points.  Errors are half of what splines of the even and of
+    the odd points differ by.
     """
     with brought_by("search"):
         from scipy.interpolate import make_interp_spline, make_smoothing_spline
 
-    smooth, slope = np.empty_like(x), np.empty_like(x)
+    smooth, slope, error = np.empty_like(x), np.empty_like(x), np.empty(x.shape[1])
     s = (t - t[0]) / (t[-1] - t[0])
     for k, column in enumerate(x.T):
         size = float(np.std(column)) or 1.0
         values = (column - column.mean()) / size
-        spline = make_smoothing_spline(s, values)
+        spline_of = make_smoothing_spline
         between = values[1:-1:2] - make_interp_spline(s[::2], values[::2], k=5)(s[1:-1:2])
-        if np.std(between) < np.std(spline(s) - values):
-            spline = make_interp_spline(s, values, k=5)
+        if np.std(between) < np.std(spline_of(s, values)(s) - values):
+            spline_of = functools.partial(make_interp_spline, k=5)
+        spline, even, odd = spline_of(s, values), spline_of(s[::2], values[::2]), spline_of(s[1::2], values[1::2])
         smooth[:, k] = column.mean() + size * spline(s)
         slope[:, k] = size / (t[-1] - t[0]) * spline.derivative()(s)
-    return smooth, slope
+        both = (half.derivative()(s[ENDS:-ENDS]) for half in (even, odd))
+        error[k] = size / (t[-1] - t[0]) * np.std(np.subtract(*both)) / 2
+    return smooth, slope, error
 
 
 def _matrix(what: str, values: Any) -> np.ndarray:
