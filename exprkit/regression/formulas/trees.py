@@ -15,7 +15,7 @@ import numpy as np
 from exprkit.errors import brought_by
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
+from exprkit.text.tokens import CONSTANT, OPERATOR
 
 with brought_by("search"):
     from scipy import special
@@ -85,7 +85,7 @@ def replaced_variables(tree: Tree, others: Sequence[Tree]) -> Tree:
     """A tree with another tree in the place of each of its variables."""
     if tree[0] == OPERATOR:
         return (*tree[:2], *(replaced_variables(operand, others) for operand in tree[2:]))
-    return others[tree[1]] if tree[0] == VARIABLE else tree
+    return tree if tree[0] == CONSTANT else others[tree[1]]
 
 
 def combination(terms: Iterable[tuple[float, Tree | None]]) -> Tree:

@@ -101,6 +101,7 @@ class Regressions:
     match_share: float = 0.3  # of the time
     matches: int = 4  # pairs of a form and size whose numbers are optimised
     functions_with_numbers: int = 16  # functions that have a number before them within an operator
+    first_pair_functions: tuple[int, int] = (400, 150)  # the same before all that takes longer
     pair_functions: tuple[int, int] = (3_000, 1_000)  # functions of which all pairs are fitted; within an operator
     device_pair_functions: tuple[int, int] = (20_000, 10_000)  # the same on a GPU
     template_functions: int = 1_500  # functions that templates with a number inside choose from

@@ -124,6 +124,7 @@ ORDER = (
     Turn(exact.join, inverts=True),
     Turn(fewer_variables.group),
     Turn(sums.single, inverts=True, is_simple=True),
+    Turn(sums.regress_first, inverts=True),
     Turn(growth.grow_first),
     Turn(fewer_variables.translate),
     Turn(fewer_variables.reduce),

@@ -157,6 +157,16 @@ def _sums(problem: SearchProblem, places: list[Transform]) -> Iterator[Step]:
         yield Signal.PART_DONE
 
 
+def regress_first(problem: SearchProblem) -> Iterator[Step]:
+    """The formulas of ``regress`` of a few hundred simple functions.
+
+    Method: as ``regress``.
+    Costs: 400 functions (within an operator 150), all their pairs at 128 rows for each link.
+    Pays: noise hides laws of two terms, as c x log(d x), from the exact stages.
+    """
+    yield from _regress(problem, effort.REGRESSIONS.first_pair_functions, 2)
+
+
 def regress(problem: SearchProblem) -> Iterator[Step]:
     """Formulas outer(f * (a + b h)) of all pairs f, h of a small pool, then the simplified front.
 
@@ -164,14 +174,20 @@ def regress(problem: SearchProblem) -> Iterator[Step]:
     Costs: 3,000 functions (within an operator 1,000), all their pairs at 128 rows for each link; on a GPU 20,000.
     Pays: data/results/laws_noise.csv (44 and 45 of 60 laws with noise of 0.001 and 0.01).
     """
+    limits = effort.REGRESSIONS
+    yield from _regress(problem, limits.pair_functions if problem.device is None else limits.device_pair_functions, 4)
+    yield from simplification.polish(problem)
+
+
+def _regress(problem: SearchProblem, sizes: tuple[int, int], each: int) -> Iterator[Step]:
+    """The pairs of pools of these sizes, the second within an operator; ``each``: pairs for a sum of sizes."""
     settings, rows = problem.settings, problem.drawn(effort.REGRESSIONS.rows)
-    sizes = effort.REGRESSIONS.pair_functions if problem.device is None else effort.REGRESSIONS.device_pair_functions
     pools = [problem.pool(rows, problem.pool_limit(n, rows)) for n in sizes]
     on_device = functools.partial(regressed, problem.device) if problem.device else None
     rows = problem.for_squares(rows)
     for link in links.all_links(problem.unary, divides=problem.divides):
         pool = pools[link.outer is not None]
-        pairs = best_pairs(pool, rows, link, regress=on_device)
+        pairs = best_pairs(pool, rows, link, each, regress=on_device)
         problem.budget.count(len(pool) if pairs else 0)
         formulas: list[Expression] = []
         for pair in pairs:
@@ -180,7 +196,6 @@ def regress(problem: SearchProblem) -> Iterator[Step]:
         yield problem.refitted(formulas)
         problem.budget.check()
         yield Signal.PART_DONE
-    yield from simplification.polish(problem)
 
 
 def inner_terms(problem: SearchProblem, rows: Rows) -> Functions | None:
