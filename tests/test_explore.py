@@ -681,6 +681,17 @@ def settled(explorer):
     return explorer
 
 
+def test_every_field_has_a_name_for_who_does_not_see_it(explorer):
+    widgets = pytest.importorskip("ipywidgets")
+    boxes, fields = [settled(explorer)], []
+    while boxes:
+        for one in boxes.pop().children:
+            (boxes if isinstance(one, widgets.Box) else fields).append(one)
+    fields = [one for one in fields if isinstance(one, widgets.Text | widgets.Select | widgets.Dropdown)]
+    assert len(fields) > 10
+    assert [one for one in fields if not (one.description or one.tooltip or one.placeholder)] == []
+
+
 def test_a_slider_changes_its_parameter_from_what_was_fitted_or_typed(explorer):
     panel = settled(explorer).fit_panel
     panel.fit()

@@ -172,9 +172,8 @@ class Explorer(widgets.VBox):
         layout = widgets.Layout(flex="1 1 280px")
         self.text = widgets.Text(text, placeholder="an expression", description="expression", layout=layout)
         self.text.observe(lambda change: self._type(change["new"]), "value")
-        self.examples = pages.choice(
-            "", [("pick one …", ""), *((text, text) for text in _examples())], "", width="170px"
-        )
+        texts = [("pick one …", ""), *((text, text) for text in _examples())]
+        self.examples = pages.choice("", texts, "", width="170px", tooltip="examples of expressions")
         self.examples.observe(lambda change: self._example(change["new"]), "value")
         return pages.line(self.text, self.examples)
 

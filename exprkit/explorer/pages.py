@@ -38,10 +38,10 @@ RED = "#D55E00"
 MARK = "position:absolute;width:14px;height:14px;border-radius:50%;transform:translate(-50%,-50%)"
 
 
-def choice(description: str, options: Sequence[Any], value: Any = None, width: str = "190px") -> Any:
+def choice(description: str, options: Sequence[Any], value: Any = None, width: str = "190px", **own: Any) -> Any:
     """A field to select one of the options; the first one unless another is given."""
-    value = options[0] if value is None else value
-    return widgets.Dropdown(options=options, value=value, description=description, layout=widgets.Layout(width=width))
+    own |= {"value": options[0] if value is None else value, "layout": widgets.Layout(width=width)}
+    return widgets.Dropdown(options=options, description=description, **own)
 
 
 def button(description: str, clicked: Callable[[], object], width: str = "80px", **options: Any) -> Any:
@@ -66,7 +66,7 @@ class RowList(widgets.Select):
 
     def __init__(self, selected: Callable[[int], object], min_width: str) -> None:
         layout = widgets.Layout(width="calc(100% - 4px)", min_width=min_width)  # with its borders
-        super().__init__(rows=ROWS, layout=layout)
+        super().__init__(rows=ROWS, layout=layout, tooltip="formulas, best first or as sorted")
         self._selected = selected
         self.observe(self._select, "index")
 
