@@ -60,11 +60,13 @@ if TYPE_CHECKING:  # the same names for type checkers, which look nothing up
     from exprkit.search.search_result import SearchResult as SearchResult
     from exprkit.study import bench as bench
     from exprkit.study.sweep import sweep as sweep
+    from exprkit.targets.regressor import MultiTargetRegressor as MultiTargetRegressor
 
 _NAMES = {  # by module
     "backends.device_programs.population": "DevicePopulation",
     "backends.precision": "Precision",
     "classification.classifier": "SymbolicClassifier",
+    "targets.regressor": "MultiTargetRegressor",
     "dynamics.regressor": "DynamicsRegressor",
     "evaluate.case_discussion": "cases",
     "evaluate.compiled": "Compiled compile_bytecode compile_ptx",

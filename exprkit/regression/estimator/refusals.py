@@ -25,6 +25,8 @@ def checked_data(
     ------
     ArgumentError, DataError, ValueError
     """
+    if not labels and getattr(table.y, "ndim", 1) == 2 and table.y.shape[1] > 1:
+        raise ArgumentError(f"y has {table.y.shape[1]} columns: ek.MultiTargetRegressor is for several targets")
     X, y, sample_weight = table.frame(), table.y if labels else table.target_numbers(), table.weight_numbers()
     X, y = validate_data(model, X, y, dtype=np.float64, y_numeric=not labels)
     y = y if labels else np.asarray(y, np.float64)
