@@ -2,6 +2,7 @@
 
     python tests/bench_coverage.py --csv data/results/coverage.csv
     python tests/bench_coverage.py --choices 100 --csv data/results/coverage_choices.csv
+    python tests/bench_coverage.py --search 200 --csv data/results/coverage_search.csv    # all processors
 
 Twenty formulas, three numbers of points along x1, normal errors of 5 % of the curve's range; fits begin at the truth.
 All data sets of a formula are one population: f - e, with the errors e as a column, is fitted to the curve as f is to
@@ -10,17 +11,24 @@ Student's t squared.
 
 With ``--choices``: how often bands of 95 % hold the curve exp(x1 / 2) at seven points from 0 to 1.5, in so many data
 sets of 20 points from 0 to 1, where the formula was chosen among several by the same data.
+
+With ``--search``: how often bands of 95 % hold the curve at seven points, the last beyond the data by a quarter of
+their span, in so many data sets of 40 points, where ``SymbolicRegressor`` found the formula in the same data.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
+import multiprocessing
+import os
 
 import numpy as np
 from scipy import stats
 from timing import listed, to_record
 
 import exprkit as ek
+from exprkit.regression.formulas.parameters import as_parameters
 
 LEVEL = 0.95
 NOISE = 0.05  # of the range of the curve: standard deviation of an error
@@ -125,6 +133,60 @@ def choices(n_sets):
             }  # fmt: skip
 
 
+SEARCHED = ("exponential decay", "Michaelis-Menten", "parabola")
+SEARCH = {"max_evals": 5_000_000, "unary_operators": ["exp"], "maxsize": 13, "deterministic": True, "n_jobs": 1}
+
+
+def formulas_of(x, y, seed):
+    """The formulas of a search's front with parameters for their numbers, these, and the number of the chosen one."""
+    table = ek.SymbolicRegressor(**SEARCH, random_state=seed).fit(x, y).equations_
+    pop, numbers = as_parameters(ek.parse(table["equation"].tolist()))
+    return pop, numbers, int(np.argmax(table["selected"]))
+
+
+def bands_after_search(case):
+    """Whether bands hold the curve at seven points, by the way to them, in a data set of a law."""
+    name, seed = case
+    text, truth, (low, high) = MODELS[name]
+    x = np.linspace(low, high, 40)[:, None]
+    new = np.linspace(low, high + (high - low) / 4, 7)[:, None]
+    law, random = ek.parse(text)[0], np.random.default_rng([seed, SEARCHED.index(name)])
+    exact, curve = law(x, truth), law(new, truth)
+    y = exact + NOISE * np.ptp(exact) * random.standard_normal(len(x))
+    pop, numbers, best = formulas_of(x, y, seed)
+    found = ek.fit(pop, x, y, init=np.nan_to_num(numbers), **SETTINGS)
+    bands = {
+        "the chosen one": ends(found[[best]].average(new, LEVEL)),
+        "average by bic": ends(found.average(new, LEVEL)),
+    }
+    half = np.isin(np.arange(len(y)), random.permutation(len(y))[::2])
+    own, start, best = formulas_of(x[half], y[half], seed)
+    other = ek.fit(
+        own[[best]], x[~half], y[~half], init=np.nan_to_num(start[[best], : own[[best]].max_params]), **SETTINGS
+    )
+    bands["chosen by one half, fitted to the other"] = ends(other.average(new, LEVEL))
+    drawn = np.empty((REFITS, len(new)))
+    for k in range(REFITS):
+        rows = random.integers(0, len(y), len(y))
+        best, refit = chosen(pop, x[rows], y[rows], init=np.nan_to_num(found.params), accuracy="screen")
+        drawn[k] = refit.predict(new, best)
+    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    bands["bootstrap that chooses in the front again"] = np.nanquantile(drawn, tails, axis=0)
+    return name, {way: (lower <= curve) & (curve <= upper) for way, (lower, upper) in bands.items()}
+
+
+def searches(n_sets, processes):
+    cases = list(itertools.product(SEARCHED, range(n_sets)))
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        results = pool.map(bands_after_search, cases, chunksize=1)
+    for name, way in itertools.product(SEARCHED, results[0][1]):
+        share = 100 * np.mean([holds[way] for law, holds in results if law == name], axis=0)
+        yield {
+            "model": name, "method": way, "points": 40, "data_sets": n_sets,
+            "coverage": round(share.mean(), 1), "least": round(share.min(), 1), "most": round(share.max(), 1),
+        }  # fmt: skip
+
+
 def measured(n_sets, only):
     for number, (name, (text, truth, span)) in enumerate(MODELS.items()):
         for n_points in POINTS if not only or name in only else ():
@@ -142,8 +204,12 @@ def main():
     parser.add_argument("--sets", type=int, default=4000, help="simulated data sets of a formula")
     parser.add_argument("--only", nargs="*", help="names of formulas")
     parser.add_argument("--choices", type=int, help="data sets in which a formula is chosen; nothing else is measured")
+    parser.add_argument("--search", type=int, help="data sets of a law that are searched; nothing else is measured")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="that search")
     parser.add_argument("--csv", type=to_record)
     arguments = parser.parse_args()
+    if arguments.search:
+        return listed(searches(arguments.search, arguments.processes), arguments.csv, width=24)
     rows = choices(arguments.choices) if arguments.choices else measured(arguments.sets, arguments.only)
     listed(rows, arguments.csv, width=24)
 
