@@ -63,9 +63,8 @@ class PopulationPanel(widgets.VBox):
     # ── where expressions come from ──
 
     def _make_source(self) -> list[Any]:
-        self.source = choice(
-            "", [SAMPLE, WRITTEN, FILE, EXHAUSTIVE, RANDOM], width="200px", tooltip="expressions to take"
-        )
+        sources = [SAMPLE, WRITTEN, FILE, EXHAUSTIVE, RANDOM]
+        self.source = choice("", sources, width="200px", tooltip="expressions to take")
         layout = widgets.Layout(width="190px")
         self.size = widgets.BoundedIntText(1000, min=1, max=10_000_000, description="number", layout=layout)
         self.path = widgets.Text(placeholder="path of a text file, one expression per line")
