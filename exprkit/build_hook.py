@@ -10,7 +10,8 @@ for the other levels without being run; a process a core.  Editable installation
 ====================  ==============================================================================
 EXPRKIT_SHIP_LOOPS    levels of ``shipped.LEVELS``, the first of which this machine has; "none": the wheel is without
                       machine code and for every system; by default the best level of this machine
-EXPRKIT_SHIP_KERNELS  GPU architectures ("sm_80,sm_90"), which need no GPU here; by default none
+EXPRKIT_SHIP_KERNELS  GPU architectures ("sm_80,sm_90"), which need no GPU here, but NVRTC in the environment of pip,
+                      where its libraries are sought even if pip builds in one of its own; by default none
 ====================  ==============================================================================
 """
 
@@ -56,7 +57,7 @@ class LoopsHook(BuildHookInterface):
             return []
         project, installed = self.metadata.core, metadata.distributions(path=[sysconfig.get_path("purelib")])
         same = [f"{there.name}=={there.version}" for there in installed if there.name in ("numba", "llvmlite")]
-        cuda = [need for need in project.optional_dependencies["cuda12"] if need.startswith("cuda-") and architectures]
+        cuda = ["cuda-core>=1", "cuda-bindings==12.*"] if architectures else []  # they call NVRTC 12 and 13
         return [*project.dependencies, *project.optional_dependencies["search"], *same, *cuda]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from exprkit.backends.cpu import reductions, threads
 from exprkit.backends.gpu import device as gpu
 from exprkit.backends.gpu import nvrtc
 from exprkit.backends.precision import Precision
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, BackendError
 from exprkit.runtime import disk_cache, machine
 from exprkit.runtime.progress import Progress, shown
 
@@ -136,7 +136,14 @@ def warm(features: Sequence[str] | None = None, progress: Progress = True) -> No
 
 
 def compile_kernels(architecture: str) -> None:
-    """Compile the kernels of ``KERNELS`` for a GPU architecture into the disk cache, in a process a core."""
+    """Compile the kernels of ``KERNELS`` for a GPU architecture into the disk cache, in a process a core.
+
+    Raises BackendError where there is no NVRTC.
+    """
+    try:
+        nvrtc.compiler_version()
+    except (ImportError, RuntimeError):  # the second one is of cuda-pathfinder
+        raise BackendError("there is no NVRTC: pip install cuda-core cuda-bindings nvidia-cuda-nvrtc") from None
     wanted = kernels_of(architecture)
     spawn = multiprocessing.get_context("spawn")  # a fork would have locks of threads that it lacks
     with (

@@ -292,7 +292,7 @@ def main():
     parser.add_argument("--measured", choices=USES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measured:
-        print(json.dumps(measured(options.measured, options.archive)))
+        print(json.dumps(measured(options.measured, options.archive), default=str))  # numbers of NumPy's
         return
     if options.record:
         rows = kernels()
@@ -311,7 +311,7 @@ def main():
                 rows.append(row)
                 print(" ".join(f"{row[column]:>16}" for column in COLUMNS), flush=True)
                 print(
-                    "".join(f"    not in the archive: {json.dumps(kernel, default=str)}\n" for kernel in missing),
+                    "".join(f"    not in the archive: {json.dumps(kernel)}\n" for kernel in missing),
                     end="",
                 )
     if options.csv:

@@ -40,7 +40,10 @@ ENGINE = [
     "backends", "backends.reference", "backends.gpu", "backends.cases", "backends.device_programs", "backends.cpu",
     "backends.interpreter", "backends.transpiler", "backends.cost_model", "distributed", "evaluate", "fitting",
 ]  # fmt: skip
-ROOMS = ["problem", "formulas", "rules", "pairs", "sums", "shapes", "generations", "on_device", "stages", "estimator"]
+ROOMS = [
+    "problem", "formulas", "rules", "pairs", "sums", "shapes", "generations", "on_device", "stages", "skeletons",
+    "estimator",
+]  # fmt: skip
 SEARCHES = ["search", "regression", *(f"regression.{room}" for room in ROOMS), "classification", "targets", "dynamics"]
 LAB = ["study", "explorer"]
 LAYERS = [*ENGINE, *SEARCHES, "saved", *LAB, "warm_up", "build_hook", "__main__"]
@@ -50,7 +53,7 @@ TOP = "exprkit"  # the package itself, which users import, and of its own module
 MOST_LINES = {
     "(top)": 1_747, "operators": 3_561, "runtime": 2_241, "text": 3_257, "expressions": 3_866, "programs": 1_700,
     "backends": 18_848, "distributed": 2_326, "evaluate": 4_089, "fitting": 7_885, "search": 4_161,
-    "regression": 15_911, "classification": 292, "dynamics": 635, "study": 4_504, "explorer": 2_466,
+    "regression": 15_932, "classification": 292, "dynamics": 635, "study": 4_504, "explorer": 2_466,
 }  # fmt: skip
 
 MOST_NAMES = 60  # of the engine, that the searches use; may fall
@@ -557,13 +560,14 @@ NEEDS_MORE = {"compile_ptx", "sweep"}  # packages that are not always there, and
 WITHOUT_EXAMPLE = {
     # made for other modules of exprkit
     "Evaluator": "check_complete derivatives for_sums in_parts target with_population tune ptx sass", "Expression":
-    "applied", "FitProblem": "fitted make_ready", "FitResult": "restored", "SearchResult": "restored",
+    "applied", "FitProblem": "begun fitted make_ready", "FitResult": "restored", "SearchResult": "restored",
     "Population": "definitions expanded from_arrays order_of part put_into to_arrays user_operators verify",
     "SymbolicRegressor": "restored", "models": "StandardModel.applied",
     # on a GPU or with its compiler alone
     "Compiled": "assemble ptx sass", "DevicePopulation": "of to_host user_operators",
-    # of searches of seconds each, which the class's example shows; a download
+    # of searches of seconds each, which the classes' examples show; a download
     "DynamicsRegressor": "equations fit predict print score simulate", "data": "nikuradse",
+    "SymbolicClassifier": "decision_function fit latex predict predict_proba score sympy",
 }  # fmt: skip
 
 

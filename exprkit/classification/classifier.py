@@ -17,8 +17,8 @@ import numpy as np
 from exprkit.classification import log_odds
 from exprkit.errors import ArgumentError, DataError, brought_by, checks_methods, number_of, whole
 from exprkit.evaluate.tables import DataTable
-from exprkit.regression.estimator.refusals import checked_data, checked_rows
-from exprkit.regression.estimator.regressor import SymbolicRegressor, names_of
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, names_of
+from exprkit.regression.estimator.regressor import SymbolicRegressor
 from exprkit.regression.problem.goal import LOGISTIC
 from exprkit.regression.problem.rows import Rows, as_counts
 
@@ -140,16 +140,16 @@ class SymbolicClassifier(ClassifierMixin, BaseEstimator):
         return np.column_stack([np.zeros(len(X)), *(_bounded(model.predict(data)) for model in self.models_)])
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Log-odds: of two classes of the second, (n_rows,); of more of each against the first, (n_rows, n_classes)."""
+        """Log-odds at X: of two classes of the second, (n_rows,); of more of each against the first, (n_rows, n)."""
         f = self._log_odds(X)
         return f[:, 1] if len(self.classes_) == 2 else f
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities of ``classes_``, (n_rows, n_classes); nan where a formula has no value."""
+        """Probabilities of ``classes_`` at rows X, (n_rows, n_classes); nan where a formula has no value."""
         return np.asarray(softmax(self._log_odds(X), axis=1))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable label of each row, (n_rows,).
+        """The most probable label of each row of X, (n_rows,).
 
         Raises
         ------
@@ -183,7 +183,7 @@ class SymbolicClassifier(ClassifierMixin, BaseEstimator):
         return self._of_each(lambda model: model.sympy())
 
     def latex(self, precision: int | None = None) -> str | list[str]:
-        """The selected formula in LaTeX, numbers with so many digits; of more than two classes a list of them."""
+        """The selected formula in LaTeX, numbers with ``precision`` digits; of more than two classes a list of them."""
         return self._of_each(lambda model: model.latex(precision=precision))
 
     def __str__(self) -> str:

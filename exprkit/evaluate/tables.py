@@ -374,6 +374,24 @@ class DataTable:
     def _has_names(self) -> bool:
         return is_table(self.X)
 
+    def taken(self, column: str) -> list[str]:
+        """The words of a column of categories, which is taken out of X.
+
+        Raises
+        ------
+        DataError
+            For an X without such a column, and where words are missing.
+        """
+        if not self._has_names:
+            raise DataError(f"groups={column!r} is the name of a column: X must be a table")
+        words, missing = words_of(self.X, column)
+        if missing.any():
+            raise DataError(
+                f"column {column!r} lacks {missing.sum():,} of {len(words):,} categories: leave those rows out"
+            )
+        self.X = target_of(self.X, column, labels=True)[0]
+        return words
+
     def frame(self) -> Any:
         """X; a dict, a Dataset, a Series or an array with named fields as a DataFrame.  Single numbers are one row.
 

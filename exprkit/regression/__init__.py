@@ -14,6 +14,7 @@ Each room uses those above it only:
 ``generations/``  genetic programming on host threads or a GPU
 ``on_device/``    pools, lookups and regressions on a GPU
 ``stages/``       the order of all that, a stage each
+``skeletons/``    templates with unknown functions, each with a search of its own
 ``estimator/``    what the user sees
 ================  ==============================================================================================
 """

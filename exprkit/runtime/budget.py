@@ -160,6 +160,12 @@ class Budget:
         end = math.inf if self._seconds is None else self.work + 1e6 * share * self._seconds
         return lambda: self.work >= end
 
+    def shared(self, share: float) -> Budget:
+        """A budget for a share of what is left of the time and of the functions, which ends where this one does."""
+        seconds = None if self._seconds is None else share * max(self._seconds - self._kept_back - self.used, 0.0)
+        evals = None if self._max_evals is None else int(share * max(self._max_evals - self.n_evals, 0))
+        return Budget(seconds, evals, self.check, by_work=self._by_work)
+
     def spend(self, seconds: float) -> None:
         """Count work that takes so long where it was measured, whatever it takes here and now."""
         self.work += round(1e6 * seconds)

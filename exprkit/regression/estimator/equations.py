@@ -10,6 +10,7 @@ In: the entries of a ``Front``.  Out: a DataFrame, LaTeX, Python, a figure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -48,6 +49,7 @@ UNTOLD, ALIKE = 1e7, 10.0  # times the floor may be what rounding of y leaves; t
 # very strong evidence by R. E. Kass and A. E. Raftery, JASA 90 (1995).  Of 50 simulated tables (saturation, growth,
 # decay; steps and noise), by which it was chosen, 6 have another formula than with 3 nats, each nearer to the curve
 VETO = 5.0
+BY_CATEGORY = re.compile(r"`(\w+\[[^`\]]+\])`")
 SHOWN = 4  # digits of a number without a standard error
 LOGIT = 1e-3  # of log-odds, a difference that a curvature is of
 LEAST_DRAWN = 1e-300  # a loss of 0 has no logarithm
@@ -110,7 +112,12 @@ class DescribedFront:
     def short(self, i: int) -> str:
         """The text of formula ``i``, its numbers with as many digits as their standard errors leave."""
         form = self.parts(i)[0]
-        return str(form.with_numbers([float(text) for text in self._number_texts(i, None)]))
+        return self.text(form.with_numbers([float(text) for text in self._number_texts(i, None)]))
+
+    @staticmethod
+    def text(formula: Expression) -> str:
+        """Its text, numbers that go by category as p1[site]."""
+        return BY_CATEGORY.sub(r"\1", str(formula))
 
     def _number_texts(self, i: int, precision: int | None) -> list[str]:
         """All digits of numbers of an exact formula; SHOWN of those without a standard error."""

@@ -29,8 +29,8 @@ from exprkit.fitting import ranking
 from exprkit.fitting.fit_problem import FitProblem
 from exprkit.fitting.fit_result import FitResult
 from exprkit.fitting.fitted_expression import FittedExpression
-from exprkit.regression.estimator.refusals import checked_data, checked_rows
-from exprkit.regression.estimator.regressor import names_of, seed_of
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, names_of
+from exprkit.regression.estimator.regressor import seed_of
 from exprkit.regression.sums.linear import least_squares
 
 with brought_by("search"):

@@ -25,6 +25,7 @@ from exprkit.regression.estimator.equations import (
 )
 from exprkit.regression.estimator.reduction import Reduction, reduction_of
 from exprkit.regression.estimator.refusals import checked_rows
+from exprkit.regression.estimator.template import TemplateFront
 from exprkit.regression.formulas.archive import VisitedFormulas
 from exprkit.regression.formulas.values import values_of
 from exprkit.search.patterns import holders
@@ -58,6 +59,8 @@ class FormulaTable(BaseEstimator):
     n_rows_searched_: int
     _n_rows: int
     _data: tuple[np.ndarray, np.ndarray] | None = None
+    template: str | None = None
+    _template: TemplateFront | None = None
     _target_name = "y"
 
     @property
@@ -147,6 +150,48 @@ class FormulaTable(BaseEstimator):
         table.attrs = {"formula": str(form), "covariance": covariance.tolist()}
         return table
 
+    @property
+    def functions_(self) -> dict[str, Expression]:
+        """The unknown functions of ``template`` in the formula that is selected, by name.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> model = ek.SymbolicRegressor(template="f(x1) + 1", niterations=0, pool_size=0).fit(X, 3 * X[:, 0] + 1)
+        >>> model.functions_
+        {'f': <Expression: 3 * x1>}
+
+        Raises
+        ------
+        AttributeError
+            Without ``template``, and for a model that was loaded.
+        """
+        chosen = self._index(None)
+        if self._template is None or self.template is None:
+            raise AttributeError("functions_ are those of template=, and a model that was loaded has none")
+        return self._template.functions(chosen)
+
+    def group_numbers(self, index: int | None = None) -> pd.DataFrame:
+        """The numbers of row ``index`` (as for ``get_best``) that go by ``groups``: a row for each category.
+
+        >>> table = {"x1": np.arange(12.0), "site": ["a"] * 6 + ["b"] * 6}
+        >>> table["y"] = table["x1"] * np.repeat([2.0, 5.0], 6)
+        >>> model = ek.SymbolicRegressor(groups="site", niterations=0, pool_size=0, random_state=0).fit(table, "y")
+        >>> model.group_numbers().round(6).to_dict()
+        {'p1[site]': {'a': 2.0, 'b': 5.0}}
+
+        Raises
+        ------
+        ArgumentError
+            Without ``groups``.
+        """
+        chosen = self._index(index)
+        with brought_by("search"):
+            import pandas as pd
+
+        if self._template is None or self._template.group is None:
+            raise ArgumentError("no number goes by category: the search was without groups=")
+        names, categories = self._template.names(chosen), pd.Index(self._template.categories, name=self._template.group)
+        return pd.DataFrame(dict(zip(names, self._template.numbers_of(chosen), strict=True)), categories)
+
     def to_numpy(self, index: int | None = None) -> str:
         """Formula ``index`` (as for ``get_best``) as text of a Python function ``f(X, params)`` that needs only NumPy.
 
@@ -156,7 +201,7 @@ class FormulaTable(BaseEstimator):
         >>> print(ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).to_numpy().splitlines()[4])
             # p1 * x1
         """
-        return python_text(self._named(index), "to_numpy")
+        return python_text(self._exported(index), "to_numpy")
 
     def jax(self, index: int | None = None) -> str:
         """``to_numpy(index)`` for JAX, to be used with ``jax.grad`` and ``jax.jit``; float32 by JAX's default.
@@ -165,7 +210,7 @@ class FormulaTable(BaseEstimator):
         >>> print(ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).jax().splitlines()[-1].strip())
         return p1 * x1
         """
-        return python_text(self._named(index), "jax")
+        return python_text(self._exported(index), "jax")
 
     def torch(self, index: int | None = None) -> str:
         """``to_numpy(index)`` for PyTorch; ``params``, a ``torch.nn.Parameter`` for example, can be trained.
@@ -181,7 +226,7 @@ class FormulaTable(BaseEstimator):
         >>> print(ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0]).torch().splitlines()[-1].strip())
         return p1 * x1
         """
-        return python_text(self._named(index), "torch")
+        return python_text(self._exported(index), "torch")
 
     def explore(
         self, pattern: str | None = None, max_size: int | None = None, best: int | None = 50, anywhere: bool = True
@@ -294,7 +339,7 @@ class FormulaTable(BaseEstimator):
             assert self._data is not None
             X, y = self._data
         else:
-            X, y = checked_rows(self, X), np.asarray(DataTable(X, y).target_numbers(), np.float64)
+            X, y = self._columns(X), np.asarray(DataTable(X, y).target_numbers(), np.float64)
         formula = self._front.named(chosen)
         curve = self._front.short(chosen), formula, lambda X: values_of([formula], X)[0]
         return beside_data([curve], X, y, self._front.names, target=self._target_name)
@@ -342,7 +387,7 @@ class FormulaTable(BaseEstimator):
                 "complexity": [entry.size for entry in front.entries],
                 "loss": [entry.loss for entry in front.entries],
                 "score": scores(front.entries, 0.0),
-                "equation": [str(formula) for formula in formulas],
+                "equation": [front.text(formula) for formula in formulas],
                 "description_length": front.lengths,
                 "sympy_format": [formula.sympy() for formula in formulas],
                 "latex": [front.latex(i) for i in every],
@@ -366,6 +411,26 @@ class FormulaTable(BaseEstimator):
     def _named(self, index: int | None) -> Expression:
         chosen = self._index(index)  # which complains where nothing is fitted
         return self._front.named(chosen)
+
+    def _forget(self) -> None:
+        """Nothing of an earlier fit is left that is made of it when it is asked for."""
+        for derived in ("_table", "reduction_", "_template"):
+            self.__dict__.pop(derived, None)
+
+    def _exported(self, index: int | None) -> Expression:
+        """The same, where no number of it goes by category, which Python functions and files do not have."""
+        formula = self._named(index)
+        if self._template is not None and self._template.group is not None:
+            raise ArgumentError(f"numbers go by {self._template.group!r}, which only predict, tables and texts show")
+        return formula
+
+    def _columns(self, X: Any) -> np.ndarray:
+        """The columns of X that formulas are over; where numbers go by category these stand behind them."""
+        if self._template is None or self._template.group is None:
+            return checked_rows(self, X)
+        table = DataTable(X)
+        codes = self._template.codes(table.taken(self._template.group))
+        return self._template.columns(checked_rows(self, table.X), codes)
 
     def _index(self, index: int | None) -> int:
         check_is_fitted(self, "_front")

@@ -51,3 +51,8 @@ def checked_rows(model: Any, X: Any) -> np.ndarray:
         table = DataTable(X, target, labels=True)  # the table that was fitted
     X = table.frame()
     return np.ascontiguousarray(validate_data(model, X, reset=False, dtype=np.float64))
+
+
+def names_of(model: Any) -> tuple[str, ...] | None:
+    """The columns' names as formulas have them; None where columns have no names."""
+    return DataTable.free_names(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None

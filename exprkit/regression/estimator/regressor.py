@@ -47,12 +47,12 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.regression.estimator import equations, islands, model_file, numbers, other_words, progress
+from exprkit.regression.estimator import equations, islands, model_file, numbers, other_words, progress, template
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.estimator.formulas import FormulaTable
-from exprkit.regression.estimator.refusals import checked_data, checked_rows
+from exprkit.regression.estimator.refusals import checked_data, names_of
 from exprkit.regression.formulas.archive import MOST, FormulaArchive
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import expression_of, tree_of
@@ -149,6 +149,13 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     early_stop_condition : float or function, optional
         A loss at which the search ends, or a function of (loss, complexity) that returns True then.  An exact
         formula always ends the search.
+    template : str, optional
+        What is known of the formula, with unknown functions of columns and numbers in it, ``"a * f(x1) + g(x2, x3)"``:
+        the functions are searched for, with ``maxsize`` tokens each, and ``functions_`` has them.
+    groups : str, optional
+        The column of a table X by whose categories numbers may go: those that a ``template`` marks, ``"a[site] *
+        f(x1)"``; else any of the formula, ``p1[site]``, which are the same for all where that describes the data
+        shorter.  ``group_numbers`` has them.
     guesses : list, optional
         Formulas (texts or Expressions) to begin with; their numbers are starts of fits.
     warm_start : bool
@@ -245,6 +252,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     deterministic: bool = False
     max_evals: int | None = None
     early_stop_condition: float | Callable[[float, int], bool] | None = None
+    template: str | None = None
+    groups: str | None = None
     guesses: Sequence[Any] | None = None
     warm_start: bool = False
     checkpoint: Any = None
@@ -316,6 +325,11 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         3 \cdot t
         """
         begin, checked = time.perf_counter(), self._checked()
+        if self.template is not None or self.groups is not None:
+            if not (X_units is y_units is columns is None):
+                raise ArgumentError("X_units, y_units and columns are of searches without template= and groups=")
+            template.fit(self, X, y, sample_weight, checked, seed_of(self.random_state), begin)
+            return self._ended()
         workers = Workers.of(self.devices, self.client)
         previous = self._front.entries if self.warm_start and self.__sklearn_is_fitted__() else []
         n_before = self.n_features_in_ if previous else None
@@ -358,6 +372,10 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         self.visited_ = archive.formulas(self._words())
         for failure in discovery.failures:
             warnings.warn(failure, RuntimeWarning, stacklevel=2)
+        return self._ended()
+
+    def _ended(self) -> SymbolicRegressor:
+        """The model, which says why its search ended, if it should."""
         if self.verbosity:
             how = f"{self.stopped_}: {self.n_evals_:,} functions in {self.seconds_:.2g} s"
             print("; ".join([how, *self._notes(), self.get_best().equation]))
@@ -387,8 +405,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
             search.offer([entry.expression for entry in entries])
         self._n_rows, plotted = len(weighted), weighted.at_most(effort.ROWS.search, 0)
         self._data = plotted.X, plotted.y
-        for derived in ("_table", "reduction_"):
-            self.__dict__.pop(derived, None)
+        self._forget()
         entries, simple = numbers.finished(search.problem)
         return equations.described(entries, search.problem.goal, self._names, search.front.floor, simple)
 
@@ -450,7 +467,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         array([15.])
         """
         check_is_fitted(self, "_front")
-        values: np.ndarray = values_of([self._named(index)], checked_rows(self, X))[0]
+        values: np.ndarray = values_of([self._named(index)], self._columns(X))[0]
         return values
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
@@ -488,7 +505,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         >>> model = ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0])
         >>> model.save("model.npz")
         """
-        check_is_fitted(self, "_front")
+        self._exported(None)
         model_file.save(self, self._front, path)
 
     @classmethod
@@ -648,8 +665,3 @@ def _stop(condition: Any) -> Callable[[float, int], bool]:
             f"early_stop_condition must be a number or a function of (loss, complexity), not {brief(condition)}"
         )
     return lambda loss, size: bool(loss < limit)
-
-
-def names_of(model: Any) -> tuple[str, ...] | None:
-    """The columns' names as formulas have them; None where columns have no names."""
-    return DataTable.free_names(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None

@@ -15,7 +15,7 @@ import numpy as np
 from exprkit.errors import brought_by
 from exprkit.expressions.expression import Expression
 from exprkit.operators import defined, ops
-from exprkit.text.tokens import CONSTANT, OPERATOR
+from exprkit.text.tokens import CONSTANT, OPERATOR, VARIABLE
 
 with brought_by("search"):
     from scipy import special
@@ -85,7 +85,7 @@ def replaced_variables(tree: Tree, others: Sequence[Tree]) -> Tree:
     """A tree with another tree in the place of each of its variables."""
     if tree[0] == OPERATOR:
         return (*tree[:2], *(replaced_variables(operand, others) for operand in tree[2:]))
-    return tree if tree[0] == CONSTANT else others[tree[1]]
+    return others[tree[1]] if tree[0] == VARIABLE else tree
 
 
 def combination(terms: Iterable[tuple[float, Tree | None]]) -> Tree:

@@ -122,6 +122,10 @@ class Rows:
         repeated.copies = np.ones(len(repeated), np.int64)
         return repeated
 
+    def with_X(self, X: np.ndarray) -> Rows:
+        """The same rows with other columns."""
+        return self._with(X=np.ascontiguousarray(X))
+
     def with_y(self, y: np.ndarray) -> Rows:
         """The rows with another y, (n_rows,)."""
         return self._with(y=y)
