@@ -568,6 +568,7 @@ WITHOUT_EXAMPLE = {
     # of searches of seconds each, which the classes' examples show; a download
     "DynamicsRegressor": "equations fit predict print score simulate", "data": "nikuradse",
     "SymbolicClassifier": "decision_function fit latex predict predict_proba score sympy",
+    "MultiTargetRegressor": "fit latex predict sympy",
 }  # fmt: skip
 
 
