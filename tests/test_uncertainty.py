@@ -315,7 +315,8 @@ def test_a_report_s_html_is_escaped_and_complete():
 
 
 def test_diagnostics_are_those_of_the_books(line):
-    fit, over, _, lever, cook, profile = line.diagnostics().axes
+    fit, over, _, lever, cook, profile, pulls, pairs = line.diagnostics().axes[:8]
+    np.testing.assert_allclose(pairs.images[0].get_array(), line.correlation())
     hat = 1 / 25 + (T - T.mean()) ** 2 / np.sum((T - T.mean()) ** 2)
     heights = [part[1, 1] for part in lever.collections[0].get_segments()]
     np.testing.assert_allclose(heights, hat)
@@ -323,6 +324,7 @@ def test_diagnostics_are_those_of_the_books(line):
     np.testing.assert_allclose(over.lines[1].get_ydata(), r / np.sqrt(s2 * (1 - hat)))
     distances = [part[1, 1] for part in cook.collections[0].get_segments()]
     np.testing.assert_allclose(distances, r**2 * hat / (2 * s2 * (1 - hat) ** 2))
+    np.testing.assert_allclose(pulls.lines[1].get_ydata(), np.sort(np.abs(r)) / np.sqrt(s2))  # of the intercept
     for curve in profile.lines[1:]:
         np.testing.assert_allclose(curve.get_ydata(), curve.get_xdata(), atol=1e-5)
     assert len(fit.collections) == 2 and fit.get_xlabel() == "x1"

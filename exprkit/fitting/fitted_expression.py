@@ -276,7 +276,7 @@ class FittedExpression:
         return report(self._minimum, self, figure)
 
     def diagnostics(self) -> Figure:
-        """Bands, residuals and their quantiles, leverages, Cook's distances and profiles, as one figure.
+        """Bands, residuals, quantiles, leverages, Cook's distances, profiles, gradients, correlations, as one figure.
 
         >>> law = ek.fit("p1 * exp(-p2 * x1)", [[0], [1], [2], [3]], [4.1, 1.9, 1.1, 0.5])[0]
         >>> figure = law.diagnostics()  # figure.savefig("law.pdf")

@@ -5,6 +5,8 @@ In: a ``Minimum``.  Out: a ``Report``, a figure of Matplotlib's.
 Leverage is how much a point draws its own prediction, Cook's distance how far the parameters move without it (R. D.
 Cook, "Detection of influential observation in linear regression", Technometrics 19, 1977).  A profile is drawn as the
 root of its deviance over the distance in standard errors: straight where intervals by the delta method are right.
+Gradients are each point's pull at a parameter, |w r df/dp| in units of those of normal errors: a point above the
+line decides about it alone (half-normal plots: C. Daniel, Technometrics 1, 1959).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from exprkit.backends import objective
 from exprkit.errors import ArgumentError, brought_by
 from exprkit.fitting.plot import CURVE, DATA
 from exprkit.fitting.uncertainty.intervals import check_likelihood, correlation, deviances, steps_of
-from exprkit.fitting.uncertainty.minimum import Minimum
+from exprkit.fitting.uncertainty.minimum import Minimum, scaled
 from exprkit.fitting.uncertainty.predictions import bands
 from exprkit.fitting.uncertainty.words import identifiability
 from exprkit.text.names import word_of
@@ -88,7 +90,7 @@ def report(least: Minimum, one: Any, figure: bool) -> Report:
 
 
 def diagnostics(least: Minimum, result: Any, names: list[str]) -> Figure:
-    """Six panels: bands, residuals, their quantiles, leverages, Cook's distances and profiles."""
+    """Eight panels: bands, residuals, quantiles, leverages, Cook's distances, profiles, gradients, correlations."""
     with brought_by("notebooks"):
         import matplotlib.pyplot as plt
 
@@ -100,9 +102,9 @@ def diagnostics(least: Minimum, result: Any, names: list[str]) -> Figure:
         size = (least.points.y - least.values) * np.sqrt(least.points.w / least.variance)
         residuals = size / np.sqrt(1 - h)
         cook = residuals**2 * h / (1 - h) / free
-    drawn, panels = plt.subplots(2, 3, figsize=(12, 7), layout="constrained")
+    drawn, panels = plt.subplots(2, 4, figsize=(16, 7), layout="constrained")
     plt.close(drawn)
-    fit, over, quantiles, lever, moved, profile = panels.flat
+    fit, over, quantiles, lever, moved, profile, pulls, pairs = panels.flat
     _draw_bands(fit, least, result)
     over.axhline(0, color=DATA)
     over.plot(least.values, residuals, ".")
@@ -125,7 +127,18 @@ def diagnostics(least: Minimum, result: Any, names: list[str]) -> Figure:
     for name, x, deviance in zip(np.array(names)[j], away, rise, strict=True):
         profile.plot(x, np.sign(x) * np.sqrt(np.maximum(deviance, 0)), label=name.replace("$", r"\$"))
     profile.set(xlabel="standard errors from the fit", ylabel="root of the deviance")
-    profile.legend(frameon=False, fontsize="small")
+    slopes = np.abs(scaled(least.jacobian * np.sqrt(least.points.w)[:, None]) * size[:, None]) * np.sqrt(len(size))
+    half = [NormalDist().inv_cdf(0.5 + (i + 0.5) / len(size) / 2) for i in range(len(size))]
+    pulls.axline((0, 0), slope=1, color=DATA)
+    for k in j.tolist():
+        pulls.plot(half, np.sort(slopes[:, k]), ".", label=names[k].replace("$", r"\$"))
+    pulls.set(xlabel="half-normal quantile", ylabel="gradient")
+    near = correlation(least, names).to_numpy()
+    drawn.colorbar(pairs.imshow(near, vmin=-1, vmax=1, cmap="RdBu"), ax=pairs, label="correlation")
+    for set_ticks in (pairs.set_xticks, pairs.set_yticks):
+        set_ticks(range(free), [name.replace("$", r"\$") for name in names])
+    for axes in (profile, pulls):
+        axes.legend(frameon=False, fontsize="small")
     return drawn
 
 
