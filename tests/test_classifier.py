@@ -49,7 +49,7 @@ def test_a_circle_is_found_and_beats_a_plane(circle):
     assert np.corrcoef(f, law(*others.T))[0, 1] > 0.995 and p == pytest.approx(np.stack([1 - p[:, 1], p[:, 1]], axis=1))
     assert p[:, 1] == pytest.approx(1 / (1 + np.exp(-f))) and model.classes_.tolist() == [False, True]
     assert {str(name) for name in model.sympy().free_symbols} == {"x1", "x2"} and "x_{1}" in model.latex(precision=2)
-    assert model.equations_["selected"].sum() == 1 and "log(p / q), p of True, q of False" in str(model)
+    assert model.equations_["selected"].sum() == 1 and "log-odds of True against False" in str(model)
     assert is_classifier(model) and len(model.searches_) == 2
 
 
@@ -86,7 +86,7 @@ def test_three_classes_have_two_formulas():
     law = np.exp(f) / np.exp(f).sum(axis=1, keepdims=True)
     assert np.abs(p - law).mean() < 0.06 and model.score(table, "kind") > np.mean(law.max(axis=1)) - 0.05
     assert model.decision_function(table).shape == (500, 3) and len(model.equations_) == len(model.sympy()) == 2
-    assert str(model).count("q of a") == 2
+    assert str(model).count("against a") == 2
 
 
 def test_whole_weights_count_rows_and_weights_move_the_boundary():

@@ -191,7 +191,7 @@ class SymbolicClassifier(ClassifierMixin, BaseEstimator):
         if not hasattr(self, "models_"):
             return repr(self)
         first, *others = self.classes_
-        heads = [f"log(p / q), p of {label}, q of {first}:" for label in others]
+        heads = [f"log-odds of {label} against {first}:" for label in others]
         return "\n".join(f"{head}\n{model}" for head, model in zip(heads, self.models_, strict=True))
 
 
