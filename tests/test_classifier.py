@@ -39,6 +39,7 @@ def circle():
     return X, y, ek.SymbolicClassifier(QUICK).fit(X, y)
 
 
+@pytest.mark.slow
 def test_a_circle_is_found_and_beats_a_plane(circle):
     X, y, model = circle
     low, law = LAWS["sqr(x1) + sqr(x2)"]
@@ -53,6 +54,7 @@ def test_a_circle_is_found_and_beats_a_plane(circle):
     assert is_classifier(model) and len(model.searches_) == 2
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_logarithmic_one(circle):
     X, y, model = circle
     p = model.predict_proba(X)[np.arange(len(y)), y.astype(int)]
@@ -89,6 +91,7 @@ def test_three_classes_have_two_formulas():
     assert str(model).count("against a") == 2
 
 
+@pytest.mark.slow
 def test_whole_weights_count_rows_and_weights_move_the_boundary():
     X, y = labelled(LAWS["x1 * x2"][1], 80)
     w = np.where(y, 3.0, 1.0) * (np.arange(80) > 5)
@@ -111,6 +114,7 @@ def test_checks_of_scikit_learn_that_regressors_do_not_have():
         check(model)
 
 
+@pytest.mark.slow
 def test_a_formula_without_a_value_gives_no_label(circle):
     X, _, model = circle
     with pytest.raises(ValueError, match="NaN"):

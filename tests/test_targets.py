@@ -40,6 +40,7 @@ def rates():
     return table, Y, ek.MultiTargetRegressor(QUICK).fit(table, Y)
 
 
+@pytest.mark.slow
 def test_laws_with_a_part_in_common_are_found_and_shown(rates):
     table, Y, model = rates
     assert model.predict(table) == pytest.approx(Y.to_numpy(), rel=1e-6) and model.score(table, Y) > 0.999999
@@ -48,12 +49,14 @@ def test_laws_with_a_part_in_common_are_found_and_shown(rates):
     assert [frame["selected"].tolist().index(True) for frame in model.equations_] == model.chosen_
 
 
+@pytest.mark.slow
 def test_names_of_columns_are_targets(rates):
     table, Y, _ = rates
     model = ek.MultiTargetRegressor(SMALL).fit(pd.concat([table, Y], axis=1), ["u", "v"])
     assert model.target_names_ == ["u", "v"] and model.feature_names_in_.tolist() == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_of_formulas_as_good_those_that_share_parts_are_chosen(rates):
     table, Y, _ = rates
     noisy = Y + 0.1 * np.random.default_rng(2).standard_normal(Y.shape)
@@ -71,6 +74,7 @@ def test_of_formulas_as_good_those_that_share_parts_are_chosen(rates):
     assert model.chosen_ == [0, 0], "a part saves less than 3 nats"
 
 
+@pytest.mark.slow
 def test_shapes_are_those_of_scikit_learn(rates):
     table, Y, _ = rates
     for y in (Y["u"], Y[["u"]], Y):
