@@ -70,10 +70,16 @@ def measured(task):
     forecast = model.simulate(second[0], TIMES[: len(second)])
     r2 = 1 - np.sum((forecast - second) ** 2) / np.sum((second - second.mean(axis=0)) ** 2)
     return {
-        "law": system["law"], "noise": noise, "seed": seed, "seconds": seconds, "recovered": int(all(right)),
-        "on_fronts": int(all(on_fronts)), "forecast": round(float(r2), 6), "cpu_s": round(cpu_s, 2),
+        "law": system["law"],
+        "noise": noise,
+        "seed": seed,
+        "seconds": seconds,
+        "recovered": int(all(right)),
+        "on_fronts": int(all(on_fronts)),
+        "forecast": round(float(r2), 6),
+        "cpu_s": round(cpu_s, 2),
         "formulas": "; ".join(model.equations(4)),
-    }  # fmt: skip
+    }
 
 
 def main():

@@ -371,6 +371,11 @@ class DataTable:
         return tuple(names)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names; none of an array."""
+        return tuple(names_in(self.X)) if is_table(self.X) else ()
+
+    @property
     def _has_names(self) -> bool:
         return is_table(self.X)
 

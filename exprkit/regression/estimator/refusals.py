@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.errors import ArgumentError, brought_by
-from exprkit.evaluate.tables import DataTable, is_table, names_in
+from exprkit.evaluate.tables import DataTable
 
 with brought_by("search"):
     from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -46,8 +46,7 @@ def checked_rows(model: Any, X: Any) -> np.ndarray:
     DataError, ValueError
     """
     table, target = DataTable(X), getattr(model, "_target_name", None)
-    names = names_in(table.X) if is_table(table.X) else ()
-    if target in names and target not in getattr(model, "feature_names_in_", (target,)):
+    if target in table.names and target not in getattr(model, "feature_names_in_", (target,)):
         table = DataTable(X, target, labels=True)  # the table that was fitted
     X = table.frame()
     return np.ascontiguousarray(validate_data(model, X, reset=False, dtype=np.float64))

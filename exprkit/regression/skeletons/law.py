@@ -9,7 +9,7 @@ In: trees whose constants were found.  Out: the whole formula: as fits want it, 
     >>> from exprkit.regression.skeletons.skeleton import LawSkeleton
     >>> law = TemplateLaw.of([tree_of(ek.parse("exp(0.5 * x1)")[0])], [np.array([3.0])], float.is_integer)
     >>> print(expression_of(law.shown(LawSkeleton.of("a * f(2 * x1)", ["x1"]))))
-    3 * exp(0.5 * 2 * x1)
+    3 * exp(0.5 * (2 * x1))
 """
 
 from __future__ import annotations
