@@ -37,7 +37,7 @@ def predators(noise=0.0, seed=0):
 def test_numbers_are_fitted_to_measured_states(noise, most):
     runs, _ = trajectories(*predators(noise))
     rough = ek.parse(["x1 * (1 - 0.5 * x2)", "0.12 * x1 * x2 - 0.5 * x2"])
-    fitted, sums = integration.fitted(rough, Segments.of(runs), has_time=False)
+    fitted, sums, _ = integration.fitted(rough, Segments.of(runs), has_time=False)
     right = ek.parse(GROWTH)
     for pop in (fitted, right):
         pop.numbers = pop.values[pop.kinds == ek.parse("2").kinds[0]].view(np.float64)
@@ -65,6 +65,18 @@ def test_what_adds_nothing_is_left_out():
     model._choose(list(cluttered))
     found = ek.Evaluator(model._formulas, [[2.0, 3.0]], dtype="float64").evaluate()[:, 0]
     assert found == pytest.approx(rates(0, [2, 3]), rel=1e-5) and model.equations_["complexity"].tolist() == [7, 9]
+
+
+def test_a_term_that_lowers_the_sum_is_added_and_one_that_does_not_is_left_out():
+    states, times = predators(0.01)
+    model = ek.DynamicsRegressor()
+    runs, model.feature_names_ = trajectories(states, times)
+    model._segments, model._n = Segments.of(runs), 130
+    best = model._longer(model._integrated(list(ek.parse(["1.1 * x1 - 0.4 * x1 * x2", "0.1 * x1 * x2"]))))
+    point = np.array([[2.0, 3.0]])
+    assert best.formulas[1](point) == pytest.approx([rates(0, [2, 3])[1]], rel=0.03)
+    cluttered = model._integrated(list(ek.parse(["x1 * (1.1 - 0.4 * x2)", "(0.1 * x1 - 0.4) * (x2 + 0.001 * x1)"])))
+    assert model._shorter(cluttered).formulas.n_tokens.tolist() == [7, 7]
 
 
 def test_slopes_are_nearer_beside_equations_that_are_nearly_right():

@@ -24,6 +24,7 @@ INTERVALS = 10  # between two measurements, of a segment
 CHANGE = 1e-6  # share of a number or a spread, by which derivatives are differences
 ACCURATE = 0.1  # share of the noise, to which a segment is integrated
 MOST_SUBSTEPS = 16
+SINGULAR = 1e-8  # share of a derivative's square that others leave, below which it is a combination of them
 STEPS = 30
 DAMPING = 1e-4
 ENDS = 1e-6  # share of the sum of squares, by which a step has to lessen it
@@ -123,8 +124,8 @@ def integrated(
     return np.stack(path, axis=1).reshape(copies, n, -1, d)
 
 
-def fitted(formulas: Population, segments: Segments, has_time: bool) -> tuple[Population, np.ndarray]:
-    """The formulas with numbers for which they lead along the measured states; and each state's sum of squares there.
+def fitted(formulas: Population, segments: Segments, has_time: bool) -> tuple[Population, np.ndarray, np.ndarray]:
+    """The formulas with numbers for which they lead along the measured states; each state's sum of squares; the starts.
 
     Sums are in units of the states' spreads; inf where the states cannot be integrated.
     """
@@ -136,7 +137,7 @@ def fitted(formulas: Population, segments: Segments, has_time: bool) -> tuple[Po
         r = w * (segments.x - integrated(f, segments, starts[None], p[None], substeps)[0])
         loss, damping, least = float(np.sum(r * r)), DAMPING, 1e-2 * LEAST**2 * float(np.sum(w > 0))
         for _ in range(STEPS if np.isfinite(loss) else 0):
-            A, B = _derivatives(f, segments, starts, p, substeps, w)
+            A, B = _derivatives(f, segments, starts, p, substeps, w, CHANGE * np.where(p == 0, 1.0, np.abs(p)))
             accepted = False
             while damping < 1e8 and not accepted:
                 dp, ds = _step(r, A, B, damping)
@@ -149,7 +150,36 @@ def fitted(formulas: Population, segments: Segments, has_time: bool) -> tuple[Po
             if gain < ENDS or loss < least:
                 break
     sums = np.sum(r * r, axis=(0, 1))
-    return f.with_numbers(p), np.where(np.isfinite(sums), sums, np.inf)
+    return f.with_numbers(p), np.where(np.isfinite(sums), sums, np.inf), starts
+
+
+def gains(
+    formulas: Population, segments: Segments, has_time: bool, new: slice, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """How far each new number, now 0, lowers the sum of squares if it and the old ones are fitted; and its value then.
+
+    The score test (C. R. Rao, Proceedings of the Cambridge Philosophical Society 44, 1948), by derivatives alone.
+    ``new``: which of all numbers these are; ``sizes``: (n_new,), how large they may be.
+    """
+    f = RightHandSides(formulas, has_time)
+    w = segments.known[..., None] / segments.spread
+    change = CHANGE * np.where(f.numbers == 0, 1.0, np.abs(f.numbers))
+    change[new] = CHANGE * sizes
+    with np.errstate(all="ignore"):
+        substeps = _substeps(f, segments, segments.starts, f.numbers)
+        path = integrated(f, segments, segments.starts[None], f.numbers[None], substeps)[0]
+        A, B = _derivatives(f, segments, segments.starts, f.numbers, substeps, w, change)
+        r = (w * (segments.x - path)).reshape(len(A), -1)
+        Q = np.linalg.qr(B)[0] if np.isfinite(B).all() else np.zeros_like(B)
+        left = (r - np.einsum("sri,si->sr", Q, np.einsum("sri,sr->si", Q, r))).ravel()
+        M = (A - np.einsum("sri,sip->srp", Q, np.einsum("sri,srp->sip", Q, A))).reshape(r.size, -1)
+        if not (np.isfinite(M).all() and np.isfinite(left).all()):
+            return np.zeros(len(sizes)), np.zeros(len(sizes))
+        basis = np.linalg.qr(np.delete(M, new, axis=1))[0]
+        alone = M[:, new] - basis @ (basis.T @ M[:, new])
+        both, square = alone.T @ (left - basis @ (basis.T @ left)), np.sum(alone**2, axis=0)
+        own = square > SINGULAR * np.sum(M[:, new] ** 2, axis=0)  # no combination of the old ones
+    return np.where(own, both**2 / square, 0.0), np.where(own, both / square, 0.0)
 
 
 def _substeps(f: RightHandSides, segments: Segments, starts: np.ndarray, p: np.ndarray) -> int:
@@ -165,11 +195,19 @@ def _substeps(f: RightHandSides, segments: Segments, starts: np.ndarray, p: np.n
 
 
 def _derivatives(
-    f: RightHandSides, segments: Segments, starts: np.ndarray, p: np.ndarray, substeps: int, w: np.ndarray
+    f: RightHandSides,
+    segments: Segments,
+    starts: np.ndarray,
+    p: np.ndarray,
+    substeps: int,
+    w: np.ndarray,
+    by_number: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of weighted states by the numbers, (n_segments, rows, n_numbers), and by the starts, (…, n_states)."""
-    d = starts.shape[1]
-    by_number, by_start = CHANGE * np.where(p == 0, 1.0, np.abs(p)), CHANGE * segments.spread
+    """Of weighted states by the numbers, (n_segments, rows, n_numbers), and by the starts, (…, n_states).
+
+    Numbers change by ``by_number``, (n_numbers,).
+    """
+    d, by_start = starts.shape[1], CHANGE * segments.spread
     numbers = np.concatenate([p[None], p + np.diag(by_number), np.tile(p, (d, 1))])
     moved = np.concatenate([np.tile(starts, (1 + len(p), 1, 1)), starts + np.diag(by_start)[:, None]])
     paths = integrated(f, segments, moved, numbers, substeps)

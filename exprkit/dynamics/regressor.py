@@ -13,6 +13,7 @@ import numpy as np
 
 from exprkit.dynamics import integration
 from exprkit.dynamics.integration import RightHandSides, Segments
+from exprkit.dynamics.terms import monomials, with_terms, without_term
 from exprkit.dynamics.trajectories import ENDS, Trajectory, smoothed, trajectories
 from exprkit.errors import ArgumentError, DataError, brought_by, checks_methods, flag, number_of, whole
 from exprkit.expressions.expression import Expression
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0  # of counted work, of a search for one equation
 TIME = "t"  # the name of the time in formulas
+DEGREE = 3  # of the monomials that may be added
+MOST_ADDED = 5  # terms
+TRIED = 2  # terms of each equation that are fitted, of those that lower the sum of squares most by the derivatives
+TINY = np.finfo(float).tiny
 ROUNDS = 2  # of searches: from the second on of slopes near those of the equations so far
 EXACT = 10.0  # times ``integration.LEAST``, to which exact equations lead along the states
 FAR = 1e12  # times the start, where a simulated state stays: a pole in time takes steps without end
@@ -45,6 +50,7 @@ class System(NamedTuple):
     length: float  # nats
     formulas: Population
     sums: np.ndarray  # float64 (n_states,): squares, in units of the states' spreads
+    starts: np.ndarray  # float64 (n_segments, n_states)
 
     def exchanged(self, k: int, formula: Expression) -> list[Expression]:
         """The formulas, with another one for state k."""
@@ -160,7 +166,7 @@ class DynamicsRegressor(BaseEstimator):
         named = parse(list(table["equation"]), variables=self.feature_names_)
         formulas = list(Population(named.kinds, named.values, named.offsets))
         numbers = [int(np.sum(formula.kinds == CONSTANT)) for formula in formulas]
-        loss = np.maximum(table["loss"] + error**2, np.finfo(float).tiny)
+        loss = np.maximum(table["loss"] + error**2, TINY)
         length = self._n / 2 * np.log(loss) + NATS_PER_TOKEN * named.n_tokens + NATS_PER_NUMBER * np.array(numbers)
         orders = np.argsort(length, kind="stable"), np.argsort(-table["score"], kind="stable")
         order = [*np.flatnonzero(table["selected"]), *np.stack(orders, axis=1).ravel()]
@@ -185,29 +191,69 @@ class DynamicsRegressor(BaseEstimator):
         return nearer
 
     def _choose(self, fronts: list[list[Expression]]) -> System:
-        """Take of each front the formula with which all are described shortest, and leave out what adds nothing."""
+        """Take of each front the formula with which all are described shortest; add terms, and leave some out."""
         best = self._integrated([front[0] for front in fronts])
         for k, front in enumerate(fronts):
             best = min([best, *(self._integrated(best.exchanged(k, other)) for other in front[1:])], key=_length)
-        for k in range(len(fronts)):
-            while shorter := with_number_removed(best.formulas[k]):
-                least = min((self._integrated(best.exchanged(k, other)) for other in shorter), key=_length)
-                if least.length >= best.length:
-                    break
-                best = least
+        best = self._shorter(self._longer(best))
         pop, known = best.formulas, self._segments.known
         self._formulas = Population(pop.kinds, pop.values, pop.offsets, variables=self.feature_names_)
         spread = [np.sum((x - x.mean()) ** 2) for x in (self._segments.x[known] / self._segments.spread).T]
-        self._r2 = 1 - best.sums / np.maximum(spread, np.finfo(float).tiny)
+        self._r2 = 1 - best.sums / np.maximum(spread, TINY)
+        return best
+
+    def _longer(self, best: System) -> System:
+        """The equations with monomials added, as long as one makes the description shorter (forward selection)."""
+        search = self.search or SymbolicRegressor()
+        if np.isinf(best.length) or not {"+", "*"} <= set(search.binary_operators or ["+", "*"]):
+            return best
+        known = self._segments.known
+        t = self._segments.t[..., None] if self.time else np.empty((*known.shape, 0))
+        columns = np.concatenate([self._segments.x, self._segments.u, t], axis=2)[known]
+        terms = monomials(columns.shape[1], DEGREE)
+        largest = np.array([np.abs(term(columns)).max() for term in terms])
+        for _ in range(MOST_ADDED):
+            longer = [
+                best.exchanged(k, other)
+                for k in range(len(best.sums))
+                for other in self._with_term(best, k, terms, largest)
+                if other.n_tokens <= search.maxsize
+            ]
+            nearest = min(map(self._integrated, longer), key=_length, default=best)
+            if nearest.length >= best.length:
+                break
+            best = nearest
+        return best
+
+    def _with_term(self, best: System, k: int, terms: list[Expression], largest: np.ndarray) -> list[Expression]:
+        """The formula of state k with each of the terms that lower the sum of squares most."""
+        segments, formula = self._segments._replace(starts=best.starts), best.formulas[k]
+        sizes = segments.spread[k] / np.ptp(segments.t, axis=1).max() / np.maximum(largest, TINY)
+        first = int(np.sum(np.concatenate([f.kinds for f in list(best.formulas)[: k + 1]]) == CONSTANT))
+        every = Population.of(best.exchanged(k, with_terms(formula, terms, [0.0] * len(terms))))
+        gain, numbers = integration.gains(every, segments, self.time, slice(first, first + len(terms)), sizes)
+        order = [j for j in np.argsort(-gain, kind="stable")[:TRIED] if gain[j] > 0]
+        return [with_terms(formula, [terms[j]], [float(numbers[j])]) for j in order]
+
+    def _shorter(self, best: System) -> System:
+        """The equations without the numbers and terms that add nothing."""
+        for k in range(len(best.sums)):
+            while shorter := [*with_number_removed(best.formulas[k]), *without_term(best.formulas[k])]:
+                least = min(
+                    (self._integrated(best.exchanged(k, other)) for other in dict.fromkeys(shorter)), key=_length
+                )
+                if least.length >= best.length:
+                    break
+                best = least
         return best
 
     def _integrated(self, chosen: list[Expression]) -> System:
         """These right-hand sides, with numbers fitted to the states."""
-        fitted, sums = integration.fitted(Population.of(chosen), self._segments, self.time)
+        fitted, sums, starts = integration.fitted(Population.of(chosen), self._segments, self.time)
         errors = self._n / 2 * np.log(np.maximum(sums / self._n, integration.LEAST**2))
         numbers = int(np.sum(fitted.kinds == CONSTANT))
         length = float(np.sum(errors)) + NATS_PER_TOKEN * len(fitted.kinds) + NATS_PER_NUMBER * numbers
-        return System(length, fitted, sums)
+        return System(length, fitted, sums, starts)
 
     # ── what was learnt ──
 
