@@ -1,6 +1,6 @@
 """How many of ODEBench's systems are recovered from one trajectory, in noise, and how many forecasts are right.
 
-    python tests/bench_dynamics.py --noise 0 0.01 0.05 --csv data/results/dynamics.csv    # data/laws_odebench.csv
+    python tests/bench_dynamics.py --noise 0 0.01 0.05 --csv FILE    # data/laws_odebench.csv
 
 From 150 points of the first trajectory, t from 0 to 10, with noise as a share of each state's standard deviation.
 A system is recovered when each right-hand side is, as in ``bench_recovery.py``, at the states of both trajectories;

@@ -32,9 +32,9 @@ from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
 REFUSED = (  # settings that a search with a template does not have
-    "constraints", "nested_constraints", "monotone", "convex", "positive", "y_bounds", "box", "early_stop_condition",
-    "guesses", "warm_start", "checkpoint", "progress", "devices", "client",
-)  # fmt: skip
+    *("constraints", "nested_constraints", "monotone", "convex", "positive", "y_bounds", "box"),
+    *("early_stop_condition", "guesses", "warm_start", "checkpoint", "progress", "devices", "client"),
+)
 MOST_CATEGORIES = 100  # of a column, as of ``ek.fit``
 WHOLE = "f"  # the unknown function that is the whole formula, where only groups are given
 
