@@ -14,8 +14,8 @@ from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.noise import is_noise
 from exprkit.regression.problem.rows import Rows
-from exprkit.regression.stages import exact, growth
-from exprkit.regression.stages.discovery import Discovery
+from exprkit.regression.stages import exact, growth, sums
+from exprkit.regression.stages.discovery import Discovery, begin
 from exprkit.regression.stages.search_problem import SearchSettings
 from exprkit.runtime.budget import Budget, Ended
 
@@ -88,6 +88,19 @@ def test_stages_for_exact_formulas_come_last_where_there_is_noise(noise, exact_l
         again = Discovery(rows, SearchSettings(), Budget())
         again.resume(discovery.checkpoint())
         assert again.turns == discovery.turns
+
+
+@pytest.mark.parametrize("noise", [1e-7, 1e-3])
+def test_laws_of_two_terms_are_among_all_pairs_of_few_functions(noise):
+    x = np.linspace(1.7, 2.8, 144)
+    random = np.random.default_rng(0)
+    y = 0.032 * x * np.log(2.29 * x)
+    rows = Rows(x[:, None], y + noise * np.std(y) * random.standard_normal(144))
+    search = Discovery(rows, SearchSettings(), Budget()).search
+    for stage in (begin, sums.regress_first):
+        search.run_stage(stage)
+    best = next(entry for entry in search.front.entries() if entry.loss < 1.1 * noise**2 * np.var(y))
+    assert best.size == 8 and ek.parse([str(best.expression)])[0](x[:, None]) == pytest.approx(y, rel=noise)
 
 
 def test_fractions_are_no_numbers_that_were_fitted():
