@@ -94,6 +94,26 @@ def test_slopes_are_nearer_beside_equations_that_are_nearly_right():
     assert all(error(after) < 0.5 * error(before) for before, after in zip(runs, nearer, strict=True))
 
 
+@pytest.mark.parametrize(
+    "formulas, conserved",
+    [
+        (["x1 * (1.1 - 0.4 * x2)", "0.1 * x1 * x2 - 0.4 * x2"], ["x1 + 4 * x2 - 4 * log(x1) - 11 * log(x2)"]),
+        (["-0.3 * x1 * x2", "0.3 * x1 * x2 - 0.5 * x2", "0.5 * x2"], ["x3 + 1.67 * log(x1)", "x1 + x2 + x3"]),
+        (["-0.5 * x2 * x3", "x1 * x3", "-0.3 * x1 * x2"], ["sqr(x1) + 0.5 * sqr(x2)", "sqr(x1) - 1.67 * sqr(x3)"]),
+        (["x2", "-4 * x1 - 0.1 * x2"], []),
+    ],
+)
+def test_what_equations_conserve(formulas, conserved):
+    model = ek.DynamicsRegressor()
+    states = np.random.default_rng(0).uniform(0.5, 4, (40, len(formulas)))
+    runs, model.feature_names_ = trajectories(states, 0.1)
+    model._segments, model._formulas = Segments.of(runs), ek.parse(formulas)
+    assert model.invariants() == conserved
+    model.feature_names_ = [*model.feature_names_, "u"]
+    with pytest.raises(ValueError, match="inputs or the time"):
+        model.invariants()
+
+
 def test_inputs_and_the_time_stand_in_formulas():
     t = np.linspace(0, 6, 60)
     u = np.sin(2 * t)

@@ -6,6 +6,7 @@ In: states measured at times.  Out: an equation for each state, in the conventio
 ``trajectories``  measured states, smoothed, with their derivatives
 ``integration``   right-hand sides integrated, and their numbers fitted to the states
 ``terms``         formulas with a term more or less
+``invariants``    what right-hand sides conserve
 ``regressor``     ``DynamicsRegressor``: a search per equation, and the choice among its formulas
 ================  =============================================================================
 """

@@ -13,6 +13,7 @@ import numpy as np
 
 from exprkit.dynamics import integration
 from exprkit.dynamics.integration import RightHandSides, Segments
+from exprkit.dynamics.invariants import invariants
 from exprkit.dynamics.terms import monomials, with_terms, without_term
 from exprkit.dynamics.trajectories import ENDS, Trajectory, smoothed, trajectories
 from exprkit.errors import ArgumentError, DataError, brought_by, checks_methods, flag, number_of, whole
@@ -275,6 +276,33 @@ class DynamicsRegressor(BaseEstimator):
         """Print the equations, a line for each state, numbers with ``precision`` digits."""
         for name, text in zip(self.feature_names_, self.equations(precision), strict=False):
             print(f"({name})' = {text}")
+
+    def invariants(self, precision: int = 3) -> list[str]:
+        """What the equations conserve: sums of powers, logarithms, sines, cosines and exponentials of the states.
+
+        Parameters
+        ----------
+        precision : int
+            Digits of numbers.
+
+        Returns
+        -------
+        list of str
+            Quantities that do not depend on each other, those of fewest terms first, which the equations as they are
+            conserve.
+
+        Raises
+        ------
+        ArgumentError
+            For equations with inputs or the time.
+        """
+        check_is_fitted(self, "_formulas")
+        if len(self.feature_names_) > len(self._formulas):
+            raise ArgumentError("equations with inputs or the time conserve nothing that is a function of the states")
+        states = self._segments.x[self._segments.known]
+        conserved = invariants(RightHandSides(self._formulas, self.time), states)
+        named = (Expression(formula.kinds, formula.values, tuple(self.feature_names_)) for formula in conserved)
+        return [str(rounded(formula, whole("precision", precision, 1, 17))) for formula in named]
 
     def predict(self, x: Any, u: Any = None, t: Any = 0.0) -> np.ndarray:
         """Derivatives, float64 (n_times, n_states), at states ``x`` with inputs ``u`` and times ``t``."""
