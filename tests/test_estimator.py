@@ -503,7 +503,7 @@ def test_a_parameter_that_is_none_is_told_before_anything_begins(wrong, message)
 
 
 def test_there_are_as_few_parameters_as_can_be_read_at_once():
-    assert len(ek.SymbolicRegressor().get_params()) <= 34
+    assert len(ek.SymbolicRegressor().get_params()) <= 36  # the last two are those of templates
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
