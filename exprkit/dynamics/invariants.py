@@ -26,16 +26,19 @@ from exprkit.dynamics.integration import RightHandSides
 from exprkit.dynamics.terms import monomials
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
-from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
+from exprkit.operators import ops
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import combination, expression_of, tree_of
+from exprkit.text.tokens import OPERATOR, VARIABLE
 
 # Chosen, not measured.
 POINTS = 400  # states
 DEGREE = 3  # of monomials; 2 of more than ``FEW`` states
 FEW = 3
-FUNCTIONS = "log(x{0})", "sin(x{0})", "cos(x{0})", "exp(x{0})"
+FUNCTIONS = [
+    row.code for row in ops.OPERATORS if row.name in ops.SETS["search"] and row.arity == 1 and row.code != ops.SQR
+]
 MOST_TERMS = 4
 STILL = 1e-6  # rate of change beside the functions' median: exact but for rounding
 ALIKE = 0.01  # least singular value of gradients of length 1, below which one quantity is a function of the others
@@ -50,7 +53,7 @@ def invariants(f: RightHandSides, states: np.ndarray) -> list[Expression]:
     low, high, d = states.min(axis=0), states.max(axis=0), states.shape[1]
     x = np.random.default_rng(0).uniform(low, high, (POINTS, d))
     functions = [*monomials(d, DEGREE if d <= FEW else 2)[1:]]
-    functions += parse([text.format(k + 1) for text in FUNCTIONS for k in range(d)])
+    functions += [expression_of((OPERATOR, code, (VARIABLE, k))) for code in FUNCTIONS for k in range(d)]
     with np.errstate(all="ignore"):
         slope = f(x, np.empty((POINTS, 0)), np.zeros(POINTS), np.broadcast_to(f.numbers, (POINTS, len(f.numbers))))
         values, gradient = _values(functions, x)

@@ -278,7 +278,7 @@ class DynamicsRegressor(BaseEstimator):
             print(f"({name})' = {text}")
 
     def invariants(self, precision: int = 3) -> list[str]:
-        """What the equations conserve: sums of powers, logarithms, sines, cosines and exponentials of the states.
+        """What the equations conserve: sums of at most four powers and functions of the states.
 
         Parameters
         ----------
