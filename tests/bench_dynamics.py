@@ -9,24 +9,15 @@ A system is recovered when each right-hand side is, as in ``bench_recovery.py``,
 
 from __future__ import annotations
 
-import argparse
-import csv
-import itertools
 import json
-import multiprocessing
-import os
 import time
 import warnings
 
 import numpy as np
-from bench_laws import ROOT
-from bench_recovery import is_recovered
+from bench_recovery import is_recovered, searches
 from scipy.integrate import solve_ivp
-from timing import to_record
-from tqdm import tqdm
 
 import exprkit as ek
-from exprkit.study import records
 
 TIMES = np.linspace(0, 10, 150)
 ACCURATE = 1e-9
@@ -42,14 +33,14 @@ def path(law, start):
 
 
 def measured(task):
-    system, noise, seed, seconds = task
+    system, noise, seed, arguments = task
     warnings.simplefilter("ignore")
     formulas = json.loads(system["formulas"])
     law = ek.parse(formulas)
     first, second = (path(law, start) for start in json.loads(system["starts"]))
     random = np.random.default_rng(seed)
     x = first + noise * first.std(axis=0) * random.standard_normal(first.shape)
-    search = ek.SymbolicRegressor(timeout_in_seconds=seconds, random_state=seed, deterministic=True, n_jobs=1)
+    search = ek.SymbolicRegressor(timeout_in_seconds=arguments.seconds, random_state=seed, deterministic=True, n_jobs=1)
     begin = time.process_time()
     model = ek.DynamicsRegressor(search).fit(x, TIMES[: len(x)])
     cpu_s = time.process_time() - begin
@@ -73,7 +64,7 @@ def measured(task):
         "law": system["law"],
         "noise": noise,
         "seed": seed,
-        "seconds": seconds,
+        "seconds": arguments.seconds,
         "recovered": int(all(right)),
         "on_fronts": int(all(on_fronts)),
         "forecast": round(float(r2), 6),
@@ -83,23 +74,7 @@ def measured(task):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--laws", default=str(ROOT / "data" / "laws_odebench.csv"))
-    parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.01, 0.05])
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--csv", type=to_record)
-    arguments = parser.parse_args()
-    with open(arguments.laws, encoding="utf-8") as file:
-        laws = list(csv.DictReader(file))[arguments.first :: arguments.every]
-    tasks = [
-        (*task, arguments.seconds) for task in itertools.product(laws[::-1], arguments.noise, range(arguments.seeds))
-    ]
-    with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
-        rows = list(tqdm(pool.imap(measured, tasks, 1), total=len(tasks), unit=" systems", mininterval=10))
+    arguments, rows = searches(__doc__.splitlines()[0], measured, "laws_odebench.csv", [0.0, 0.01, 0.05])
     for noise in arguments.noise:
         told = [(row["recovered"], row["on_fronts"], row["forecast"] > 0.9) for row in rows if row["noise"] == noise]
         recovered, on_fronts, forecasts = np.sum(told, axis=0)
@@ -107,8 +82,6 @@ def main():
             f"noise {noise}: {recovered} of {len(told)} recovered, {on_fronts} on the fronts, "
             f"{forecasts} forecasts with R2 above 0.9"
         )
-    if arguments.csv:
-        records.write_rows(arguments.csv, rows)
 
 
 if __name__ == "__main__":

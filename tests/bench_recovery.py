@@ -67,15 +67,16 @@ def measured(task):
     }  # fmt: skip
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--laws", default=str(ROOT / "data" / "laws_srbench.csv"))
-    parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.01, 0.1])
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--rows", type=int, default=3_000)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--every", type=int, default=1)
+def searches(sentence, measured, laws, noises, **numbers):
+    """Arguments of a command line, and what ``measured((law, noise, seed, arguments))`` gives for all, in processes.
+
+    ``laws``: the file; ``numbers``: options with their defaults.
+    """
+    parser = argparse.ArgumentParser(description=sentence)
+    parser.add_argument("--laws", default=str(ROOT / "data" / laws))
+    parser.add_argument("--noise", type=float, nargs="+", default=noises)
+    for name, default in {"seeds": 1, "seconds": 10.0, "first": 0, "every": 1, **numbers}.items():
+        parser.add_argument(f"--{name}", type=type(default), default=default)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--csv", type=to_record)
     arguments = parser.parse_args()
@@ -84,11 +85,16 @@ def main():
     tasks = [(*task, arguments) for task in itertools.product(laws, arguments.noise, range(arguments.seeds))]
     with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
         rows = list(tqdm(pool.imap(measured, tasks), total=len(tasks), unit=" searches", mininterval=10))
+    if arguments.csv:
+        records.write_rows(arguments.csv, rows)
+    return arguments, rows
+
+
+def main():
+    arguments, rows = searches(__doc__.splitlines()[0], measured, "laws_srbench.csv", [0.0, 0.01, 0.1], rows=3_000)
     for noise in arguments.noise:
         recovered, on_front = np.array([(row["recovered"], row["on_front"]) for row in rows if row["noise"] == noise]).T
         print(f"noise {noise}: {recovered.sum()} of {len(recovered)} recovered, {on_front.sum()} on the front")
-    if arguments.csv:
-        records.write_rows(arguments.csv, rows)
 
 
 if __name__ == "__main__":

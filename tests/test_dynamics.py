@@ -8,6 +8,7 @@ from scipy.integrate import solve_ivp
 
 import exprkit as ek
 from exprkit.dynamics import integration
+from exprkit.dynamics.choice import Choice
 from exprkit.dynamics.integration import Segments
 from exprkit.dynamics.trajectories import trajectories
 
@@ -57,34 +58,32 @@ def test_a_law_is_found_in_noise_and_forecasts():
 
 
 def test_what_adds_nothing_is_left_out():
-    model = ek.DynamicsRegressor()
     (states, _), (times, _) = predators()
-    runs, model.feature_names_ = trajectories(states[:40], times[:40])
-    model._segments, model._n = Segments.of(runs), 40
-    cluttered = ek.parse(["x1 * (1.1 - 0.4 * x2 + 1e-7 * x1)"]), ek.parse(["x2", GROWTH[1]])
-    model._choose(list(cluttered))
-    found = ek.Evaluator(model._formulas, [[2.0, 3.0]], dtype="float64").evaluate()[:, 0]
-    assert found == pytest.approx(rates(0, [2, 3]), rel=1e-5) and model.equations_["complexity"].tolist() == [7, 9]
+    runs, _ = trajectories(states[:40], times[:40])
+    cluttered = ["x1 * (1.1 - 0.4 * x2 + 1e-7 * x1)"], ["x2", GROWTH[1]]
+    formulas = Choice(Segments.of(runs), 40, False, 30).best_of([list(ek.parse(front)) for front in cluttered]).formulas
+    slopes = ek.Evaluator(formulas, [[2.0, 3.0]], dtype="float64").evaluate()[:, 0]
+    assert slopes == pytest.approx(rates(0, [2, 3]), rel=1e-5) and formulas.n_tokens.tolist() == [7, 9]
 
 
 def test_a_term_that_lowers_the_sum_is_added_and_one_that_does_not_is_left_out():
     states, times = predators(0.01)
-    model = ek.DynamicsRegressor()
-    runs, model.feature_names_ = trajectories(states, times)
-    model._segments, model._n = Segments.of(runs), 130
-    best = model._longer(model._integrated(list(ek.parse(["1.1 * x1 - 0.4 * x1 * x2", "0.1 * x1 * x2"]))))
+    choice = Choice(Segments.of(trajectories(states, times)[0]), 130, False, 30)
+    lacking = choice.described(list(ek.parse(["1.1 * x1 - 0.4 * x1 * x2", "0.1 * x1 * x2"])))
+    best = choice.longer(lacking)
     point = np.array([[2.0, 3.0]])
     assert best.formulas[1](point) == pytest.approx([rates(0, [2, 3])[1]], rel=0.03)
-    cluttered = model._integrated(list(ek.parse(["x1 * (1.1 - 0.4 * x2)", "(0.1 * x1 - 0.4) * (x2 + 0.001 * x1)"])))
-    assert model._shorter(cluttered).formulas.n_tokens.tolist() == [7, 7]
+    assert choice._replace(most_tokens=0).longer(lacking) is lacking
+    cluttered = choice.described(list(ek.parse(["x1 * (1.1 - 0.4 * x2)", "(0.1 * x1 - 0.4) * (x2 + 0.001 * x1)"])))
+    assert choice.shorter(cluttered).formulas.n_tokens.tolist() == [7, 7]
 
 
 def test_slopes_are_nearer_beside_equations_that_are_nearly_right():
     states, times = predators(0.02)
-    model = ek.DynamicsRegressor()
-    runs, model.feature_names_ = trajectories(states, times)
-    model._segments, model._n = Segments.of(runs), 130
-    nearer = model._nearer(runs, model._integrated(list(ek.parse(["x1 - 0.4 * x1 * x2", "0.1 * x1 * x2 - 0.3 * x2"]))))
+    runs, _ = trajectories(states, times)
+    rough = list(ek.parse(["x1 - 0.4 * x1 * x2", "0.1 * x1 * x2 - 0.3 * x2"]))
+    best = Choice(Segments.of(runs), 130, False, 0).described(rough)
+    nearer = ek.DynamicsRegressor()._nearer(runs, best.formulas)
     law = ek.parse(GROWTH)
 
     def error(run):
@@ -105,9 +104,8 @@ def test_slopes_are_nearer_beside_equations_that_are_nearly_right():
 )
 def test_what_equations_conserve(formulas, conserved):
     model = ek.DynamicsRegressor()
-    states = np.random.default_rng(0).uniform(0.5, 4, (40, len(formulas)))
-    runs, model.feature_names_ = trajectories(states, 0.1)
-    model._segments, model._formulas = Segments.of(runs), ek.parse(formulas)
+    model._states = np.random.default_rng(0).uniform(0.5, 4, (40, len(formulas)))
+    model._formulas, model.feature_names_ = ek.parse(formulas), [f"x{k + 1}" for k in range(len(formulas))]
     assert model.invariants() == conserved
     model.feature_names_ = [*model.feature_names_, "u"]
     with pytest.raises(ValueError, match="inputs or the time"):
@@ -130,6 +128,15 @@ def test_states_that_become_infinite_are_nan():
     model.feature_names_, model._formulas = ["x1"], ek.parse(["x1 * x1"])
     states = model.simulate([1.0], [0, 0.5, 2.0])
     assert states[1, 0] == pytest.approx(2.0, rel=1e-6) and not np.isfinite(states[2, 0])
+
+
+def test_functions_of_the_users_own_stand_in_right_hand_sides():
+    own = ek.parse(["digamma(x1) + 2"])
+    f = integration.RightHandSides(own, has_time=False)
+    x = np.linspace(1, 2, 1000)[:, None]
+    assert f(x, np.empty((1000, 0)), np.zeros(1000), np.full((1000, 1), 2.0))[:, 0] == pytest.approx(
+        ek.Evaluator(own, x, dtype="float64").evaluate()[0]
+    )
 
 
 T = np.arange(14.0)

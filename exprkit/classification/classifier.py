@@ -17,8 +17,8 @@ import numpy as np
 from exprkit.classification import log_odds
 from exprkit.errors import ArgumentError, DataError, brought_by, checks_methods, number_of, whole
 from exprkit.evaluate.tables import DataTable
-from exprkit.regression.estimator.refusals import checked_data, checked_rows, names_of
-from exprkit.regression.estimator.regressor import SymbolicRegressor
+from exprkit.regression.estimator.refusals import checked_data, checked_rows, named_rows
+from exprkit.regression.estimator.regressor import SymbolicRegressor, search_of
 from exprkit.regression.problem.goal import LOGISTIC
 from exprkit.regression.problem.rows import Rows, as_counts
 
@@ -96,9 +96,7 @@ class SymbolicClassifier(ClassifierMixin, BaseEstimator):
             For labels that are missing or all the same, and for data that scikit-learn's estimators refuse.
         """
         rounds = whole("rounds", self.rounds, 1)
-        if not isinstance(self.search, SymbolicRegressor | None):
-            raise ArgumentError("search must be a SymbolicRegressor")
-        search = self.search or SymbolicRegressor(timeout_in_seconds=SECONDS, random_state=0, deterministic=True)
+        search = search_of(self.search, SECONDS)
         if search.elementwise_loss != "squares":
             raise ArgumentError("search: classes have a loss of their own; leave elementwise_loss='squares'")
         table = DataTable(X, y, sample_weight, labels=True)
@@ -110,8 +108,7 @@ class SymbolicClassifier(ClassifierMixin, BaseEstimator):
         labels, n = rows.y.astype(int), len(self.classes_)
         smooth = log_odds.probabilities_of_labels(np.bincount(labels, rows.w, n))
         t, f = smooth[labels], log_odds.first_estimate(rows, smooth)
-        names = names_of(self)
-        data = rows.X if names is None else dict(zip(self.feature_names_in_, rows.X.T, strict=True))
+        data = named_rows(self, rows.X)
         self.searches_: list[SymbolicRegressor] = []
         texts: list[list[str]] = [[] for _ in range(n - 1)]
         for turn in range(rounds):
@@ -135,8 +132,7 @@ class SymbolicClassifier(ClassifierMixin, BaseEstimator):
         """Log-odds against the first class, (n_rows, n_classes), 0 of that class."""
         check_is_fitted(self, "models_")
         X = checked_rows(self, X)
-        names = getattr(self, "feature_names_in_", None)
-        data = X if names is None else dict(zip(names, X.T, strict=True))
+        data = named_rows(self, X)
         return np.column_stack([np.zeros(len(X)), *(_bounded(model.predict(data)) for model in self.models_)])
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -10,15 +10,17 @@ derivatives, are integrated at once by the classical Runge-Kutta method.
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
 from exprkit.dynamics.trajectories import Trajectory
 from exprkit.expressions.population import Population
-from exprkit.operators import ops
+from exprkit.operators import defined
 from exprkit.regression.formulas.parameters import as_constants, as_parameters
-from exprkit.text.tokens import CONSTANT, OPERATOR, PARAMETER
+from exprkit.regression.formulas.trees import function_of
+from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
 INTERVALS = 10  # between two measurements, of a segment
 CHANGE = 1e-6  # share of a number or a spread, by which derivatives are differences
@@ -67,14 +69,8 @@ class RightHandSides:
         )
         self.has_time, self._places = has_time, np.arange(numbers.shape[1]) < counts[:, None]
         self.numbers = numbers[self._places]  # of all formulas, one after the other
-        first = (np.cumsum(counts) - counts).tolist()
-        self._tokens = [
-            [
-                ops.BY_CODE[value] if kind == OPERATOR else (kind == PARAMETER, value + begin * (kind == PARAMETER))
-                for kind, value in zip(form.kinds.tolist(), form.values.tolist(), strict=True)
-            ]
-            for form, begin in zip(self.forms, first, strict=True)
-        ]
+        first = (np.cumsum(counts) - counts)[np.repeat(np.arange(len(formulas)), self.forms.n_tokens)]
+        self._values = self.forms.values + np.where(self.forms.kinds == PARAMETER, first, 0).astype(np.uint64)
 
     def with_numbers(self, numbers: np.ndarray) -> Population:
         """The formulas with these numbers as constants."""
@@ -85,18 +81,14 @@ class RightHandSides:
     def __call__(self, x: np.ndarray, u: np.ndarray, t: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Derivatives (n, n_states) at n states, inputs, times (n,) and numbers, a row of each array for a point."""
         columns = [*x.T, *u.T, t] if self.has_time else [*x.T, *u.T]
-        values = np.empty((len(x), len(self._tokens)))
-        for k, tokens in enumerate(self._tokens):
-            stack: list[np.ndarray] = []
-            for token in tokens:
-                if isinstance(token, tuple):
-                    is_number, index = token
-                    stack.append(numbers[:, index] if is_number else columns[index])
-                else:
-                    operands = stack[-token.arity :]
-                    del stack[-token.arity :]
-                    stack.append(token.numpy(*operands))
-            values[:, k] = stack[0]
+
+        def leaf(kind: int, value: int) -> np.ndarray:
+            return columns[value] if kind == VARIABLE else numbers[:, value]
+
+        values, ends = np.empty((len(x), len(self.forms))), self.forms.offsets.tolist()
+        for k, (begin, end) in enumerate(itertools.pairwise(ends)):
+            tokens = self.forms.kinds[begin:end], self._values[begin:end]
+            values[:, k] = defined.folded(*tokens, leaf, lambda row, own: function_of(row)(*own))
         return values
 
 
@@ -169,10 +161,7 @@ def gains(
         substeps = _substeps(f, segments, segments.starts, f.numbers)
         path = integrated(f, segments, segments.starts[None], f.numbers[None], substeps)[0]
         A, B = _derivatives(f, segments, segments.starts, f.numbers, substeps, w, change)
-        r = (w * (segments.x - path)).reshape(len(A), -1)
-        Q = np.linalg.qr(B)[0] if np.isfinite(B).all() else np.zeros_like(B)
-        left = (r - np.einsum("sri,si->sr", Q, np.einsum("sri,sr->si", Q, r))).ravel()
-        M = (A - np.einsum("sri,sip->srp", Q, np.einsum("sri,srp->sip", Q, A))).reshape(r.size, -1)
+        left, M, *_ = _without_starts(w * (segments.x - path), A, B)
         if not (np.isfinite(M).all() and np.isfinite(left).all()):
             return np.zeros(len(sizes)), np.zeros(len(sizes))
         basis = np.linalg.qr(np.delete(M, new, axis=1))[0]
@@ -218,16 +207,21 @@ def _derivatives(
 
 def _step(r: np.ndarray, A: np.ndarray, B: np.ndarray, damping: float) -> tuple[np.ndarray, np.ndarray]:
     """The damped step of numbers (n_numbers,) and starts (n_segments, n_states)."""
-    rows = r.reshape(len(r), -1)
-    Q, R = np.linalg.qr(B)
-    of_starts, of_numbers = np.einsum("sri,sr->si", Q, rows), np.einsum("sri,srp->sip", Q, A)
-    left, within = rows - np.einsum("sri,si->sr", Q, of_starts), A - np.einsum("sri,sip->srp", Q, of_numbers)
-    M = within.reshape(rows.size, A.shape[2])
+    left, M, of_starts, of_numbers, R = _without_starts(r, A, B)
     size = np.sqrt(np.sum(M * M, axis=0))
     size[~(size > 0)] = 1.0
     damped = np.concatenate([M / size, np.sqrt(damping) * np.eye(len(size))])
-    target = np.concatenate([left.ravel(), np.zeros(len(size))])
+    target = np.concatenate([left, np.zeros(len(size))])
     if not (np.isfinite(damped).all() and np.isfinite(target).all()):
         return np.zeros(len(size)), np.zeros((len(r), B.shape[2]))
     dp = np.linalg.lstsq(damped, target, rcond=None)[0] / size
     return dp, np.linalg.solve(R, (of_starts - of_numbers @ dp)[..., None])[..., 0]
+
+
+def _without_starts(r: np.ndarray, A: np.ndarray, B: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Residuals (rows,) and derivatives (rows, n_numbers) that no starts explain; by what these do, and their R."""
+    rows = r.reshape(len(r), -1)
+    Q, R = np.linalg.qr(B)
+    of_starts, of_numbers = np.einsum("sri,sr->si", Q, rows), np.einsum("sri,srp->sip", Q, A)
+    left, within = rows - np.einsum("sri,si->sr", Q, of_starts), A - np.einsum("sri,sip->srp", Q, of_numbers)
+    return left.ravel(), within.reshape(rows.size, A.shape[2]), of_starts, of_numbers, R

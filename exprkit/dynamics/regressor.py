@@ -6,23 +6,21 @@ In: states at times.  Out: an equation for each state, which can be printed, int
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from exprkit.dynamics import integration
+from exprkit.dynamics.choice import TINY, Choice, System
 from exprkit.dynamics.integration import RightHandSides, Segments
 from exprkit.dynamics.invariants import invariants
-from exprkit.dynamics.terms import monomials, with_terms, without_term
 from exprkit.dynamics.trajectories import ENDS, Trajectory, smoothed, trajectories
 from exprkit.errors import ArgumentError, DataError, brought_by, checks_methods, flag, number_of, whole
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.regression.estimator.equations import rounded
-from exprkit.regression.estimator.regressor import SymbolicRegressor
-from exprkit.regression.formulas.parameters import with_number_removed
+from exprkit.regression.estimator.regressor import SymbolicRegressor, search_of
 from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.text.tokens import CONSTANT
 
@@ -35,30 +33,10 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0  # of counted work, of a search for one equation
 TIME = "t"  # the name of the time in formulas
-DEGREE = 3  # of the monomials that may be added
-MOST_ADDED = 5  # terms
-TRIED = 2  # terms of each equation that are fitted, of those that lower the sum of squares most by the derivatives
-TINY = np.finfo(float).tiny
 ROUNDS = 2  # of searches: from the second on of slopes near those of the equations so far
 EXACT = 10.0  # times ``integration.LEAST``, to which exact equations lead along the states
 FAR = 1e12  # times the start, where a simulated state stays: a pole in time takes steps without end
 ACCURATE = 1e-9  # relative tolerance of ``simulate``
-
-
-class System(NamedTuple):
-    """Right-hand sides, with what describes the states by them."""
-
-    length: float  # nats
-    formulas: Population
-    sums: np.ndarray  # float64 (n_states,): squares, in units of the states' spreads
-    starts: np.ndarray  # float64 (n_segments, n_states)
-
-    def exchanged(self, k: int, formula: Expression) -> list[Expression]:
-        """The formulas, with another one for state k."""
-        return [formula if i == k else own for i, own in enumerate(self.formulas)]
-
-
-_length = attrgetter("length")
 
 
 @checks_methods
@@ -133,17 +111,20 @@ class DynamicsRegressor(BaseEstimator):
             For a parameter or names that can't be.
         """
         n_candidates, has_time = whole("candidates", self.candidates, 1), flag("time", self.time)
-        if not isinstance(self.search, SymbolicRegressor | None):
-            raise ArgumentError("search must be a SymbolicRegressor")
+        search = search_of(self.search, SECONDS)
         runs, names = trajectories(x, t, x_dot, u, feature_names)
         if has_time and TIME in names:
             raise ArgumentError(f"with time=True {TIME} is the time, and can be no state's or input's name")
         self.feature_names_ = [*names, TIME] if has_time else names
         n_states, cut = runs[0].x.shape[1], 0 if x_dot is not None else ENDS
-        search = self.search or SymbolicRegressor(timeout_in_seconds=SECONDS, random_state=0, deterministic=True)
-        self._segments, self._n = Segments.of(runs), sum(len(run.t) for run in runs)
+        sums = {"+", "*"} <= set(search.binary_operators or ["+", "*"])
+        n_times = sum(len(run.t) for run in runs)
+        choice = Choice(Segments.of(runs), n_times, has_time, search.maxsize if sums else 0)
         fronts: list[list[Expression]] = [[] for _ in range(n_states)]
+        best: System | None = None
         for _ in range(ROUNDS):
+            if best is not None:
+                runs, fronts = self._nearer(runs, best.formulas), [[formula] for formula in best.formulas]
             X, slopes = (
                 np.concatenate(parts) for parts in zip(*(_rows(run, has_time, cut) for run in runs), strict=True)
             )
@@ -151,14 +132,19 @@ class DynamicsRegressor(BaseEstimator):
             errors = np.mean([run.error for run in runs], axis=0)
             self.searches_ = [clone(search).fit(table, slopes[:, k]) for k in range(n_states)]
             for front, model, error in zip(fronts, self.searches_, errors, strict=True):
-                front += self._candidates(model, float(error), n_candidates)
-            best = self._choose(fronts)
-            if x_dot is not None or not EXACT * integration.LEAST < np.sqrt(best.sums.max() / self._n) < np.inf:
+                front += self._candidates(model, float(error), n_times, n_candidates)
+            best = choice.best_of(fronts)
+            if x_dot is not None or not EXACT * integration.LEAST < np.sqrt(best.sums.max() / n_times) < np.inf:
                 break
-            runs, fronts = self._nearer(runs, best), [[formula] for formula in best.formulas]
+        assert best is not None
+        pop = best.formulas
+        self._formulas = Population(pop.kinds, pop.values, pop.offsets, variables=self.feature_names_)
+        self._states = np.concatenate([run.x for run in runs])
+        spread = np.sum(((self._states - self._states.mean(axis=0)) / choice.segments.spread) ** 2, axis=0)
+        self._r2 = 1 - best.sums / np.maximum(spread, TINY)
         return self
 
-    def _candidates(self, model: SymbolicRegressor, error: float, n: int) -> list[Expression]:
+    def _candidates(self, model: SymbolicRegressor, error: float, n_times: int, n: int) -> list[Expression]:
         """The selected formula of a search, and beside it those described shortest and those of the steepest steps.
 
         ``error``: the standard error of the slopes that were searched, below which no formula is better than another.
@@ -168,20 +154,20 @@ class DynamicsRegressor(BaseEstimator):
         formulas = list(Population(named.kinds, named.values, named.offsets))
         numbers = [int(np.sum(formula.kinds == CONSTANT)) for formula in formulas]
         loss = np.maximum(table["loss"] + error**2, TINY)
-        length = self._n / 2 * np.log(loss) + NATS_PER_TOKEN * named.n_tokens + NATS_PER_NUMBER * np.array(numbers)
+        length = n_times / 2 * np.log(loss) + NATS_PER_TOKEN * named.n_tokens + NATS_PER_NUMBER * np.array(numbers)
         orders = np.argsort(length, kind="stable"), np.argsort(-table["score"], kind="stable")
         order = [*np.flatnonzero(table["selected"]), *np.stack(orders, axis=1).ravel()]
         return [formulas[k] for k in list(dict.fromkeys(order))[:n]]
 
-    def _nearer(self, runs: list[Trajectory], best: System) -> list[Trajectory]:
-        """The trajectories as integrals of the best equations and a remainder, which alone is smoothed.
+    def _nearer(self, runs: list[Trajectory], formulas: Population) -> list[Trajectory]:
+        """The trajectories as integrals of equations and a remainder, which alone is smoothed.
 
         The remainder is smaller and smoother than the states, and so is the error of its slopes.
         """
         with brought_by("search"):
             from scipy.interpolate import make_interp_spline
 
-        f, nearer = RightHandSides(best.formulas, self.time), []
+        f, nearer = RightHandSides(formulas, self.time), []
         for run in runs:
             slope = f(run.smooth, run.u, run.t, np.broadcast_to(f.numbers, (len(run.t), len(f.numbers))))
             if np.isfinite(slope).all():
@@ -190,71 +176,6 @@ class DynamicsRegressor(BaseEstimator):
                 run = run._replace(smooth=integral + rest, slope=slope + more, error=error)
             nearer.append(run)
         return nearer
-
-    def _choose(self, fronts: list[list[Expression]]) -> System:
-        """Take of each front the formula with which all are described shortest; add terms, and leave some out."""
-        best = self._integrated([front[0] for front in fronts])
-        for k, front in enumerate(fronts):
-            best = min([best, *(self._integrated(best.exchanged(k, other)) for other in front[1:])], key=_length)
-        best = self._shorter(self._longer(best))
-        pop, known = best.formulas, self._segments.known
-        self._formulas = Population(pop.kinds, pop.values, pop.offsets, variables=self.feature_names_)
-        spread = [np.sum((x - x.mean()) ** 2) for x in (self._segments.x[known] / self._segments.spread).T]
-        self._r2 = 1 - best.sums / np.maximum(spread, TINY)
-        return best
-
-    def _longer(self, best: System) -> System:
-        """The equations with monomials added, as long as one makes the description shorter (forward selection)."""
-        search = self.search or SymbolicRegressor()
-        if np.isinf(best.length) or not {"+", "*"} <= set(search.binary_operators or ["+", "*"]):
-            return best
-        known = self._segments.known
-        t = self._segments.t[..., None] if self.time else np.empty((*known.shape, 0))
-        columns = np.concatenate([self._segments.x, self._segments.u, t], axis=2)[known]
-        terms = monomials(columns.shape[1], DEGREE)
-        largest = np.array([np.abs(term(columns)).max() for term in terms])
-        for _ in range(MOST_ADDED):
-            longer = [
-                best.exchanged(k, other)
-                for k in range(len(best.sums))
-                for other in self._with_term(best, k, terms, largest)
-                if other.n_tokens <= search.maxsize
-            ]
-            nearest = min(map(self._integrated, longer), key=_length, default=best)
-            if nearest.length >= best.length:
-                break
-            best = nearest
-        return best
-
-    def _with_term(self, best: System, k: int, terms: list[Expression], largest: np.ndarray) -> list[Expression]:
-        """The formula of state k with each of the terms that lower the sum of squares most."""
-        segments, formula = self._segments._replace(starts=best.starts), best.formulas[k]
-        sizes = segments.spread[k] / np.ptp(segments.t, axis=1).max() / np.maximum(largest, TINY)
-        first = int(np.sum(np.concatenate([f.kinds for f in list(best.formulas)[: k + 1]]) == CONSTANT))
-        every = Population.of(best.exchanged(k, with_terms(formula, terms, [0.0] * len(terms))))
-        gain, numbers = integration.gains(every, segments, self.time, slice(first, first + len(terms)), sizes)
-        order = [j for j in np.argsort(-gain, kind="stable")[:TRIED] if gain[j] > 0]
-        return [with_terms(formula, [terms[j]], [float(numbers[j])]) for j in order]
-
-    def _shorter(self, best: System) -> System:
-        """The equations without the numbers and terms that add nothing."""
-        for k in range(len(best.sums)):
-            while shorter := [*with_number_removed(best.formulas[k]), *without_term(best.formulas[k])]:
-                least = min(
-                    (self._integrated(best.exchanged(k, other)) for other in dict.fromkeys(shorter)), key=_length
-                )
-                if least.length >= best.length:
-                    break
-                best = least
-        return best
-
-    def _integrated(self, chosen: list[Expression]) -> System:
-        """These right-hand sides, with numbers fitted to the states."""
-        fitted, sums, starts = integration.fitted(Population.of(chosen), self._segments, self.time)
-        errors = self._n / 2 * np.log(np.maximum(sums / self._n, integration.LEAST**2))
-        numbers = int(np.sum(fitted.kinds == CONSTANT))
-        length = float(np.sum(errors)) + NATS_PER_TOKEN * len(fitted.kinds) + NATS_PER_NUMBER * numbers
-        return System(length, fitted, sums, starts)
 
     # ── what was learnt ──
 
@@ -299,8 +220,7 @@ class DynamicsRegressor(BaseEstimator):
         check_is_fitted(self, "_formulas")
         if len(self.feature_names_) > len(self._formulas):
             raise ArgumentError("equations with inputs or the time conserve nothing that is a function of the states")
-        states = self._segments.x[self._segments.known]
-        conserved = invariants(RightHandSides(self._formulas, self.time), states)
+        conserved = invariants(RightHandSides(self._formulas, self.time), self._states)
         named = (Expression(formula.kinds, formula.values, tuple(self.feature_names_)) for formula in conserved)
         return [str(rounded(formula, whole("precision", precision, 1, 17))) for formula in named]
 

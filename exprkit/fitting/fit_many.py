@@ -3,9 +3,9 @@
 In: the arguments of ``fit``, problem by problem.  Out: a ``FitResult`` of each.
 
 Data sets stand beside each other as columns of one table, whose rows are as many as the longest has.  A formula f of
-one that has the columns x, y and w becomes sqrt(w) (f(x) - y), of which the least squares are those of f; where
-a data set has no more rows w is 0.  All formulas are one population then, and its fit is one call of the backend: on a
-GPU one launch.  What that does not bring to a minimum, and what asks for more than squares, is fitted by itself.
+one that has the columns x, y and w becomes sqrt(w) (f(x) - y), of which the least squares are those of f; where a data
+set has no more rows w is 0.  All formulas are one population then, and its fit is one call of the backend.  What that
+does not bring to a minimum, and what asks for more than squares, is fitted by itself.
 """
 
 from __future__ import annotations

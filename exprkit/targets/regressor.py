@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brought_by, checks_methods
+from exprkit.errors import brought_by, checks_methods
 from exprkit.evaluate.tables import DataTable, target_of
 from exprkit.expressions.expression import Expression
 from exprkit.regression.estimator.equations import VETO, selected
-from exprkit.regression.estimator.refusals import checked_rows
-from exprkit.regression.estimator.regressor import SymbolicRegressor
+from exprkit.regression.estimator.refusals import checked_rows, named_rows
+from exprkit.regression.estimator.regressor import SymbolicRegressor, search_of
 from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.regression.shapes.growth import NATS_PER_TOKEN
 from exprkit.targets import parts
@@ -92,8 +92,7 @@ class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         DataError, ValueError
             For data that scikit-learn's estimators refuse, and for a target with missing values.
         """
-        if not isinstance(self.search, SymbolicRegressor | None):
-            raise ArgumentError("search must be a SymbolicRegressor")
+        search = search_of(self.search, SECONDS)
         names = list(map(str, getattr(y, "columns", ())))
         if isinstance(y, list | tuple) and all(isinstance(name, str) for name in y):
             names, columns = list(y), []
@@ -108,21 +107,16 @@ class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         w = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         self._is_flat, Y = Y.ndim == 1, np.asarray(Y, np.float64).reshape(len(X), -1)
         self.target_names_ = names or [f"y{k + 1}" for k in range(Y.shape[1])]
-        search = self.search or SymbolicRegressor(timeout_in_seconds=SECONDS, random_state=0, deterministic=True)
         self.models_: list[SymbolicRegressor] = []
         begun = list(search.guesses or ())
         for target in Y.T:
-            model = clone(search).set_params(guesses=begun or None).fit(self._table(X), target, w)
+            model = clone(search).set_params(guesses=begun or None).fit(named_rows(self, X), target, w)
             self.models_.append(model)
             tree = parts.ordered(model._front.entries[model._index(None)].expression)
             new = [self._text(part) for part in parts.parts_of(tree) if parts.nodes(part) >= SMALLEST]
             begun = list(dict.fromkeys([*begun, *sorted(new)]))
         self._choose()
         return self
-
-    def _table(self, X: np.ndarray) -> Any:
-        names = getattr(self, "feature_names_in_", None)
-        return X if names is None else dict(zip(names, X.T, strict=True))
 
     def _text(self, tree: Tree, others: tuple[str, ...] = ()) -> str:
         formula, names = expression_of(tree), self.models_[0]._words()
@@ -161,7 +155,7 @@ class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X : array or table, (n_rows, n_vars)
         """
         check_is_fitted(self, "models_")
-        data = self._table(checked_rows(self, X))
+        data = named_rows(self, checked_rows(self, X))
         columns = [model.predict(data, i) for model, i in zip(self.models_, self.chosen_, strict=True)]
         return columns[0] if self._is_flat else np.stack(columns, axis=1)
 

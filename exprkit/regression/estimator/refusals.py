@@ -55,3 +55,9 @@ def checked_rows(model: Any, X: Any) -> np.ndarray:
 def names_of(model: Any) -> tuple[str, ...] | None:
     """The columns' names as formulas have them; None where columns have no names."""
     return DataTable.free_names(model.feature_names_in_) if hasattr(model, "feature_names_in_") else None
+
+
+def named_rows(model: Any, X: np.ndarray) -> Any:
+    """Columns by the names that the fit had, as another estimator takes them; X where they had none."""
+    names = getattr(model, "feature_names_in_", None)
+    return X if names is None else dict(zip(names, X.T, strict=True))

@@ -665,3 +665,13 @@ def _stop(condition: Any) -> Callable[[float, int], bool]:
             f"early_stop_condition must be a number or a function of (loss, complexity), not {brief(condition)}"
         )
     return lambda loss, size: bool(loss < limit)
+
+
+def search_of(search: Any, seconds: float) -> SymbolicRegressor:
+    """The search that another estimator was given, or one of so many seconds of counted work.
+
+    Raises ArgumentError for what is none.
+    """
+    if not isinstance(search, SymbolicRegressor | None):
+        raise ArgumentError("search must be a SymbolicRegressor")
+    return search or SymbolicRegressor(timeout_in_seconds=seconds, random_state=0, deterministic=True)

@@ -55,7 +55,7 @@ SOLVED = 1e-12  # share of |y| by which a solution may be off
 LIGHT = 1e-12  # share of the largest weight, below which a row says nothing of a function
 AS_SMOOTH = 0.1  # share of what polynomials leave, with which a search for one of them ends
 AS_EXACT = 1e-18  # share of the variance with which other searches end, and a whole formula is exact
-CATEGORIES = 2  # that are searched alone: with 3, of 10 s, two laws of tests/bench_groups.py fewer are found
+CATEGORIES = 2  # that are searched alone
 RESTARTS = 6  # of fits in a category
 MEMORY = 3  # categories whose numbers others start from
 LEAST = 1e-300  # a loss of 0 has no logarithm
@@ -209,10 +209,10 @@ class TemplateSearch:
         if self._by_category:
             counts = np.bincount(codes)
             places += [np.flatnonzero(codes == g) for g in np.argsort(-counts, kind="stable")[:CATEGORIES]]
-        found = []
+        formulas: list[Tree] = []
         for i, rows in enumerate(places):
-            found += self._search(name, arguments[rows], y[rows], w[rows], goal, n_left * len(places) - i)
-        return list(dict.fromkeys(found)) or [(CONSTANT, 1.0)]
+            formulas += self._search(name, arguments[rows], y[rows], w[rows], goal, n_left * len(places) - i)
+        return list(dict.fromkeys(formulas)) or [(CONSTANT, 1.0)]
 
     def _search(self, name: str, X: np.ndarray, y: np.ndarray, w: np.ndarray, goal: float, n_left: float) -> list[Tree]:
         """Formulas of y, the most promising first; with the share 1 / n_left of the time that is left."""

@@ -1,0 +1,109 @@
+"""The choice among formulas of right-hand sides: those that describe measured states shortest.
+
+In: formulas for each state, from searches by slopes.  Out: a ``System``, its numbers fitted by integration, with terms
+that the searches missed and without those that add nothing.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import NamedTuple
+
+import numpy as np
+
+from exprkit.dynamics import integration
+from exprkit.dynamics.integration import Segments
+from exprkit.dynamics.terms import monomials, with_terms, without_term
+from exprkit.expressions.expression import Expression
+from exprkit.expressions.population import Population
+from exprkit.regression.formulas.parameters import with_number_removed
+from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
+from exprkit.text.tokens import CONSTANT
+
+# Chosen, not measured.
+DEGREE = 3  # of the monomials that may be added
+MOST_ADDED = 5  # terms
+TRIED = 2  # terms of each equation that are fitted, of those that lower the sum of squares most by the derivatives
+TINY = np.finfo(float).tiny
+
+
+class System(NamedTuple):
+    """Right-hand sides, with what describes the states by them."""
+
+    length: float  # nats
+    formulas: Population
+    sums: np.ndarray  # float64 (n_states,): squares, in units of the states' spreads
+    starts: np.ndarray  # float64 (n_segments, n_states)
+
+    def exchanged(self, k: int, formula: Expression) -> list[Expression]:
+        """The formulas, with another one for state k."""
+        return [formula if i == k else own for i, own in enumerate(self.formulas)]
+
+
+_length = attrgetter("length")
+
+
+class Choice(NamedTuple):
+    """What formulas are judged by, and how long they may be."""
+
+    segments: Segments
+    n_times: int  # of all trajectories
+    has_time: bool  # whether formulas may contain it, as the last column
+    most_tokens: int  # of a formula to which a monomial is added; 0: none is
+
+    def best_of(self, fronts: list[list[Expression]]) -> System:
+        """Of each front the formula with which all are described shortest; with terms more, and without some."""
+        best = self.described([front[0] for front in fronts])
+        for k, front in enumerate(fronts):
+            best = min([best, *(self.described(best.exchanged(k, other)) for other in front[1:])], key=_length)
+        return self.shorter(self.longer(best))
+
+    def described(self, chosen: list[Expression]) -> System:
+        """These right-hand sides, with numbers fitted to the states."""
+        fitted, sums, starts = integration.fitted(Population.of(chosen), self.segments, self.has_time)
+        errors = self.n_times / 2 * np.log(np.maximum(sums / self.n_times, integration.LEAST**2))
+        numbers = int(np.sum(fitted.kinds == CONSTANT))
+        length = float(np.sum(errors)) + NATS_PER_TOKEN * len(fitted.kinds) + NATS_PER_NUMBER * numbers
+        return System(length, fitted, sums, starts)
+
+    def longer(self, best: System) -> System:
+        """The equations with monomials added, as long as one makes the description shorter (forward selection)."""
+        if np.isinf(best.length) or not self.most_tokens:
+            return best
+        known = self.segments.known
+        t = self.segments.t[..., None] if self.has_time else np.empty((*known.shape, 0))
+        columns = np.concatenate([self.segments.x, self.segments.u, t], axis=2)[known]
+        terms = monomials(columns.shape[1], DEGREE)
+        largest = np.array([np.abs(term(columns)).max() for term in terms])
+        for _ in range(MOST_ADDED):
+            longer = [
+                best.exchanged(k, other)
+                for k in range(len(best.sums))
+                for other in self._with_term(best, k, terms, largest)
+                if other.n_tokens <= self.most_tokens
+            ]
+            nearest = min(map(self.described, longer), key=_length, default=best)
+            if nearest.length >= best.length:
+                break
+            best = nearest
+        return best
+
+    def _with_term(self, best: System, k: int, terms: list[Expression], largest: np.ndarray) -> list[Expression]:
+        """The formula of state k with each of the terms that lower the sum of squares most."""
+        segments, formula = self.segments._replace(starts=best.starts), best.formulas[k]
+        sizes = segments.spread[k] / np.ptp(segments.t, axis=1).max() / np.maximum(largest, TINY)
+        first = int(np.sum(np.concatenate([f.kinds for f in list(best.formulas)[: k + 1]]) == CONSTANT))
+        every = Population.of(best.exchanged(k, with_terms(formula, terms, [0.0] * len(terms))))
+        gain, numbers = integration.gains(every, segments, self.has_time, slice(first, first + len(terms)), sizes)
+        order = [j for j in np.argsort(-gain, kind="stable")[:TRIED] if gain[j] > 0]
+        return [with_terms(formula, [terms[j]], [float(numbers[j])]) for j in order]
+
+    def shorter(self, best: System) -> System:
+        """The equations without the numbers and terms that add nothing."""
+        for k in range(len(best.sums)):
+            while shorter := [*with_number_removed(best.formulas[k]), *without_term(best.formulas[k])]:
+                least = min((self.described(best.exchanged(k, other)) for other in dict.fromkeys(shorter)), key=_length)
+                if least.length >= best.length:
+                    break
+                best = least
+        return best
