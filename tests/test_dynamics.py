@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 
 import exprkit as ek
 from exprkit.dynamics import integration
-from exprkit.dynamics.choice import Choice
+from exprkit.dynamics.choice import SystemChoice
 from exprkit.dynamics.integration import Segments
 from exprkit.dynamics.trajectories import trajectories
 
@@ -61,14 +61,16 @@ def test_what_adds_nothing_is_left_out():
     (states, _), (times, _) = predators()
     runs, _ = trajectories(states[:40], times[:40])
     cluttered = ["x1 * (1.1 - 0.4 * x2 + 1e-7 * x1)"], ["x2", GROWTH[1]]
-    formulas = Choice(Segments.of(runs), 40, False, 30).best_of([list(ek.parse(front)) for front in cluttered]).formulas
+    formulas = (
+        SystemChoice(Segments.of(runs), 40, False, 30).best_of([list(ek.parse(front)) for front in cluttered]).formulas
+    )
     slopes = ek.Evaluator(formulas, [[2.0, 3.0]], dtype="float64").evaluate()[:, 0]
     assert slopes == pytest.approx(rates(0, [2, 3]), rel=1e-5) and formulas.n_tokens.tolist() == [7, 9]
 
 
 def test_a_term_that_lowers_the_sum_is_added_and_one_that_does_not_is_left_out():
     states, times = predators(0.01)
-    choice = Choice(Segments.of(trajectories(states, times)[0]), 130, False, 30)
+    choice = SystemChoice(Segments.of(trajectories(states, times)[0]), 130, False, 30)
     lacking = choice.described(list(ek.parse(["1.1 * x1 - 0.4 * x1 * x2", "0.1 * x1 * x2"])))
     best = choice.longer(lacking)
     point = np.array([[2.0, 3.0]])
@@ -82,7 +84,7 @@ def test_slopes_are_nearer_beside_equations_that_are_nearly_right():
     states, times = predators(0.02)
     runs, _ = trajectories(states, times)
     rough = list(ek.parse(["x1 - 0.4 * x1 * x2", "0.1 * x1 * x2 - 0.3 * x2"]))
-    best = Choice(Segments.of(runs), 130, False, 0).described(rough)
+    best = SystemChoice(Segments.of(runs), 130, False, 0).described(rough)
     nearer = ek.DynamicsRegressor()._nearer(runs, best.formulas)
     law = ek.parse(GROWTH)
 

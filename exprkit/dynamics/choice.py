@@ -43,7 +43,7 @@ class System(NamedTuple):
 _length = attrgetter("length")
 
 
-class Choice(NamedTuple):
+class SystemChoice(NamedTuple):
     """What formulas are judged by, and how long they may be."""
 
     segments: Segments

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.dynamics import integration
-from exprkit.dynamics.choice import TINY, Choice, System
+from exprkit.dynamics.choice import TINY, System, SystemChoice
 from exprkit.dynamics.integration import RightHandSides, Segments
 from exprkit.dynamics.invariants import invariants
 from exprkit.dynamics.trajectories import ENDS, Trajectory, smoothed, trajectories
@@ -119,7 +119,7 @@ class DynamicsRegressor(BaseEstimator):
         n_states, cut = runs[0].x.shape[1], 0 if x_dot is not None else ENDS
         sums = {"+", "*"} <= set(search.binary_operators or ["+", "*"])
         n_times = sum(len(run.t) for run in runs)
-        choice = Choice(Segments.of(runs), n_times, has_time, search.maxsize if sums else 0)
+        choice = SystemChoice(Segments.of(runs), n_times, has_time, search.maxsize if sums else 0)
         fronts: list[list[Expression]] = [[] for _ in range(n_states)]
         best: System | None = None
         for _ in range(ROUNDS):
