@@ -254,68 +254,6 @@ def other_steps():
 # ── end to end ───────────────────────────────────────────────────────────────────────
 
 
-def run(texts, n_points, n_steps, backend, **options):
-    """Seconds of parse, prepare, the first step, and the others with the download."""
-    import cupyx
-
-    X = data(n_points)
-    host = cupyx.empty_pinned((len(texts), n_points), np.float32)
-    device = cupy.empty((len(texts), n_points), np.float32)
-    params = np.random.default_rng(1).uniform(-2, 2, (n_steps, len(texts), 2)).astype(F4)
-    wait()
-    marks = [time.perf_counter()]
-    pop = ek.parse(texts)
-    marks.append(time.perf_counter())
-    ev = ek.Evaluator(pop, X, backend, "fast", **options)
-    marks.append(time.perf_counter())
-    ev.evaluate(params[0][:, : pop.max_params], out=device)
-    wait()
-    marks.append(time.perf_counter())
-    for s in range(1, n_steps):
-        ev.evaluate(params[s][:, : pop.max_params], out=device)
-    device.get(out=host)
-    wait()
-    marks.append(time.perf_counter())
-    return np.diff(marks)
-
-
-def end_to_end():
-    """The thesis's protocol: parse, prepare, 100 steps with parameters from the host, the last result downloaded."""
-    ours, everything = lines(), {}
-    texts = (ours * 41)[:10_000]
-    different = [str(e) for e in generate.exhaustive(6)[:10_000]]
-    for name, texts_of, n_points in (
-        ("benchmark 3", texts, 10_860), ("benchmark 2", texts, 362),
-        ("10,000 different", different, 10_860), ("10,000 different", different, 362),
-    ):  # fmt: skip
-        for what, options in (("cold", {"cache": False}), ("warm", {})):
-            samples = []
-            for k in range(4 if what == "warm" else 3):
-                assembler.forget()  # what the process itself keeps
-                samples.append(run(texts_of, n_points, 100, "ptx", **options))
-                if what == "warm" and k == 0:
-                    samples.pop()  # fills the cache on disk
-            parts = np.median(samples, axis=0)
-            everything[name, n_points, what] = parts
-            note = "parse {:.1f}, prepare {:.1f}, first step {:.1f}, 99 steps and download {:.1f} ms".format(
-                *parts * 1e3
-            )
-            target = {"cold": "1000", "warm": "100"}[what] if n_points == 10_860 else ""
-            report(f"{name} x {n_points}, {what}", parts.sum() * 1e3, "ms", target, note)
-        plain = np.median([run(texts_of, n_points, 100, "cuda") for _ in range(4)][1:], axis=0)
-        report(f"{name} x {n_points}, interpreter", plain.sum() * 1e3, "ms")
-        cold = everything[name, n_points, "cold"]
-        gain = (plain[3] - cold[3]) / 99
-        steps = (cold[:3].sum() - plain[:3].sum()) / gain if gain > 0 else np.inf
-        report(
-            f"{name} x {n_points}: steps from which the transpiler wins, cold",
-            float(steps),
-            "steps",
-            "",
-            f"{steps * n_points:.3g} steps x points; a step {plain[3] / 99 * 1e6:.0f} and {cold[3] / 99 * 1e6:.0f} us",
-        )
-
-
 def many():
     """Benchmark 1 with about 250,000 different structures, cold."""
     pop, n_points = generate.exhaustive(9, limit=350_000), 362
@@ -354,7 +292,7 @@ def many():
 
 PARTS = {
     "check": check, "copy": copy_rate, "thesis": thesis_steps, "layouts": layouts, "compiling": compiling, "other": other_steps,
-    "end": end_to_end, "many": many,
+    "many": many,
 }  # fmt: skip
 
 

@@ -26,7 +26,6 @@ from exprkit.backends.gpu import nvrtc, opcodes
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.backends.precision import Precision
 from exprkit.expressions import generate
-from exprkit.study.thesis.baseline import Baseline
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = timing.Table()
@@ -214,43 +213,6 @@ def to_the_host():
             )
 
 
-def end_to_end():
-    """The thesis's protocol: parse, upload, 100 steps with parameters from the host, the last result in pinned memory."""
-    import cupyx
-
-    lines = (ROOT / "data" / "esr_sample.txt").read_text().split("\n")[:-1]
-    for number, n_exprs, n_points in ((3, 10_000, 10_860), (2, 10_000, 362), (1, 250_000, 362)):
-        texts = (lines * (n_exprs // len(lines) + 1))[:n_exprs]
-        X = uniform_points(n_points)
-        params = np.random.default_rng(1).uniform(-2, 2, (100, n_exprs, 2)).astype(np.float32)
-        host = cupyx.empty_pinned((n_exprs, n_points), np.float32)
-        device = cupy.empty((n_exprs, n_points), np.float32)
-        for dispatch, n_steps in (("interpreter", 100), ("per-expression", 10 if n_exprs < 20_000 else 1)):
-            times = []
-            for _ in range(6 if dispatch == "interpreter" else 2):
-                host.fill(7)
-                cupy.cuda.runtime.deviceSynchronize()
-                marks = [time.perf_counter()]
-                pop = ek.parse(texts)
-                marks.append(time.perf_counter())
-                ev = ek.Evaluator(pop, X, "cuda") if dispatch == "interpreter" else Baseline(pop, X)
-                marks.append(time.perf_counter())
-                for step in range(n_steps):
-                    ev.evaluate(params[step], out=device)
-                device.get(out=host)
-                cupy.cuda.runtime.deviceSynchronize()
-                marks.append(time.perf_counter())
-                times.append(np.diff(marks) * 1e3)
-            median = np.median(np.array(times)[1:], axis=0)
-            note = "parse {:.1f}, prepare {:.1f}, {} steps and download {:.1f} ms".format(
-                *median[:2], n_steps, median[2]
-            )
-            floor = (n_steps * writing(host.nbytes) + host.nbytes / 55e9 * 1e6) / 1e3  # 55 GB/s to the host
-            target = {3: "60", 1: "400"}.get(number, "") if dispatch == "interpreter" else ""
-            name = f"benchmark {number} {dispatch}" + (f", {n_steps} of its 100 steps" if n_steps < 100 else "")
-            report(name, float(median.sum()), "ms", target, note, floor)
-
-
 def many_points():
     """Many points; the results are compared with CuPy's."""
     pop = ek.parse(["x1 * p1 + 1", "sqrt(x1) - p1", "x1 ^ 2"])
@@ -337,7 +299,6 @@ def main():
         lambda: trees_speed(variants),
         sets_speed,
         to_the_host,
-        end_to_end,
         many_points,
         large_population,
     ):
