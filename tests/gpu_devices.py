@@ -4,24 +4,20 @@ Prints a line a measurement and writes ``devices.csv`` and ``devices.md``: secon
 the median and the least of ``--repeats`` with populations that are new each time, and whether all results are those of
 one device, bit by bit.  Kernels are compiled first, by a process for each part at the same time.  ``--devices 1 2``
 says how many, ``--only losses fits`` what, in that order; ``--backend cpu --small --only losses fits search rows``
-tries it without a GPU.  ``--profile`` prints where the time of a call goes, by device and step, and how it depends on
-the number of slices.  Some 100 s on a machine that has compiled nothing yet, and 60 s more for ``rows``; the tables are
-written after each part.
+tries it without a GPU.  Some 100 s on a machine that has compiled nothing yet, and 60 s more for ``rows``; the tables
+are written after each part.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import traceback
-from collections import defaultdict
 from queue import SimpleQueue
 
 import numpy as np
@@ -29,22 +25,17 @@ import pandas as pd
 from timing import to_record
 
 import exprkit as ek
-from exprkit.backends import load
 from exprkit.backends.device_programs.operator_kernels import OperatorKernels
 from exprkit.backends.gpu import device as gpu
-from exprkit.distributed import collect, engine, tasks, workers
+from exprkit.distributed import collect, workers
 from exprkit.distributed import rows as row_sums
 from exprkit.distributed.sharing import shared_by
 from exprkit.distributed.threads import places_of, thread_of
 from exprkit.expressions.arguments import operators_of
-from exprkit.fitting.fit_problem import FitProblem
-from exprkit.regression.on_device.join import DeviceLookup, DevicePartners
+from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool
 from exprkit.regression.pairs import links
 from exprkit.runtime import machine
-from exprkit.search import best_fits
-from exprkit.search import run as search_run
-from exprkit.search.distinct import Enumeration
 from exprkit.study import devices as several
 from exprkit.study import records
 
@@ -113,109 +104,6 @@ def repeated(table, what, counts, run_with, results_of, pops, args):
             found += bits(results_of(result))
         first = found if first is None else first
         table.add(what, devices, statistics.median(times), found == first, warm_up=warm, least=min(times))
-        if args.profile and devices:
-            with Steps(slice_steps(args.backend)):
-                run(pops[0])
-            by_slices(run, pops)
-
-
-def by_slices(run, pops):
-    """Milliseconds with fewer and with more slices."""
-    usual, lines = engine.LOCKED, []
-    for locked in (0.25 * usual, 0.5 * usual, usual, 2 * usual, 4 * usual):
-        engine.LOCKED, cuts = locked, []
-        with watched(collect._Threads, "take", lambda _, some: cuts.append(len(some))):  # noqa: B023
-            times = [timed(lambda: run(pop))[0] for pop in pops]  # noqa: B023  it is called at once
-        lines.append(f"{cuts[-1] if cuts else 1} slices {1e3 * statistics.median(times[1:]):.4g} ms")
-    engine.LOCKED = usual
-    print("   ", "; ".join(lines), flush=True)
-
-
-# ── where the time goes ──
-
-
-@contextlib.contextmanager
-def watched(owner, name, seen):
-    """Have a function's arguments seen before it is called."""
-    function = getattr(owner, name)
-
-    def call(*arguments, **named):
-        seen(*arguments)
-        return function(*arguments, **named)
-
-    setattr(owner, name, call)
-    try:
-        yield
-    finally:
-        setattr(owner, name, function)
-
-
-class Steps:
-    """Milliseconds of functions, by name and device: all that its threads spent there, and of them at work.
-
-    A thread that waits for a GPU is at work: it asks again and again.  One that waits for Python's lock is not.
-    """
-
-    def __init__(self, steps) -> None:
-        self._steps, self._kept = steps, []
-        self._walls, self._works, self._calls = defaultdict(float), defaultdict(float), defaultdict(int)
-
-    def __enter__(self):
-        for owner, name, label in self._steps:
-            self._kept.append((owner, name, owner.__dict__[name]))
-            setattr(owner, name, self._timed(owner.__dict__[name], label))
-        self._begin = time.perf_counter()
-        return self
-
-    def __exit__(self, *_):
-        seconds = time.perf_counter() - self._begin
-        for owner, name, function in self._kept:
-            setattr(owner, name, function)
-        rows = [{"step": label, "thread": where, "ms": 1e3 * wall, "at work": 1e3 * self._works[label, where],
-                 "calls": self._calls[label, where]} for (label, where), wall in self._walls.items()]  # fmt: skip
-        order = {label: k for k, (_, _, label) in enumerate(self._steps)}
-        rows.sort(key=lambda row: (order[row["step"]], row["thread"]))
-        print(f"    the call: {1e3 * seconds:.4g} ms")
-        print(pd.DataFrame(rows).to_string(index=False, float_format="%.2f"), flush=True)
-
-    def _timed(self, function, label):
-        def call(*arguments, **named):
-            begin, at_work = time.perf_counter(), time.thread_time()
-            try:
-                return function(*arguments, **named)
-            finally:
-                key = label, threading.current_thread().name.removeprefix("exprkit ").partition("_")[0]
-                self._walls[key] += time.perf_counter() - begin
-                self._works[key] += time.thread_time() - at_work
-                self._calls[key] += 1
-
-        return call
-
-
-def slice_steps(backend):
-    """Of calls whose population is cut; the later ones are within the one before them."""
-    own = load(backend).engine
-    steps = [(engine.SlicedEngine, "_cost", "estimate"), (engine, "slice_of", "cut"), (tasks, "_called", "slice"),
-             (tasks, "_ready", "its population made ready")]  # fmt: skip
-    if backend == "cuda":
-        from exprkit.backends.device_programs import lowering
-
-        steps += [(lowering, "tokens_of", "tokens to the device"), (lowering.Lowering, "of", "lowered")]
-    return steps + [(own, name, name) for name in ("loss_sums", "fit", "fit_again") if name in own.__dict__]
-
-
-SEARCH_STEPS = [
-    (Enumeration, "grow", "enumerate"), (search_run, "best_fits", "best fits, without devices="),
-    (search_run.SearchRun, "_best_fits", "best fits"), (best_fits, "_scan", "scan one parameter"),
-    (best_fits, "_values_to_scan", "its values"), (best_fits, "_at_the_deepest", "its basins"),
-    (FitProblem, "losses", "its losses"), (best_fits, "_starts", "starts"), (FitProblem, "fit", "fits"),
-    (best_fits, "_note", "compare"), (search_run.SearchRun, "_ranked", "describe"),
-    (search_run.SearchRun, "result", "result"),
-]  # fmt: skip
-JOIN_STEPS = [
-    (DevicePartners, "__init__", "sort"), (DevicePartners, "_values_on", "copied values"),
-    (DeviceLookup, "there", "other copies"), (DevicePartners, "of", "a link"), (DeviceLookup, "partners", "look up"),
-]  # fmt: skip
 
 
 def fits(table, counts, args, pops):
@@ -321,9 +209,6 @@ def search(table, counts, args, max_nodes):
         first = first or columns
         what = f"exhaustive search to {max_nodes} nodes, {found.n_functions:,} functions"
         table.add(what, devices, seconds, columns == first)
-        if args.profile:
-            with Steps(SEARCH_STEPS):
-                run(max_nodes, devices)
 
 
 def costs(table, out):
@@ -392,9 +277,6 @@ def join(table, counts, args, most):
         found = bits(array for some in pairs for array in some)
         first = first or found
         table.add(f"join of {len(pool):,} functions, {len(every)} links", devices, seconds, found == first)
-        if args.profile:
-            with shared_by(workers.Workers.of(devices, None)), Steps(JOIN_STEPS):
-                list(DevicePartners(pool).each(y, every))
 
 
 # ── kernels, compiled before anything is timed ──
@@ -403,7 +285,7 @@ def join(table, counts, args, most):
 def compile_part(part, args, share):
     """What a part needs, on one device."""
     quiet, n = Table(args.seconds), 1_000_000 // share
-    args.repeats, args.profile = 1, False
+    args.repeats = 1
     if part == "losses":
         losses(quiet, [None], args, populations(n, 1))
     elif part.startswith("fits"):
@@ -443,7 +325,6 @@ def main():
                         choices=["losses", "fits", "search", "join", "costs", "rows"])  # fmt: skip
     parser.add_argument("--nodes", type=int, nargs="+", default=[10], help="of the searches")
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--compile", choices=COMPILED_APART, help="only this part's kernels; the script calls itself")
     args = parser.parse_args()
     share = 1000 if args.small else 1

@@ -2,8 +2,7 @@
 """Times the PTX backend beside the interpreter: ``python tests/gpu_ptx_speed.py --out data/results``.
 
 Compares a sample of the results first, then prints a line a measurement and writes ``h200_ptx.csv``
-into the folder.  Less than two minutes on 16 cores; ``--only check,thesis`` runs some parts, ``--only
-layouts`` other ways to lay out the predictions' code.
+into the folder.  Less than two minutes on 16 cores; ``--only check,thesis`` runs some parts.
 """
 
 from __future__ import annotations
@@ -106,31 +105,6 @@ def check():
             )
 
 
-STORE = """
-extern "C" __global__ void store(float4 *out, long n)
-{
-    for (long i = blockIdx.x * long(blockDim.x) + threadIdx.x; i < n; i += long(gridDim.x) * blockDim.x)
-        __stcs(out + i, make_float4(i, i, i, i));
-}
-"""
-
-
-def copy_rate():
-    a = cupy.random.random(1 << 28, dtype=np.float32)
-    b = cupy.empty_like(a)
-    report(
-        "copy on the device, read plus written", 2 * a.nbytes / microseconds(lambda: cupy.copyto(b, a), 8) / 1e6, "TB/s"
-    )
-    zero = microseconds(
-        lambda: cupy.cuda.runtime.memsetAsync(b.data.ptr, 0, b.nbytes, cupy.cuda.get_current_stream().ptr), 8
-    )
-    report("set to zero on the device", b.nbytes / zero / 1e6, "TB/s")
-    store = cupy.RawKernel(STORE, "store")
-    for threads, blocks in ((256, 1056), (256, 8448), (1024, 264)):
-        us = microseconds(lambda: store((blocks,), (threads,), (b, np.int64(b.size // 4))), 8)
-        report(f"stores alone, {blocks} blocks of {threads}", b.nbytes / us / 1e6, "TB/s")
-
-
 # ── one step ─────────────────────────────────────────────────────────────────────────
 
 
@@ -191,34 +165,6 @@ def thesis_steps():
     step("thesis", thesis(), 10_860, precision="ieee")
 
 
-def layouts():
-    """Other ways to lay out the code of predictions."""
-    usual = transpiler.MOST_ROWS
-    variants = [({"structures_per_bundle": most}, 1) for most in (4, 2)] + [({}, rows) for rows in (1, 4, 16, 41)]
-    try:
-        for n_points in (108_600, 10_860):
-            out = cupy.empty((1, N, n_points), F4)
-            for options, transpiler.MOST_ROWS in (
-                *variants,
-                ({"structures_per_module": 1_000}, 16),
-                ({"share_code": True}, 16),
-            ):
-                made = engine(transpiler, thesis(), cupy.asarray(data(n_points)), **options)
-                P = cupy.asarray(params_of(made.pop))
-                us = microseconds(lambda: made.evaluate(P, out), 10)
-                name = (
-                    f"bundles of {most}"
-                    if (most := options.get("structures_per_bundle"))
-                    else f"{transpiler.MOST_ROWS} rows per block"
-                )
-                more = "".join(
-                    f", {option} {options[option]}" for option in options if option != "structures_per_bundle"
-                )
-                report(f"predictions x {n_points}: {name}{more}", us, "us", "", f"{out.nbytes / us / 1e6:.2f} TB/s")
-    finally:
-        transpiler.MOST_ROWS = usual
-
-
 def compiling():
     """What a structure takes to compile, on all cores and on one; of those that share no code a part."""
     many, n_points = generate.exhaustive(9, limit=350_000), 362
@@ -249,9 +195,6 @@ def other_steps():
     step("exhaustive", distinct, 108_600, ["ptx"], matrix=False, share_code=False)
     for operators in ("gp", "thesis"):
         step(f"trees {operators}", trees(operators), 10_860, matrix=False)
-
-
-# ── end to end ───────────────────────────────────────────────────────────────────────
 
 
 def many():
@@ -291,7 +234,7 @@ def many():
 
 
 PARTS = {
-    "check": check, "copy": copy_rate, "thesis": thesis_steps, "layouts": layouts, "compiling": compiling, "other": other_steps,
+    "check": check, "thesis": thesis_steps, "compiling": compiling, "other": other_steps,
     "many": many,
 }  # fmt: skip
 
@@ -299,8 +242,7 @@ PARTS = {
 def main():
     given = argparse.ArgumentParser(description=__doc__)
     given.add_argument("--out", type=timing.to_record, help="folder for h200_ptx.csv")
-    usual = ",".join(name for name in PARTS if name != "layouts")  # that is for whoever changes them
-    given.add_argument("--only", default=usual, help="parts, separated by commas: " + ", ".join(PARTS))
+    given.add_argument("--only", default=",".join(PARTS), help="parts, separated by commas: " + ", ".join(PARTS))
     chosen = given.parse_args()
     for name in chosen.only.split(","):
         start = time.perf_counter()
