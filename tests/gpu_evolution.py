@@ -1,7 +1,7 @@
 """Generations that never leave the GPU, checked and timed: ``python tests/gpu_evolution.py --out data/results``.
 
-Prints a table and writes it as ``h200_evolution.csv`` (of another card by its name), with a page about it.  Run it in
-the root of the repository with ``PYTHONPATH=.``.
+Prints a table and writes it as ``h200_evolution.csv`` (of another card by its name).  Run it in the root of the
+repository with ``PYTHONPATH=.``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from contextlib import contextmanager
 
 import cupy
-import numba
 import numpy as np
 import timing
 from test_generations import hashed_fits, tokens
@@ -30,24 +29,10 @@ from exprkit.regression.generations import survival
 from exprkit.regression.generations.evolution import Evolution
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
-from exprkit.runtime import machine
 
 TABLE = timing.Table(width=74)
 AIMS = {10_000: "5", 100_000: "30", 1_000_000: "300"}
 WARM = 12  # generations before the first that counts: trees have grown
-ABOUT = """# Generations that never leave the GPU, on an {card}
-
-`{file}`: medians by the wall clock, each from an idle device to an idle device.  A generation: tournaments
-and variation, lowering, up to 8 steps of Levenberg and Marquardt's for every child (two, if it is then worse than all
-of its size that go on), selection; `a + b * tree` has up to 30 tokens, of whose numbers a, b and two others are fitted
-at a time; 1,000 points, three variables, float32, fast.  The parts are timed with a wait behind each.
-
-| | |
-|---|---|
-{table}
-| command | `PYTHONPATH=. python tests/gpu_evolution.py --out data/results` |
-| checked | with the same losses, trees on the device are those on the host, token by token; no memory is lost |
-"""
 
 
 def waited(call):
@@ -189,18 +174,8 @@ def main():
         if n <= given.largest:
             generations(n)
     if given.out:
-        driver = cupy.cuda.runtime.driverGetVersion()
-        software = [f"numpy {np.__version__}", f"numba {numba.__version__}", f"cupy {cupy.__version__}"]
-        about = {
-            "device": describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
-            "host": f"{machine.cpu_model()}, {machine.cores()} threads", "software": ", ".join(software),
-        }  # fmt: skip
-        card = next((name for name in ("H200", "H100") if name in about["device"]), about["device"].split(" (")[0])
-        file = given.out / f"{card.lower().replace(' ', '_')}_evolution.csv"
-        TABLE.write(file)
-        text = "\n".join(f"| {name} | {value} |" for name, value in about.items())
-        about_it = ABOUT.format(card=card, file=file.name, table=text)
-        file.with_suffix(".md").write_text(about_it, encoding="utf-8")
+        card = next(name for name in ("H200", "H100", describe()) if name in describe())
+        TABLE.write(given.out / f"{card.lower().replace(' ', '_')}_evolution.csv")
 
 
 if __name__ == "__main__":

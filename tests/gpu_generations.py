@@ -1,8 +1,8 @@
 """A new population every generation, timed: ``PYTHONPATH=. python tests/gpu_generations.py --out data/results``.
 
-Prints a table and writes it as ``h200_generations.csv`` (of another card by its name), a line a measurement, with a
-page ``.md`` beside it.  Medians of calls by the wall clock, each from an idle device to an idle device; results are
-compared with those of a new evaluator, bit by bit, and with the CPU's.
+Prints a table and writes it as ``h200_generations.csv`` (of another card by its name), a line a measurement.  Medians
+of calls by the wall clock, each from an idle device to an idle device; results are compared with those of a new
+evaluator, bit by bit, and with the CPU's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 import cupy
-import numba
 import numpy as np
 import timing
 
@@ -26,7 +25,6 @@ from exprkit.backends.gpu.bytecode import accumulate
 from exprkit.backends.gpu.engine import describe
 from exprkit.backends.interpreter import engine as interpreter
 from exprkit.expressions import generate
-from exprkit.operators import ops
 from exprkit.programs.lower import lower
 from exprkit.runtime import machine
 from exprkit.study import workload
@@ -34,21 +32,6 @@ from exprkit.study import workload
 TABLE = timing.Table(width=74)
 MEMORY, HOST = 4.2e12, 50e9  # bytes a second: the device's memory copied; from page-locked host memory
 RATE = 132 * 128 * 1.98e9  # instructions a second for one point each
-ABOUT = """# A new population every generation, on an {card}
-
-How long from a population's tokens to its losses? Table: [tables/generations.md](tables/generations.md), from `{file}`:
-medians by the wall clock, host included; `least`: moving the bytes (tokens and losses over the bus or in the device's
-memory) or one instruction for each word and point, whichever is longer.
-
-| | |
-|---|---|
-{table}
-| command | `PYTHONPATH=. python tests/gpu_generations.py --out data/results` |
-| expressions | thesis: its 247, repeated (5.4 tokens); exhaustive: all different (6.8); trees: 10 to 50 tokens |
-| losses | sums of squares, float32, `precision="fast"`, one parameter set |
-| a generation | a population that the evaluator has not seen: checked, lowered, its losses made |
-| checked | losses equal those of a new evaluator bit by bit; bytecode equals the host's word by word in tests |
-"""
 
 
 def milliseconds(call, repeats=25):
@@ -192,40 +175,6 @@ def texts(n):
         )
 
 
-def million():
-    """From nothing to the best of a million."""
-    X, y = pipe(362)
-
-    def found():
-        pop = generate.exhaustive(9, n_vars=2, limit=1_000_000)
-        return ek.fit(pop, X, y, backend="cuda", precision="fast", max_iter=50).best(1000)
-
-    report("1,000,000 enumerated, fitted to 362 points, ranked by loss", found, "500", repeats=3)
-
-
-def sharing():
-    """What computing equal parts of a population once could save: operator nodes that repeat."""
-    for name, pop in (("trees", generate.random(10_000, seed=3)), ("exhaustive", generate.exhaustive(7)[:100_000])):
-        seen, total, within = set(), 0, 0
-        for expression in pop:
-            stack, own = [], set()
-            for kind, value in zip(expression.kinds.tolist(), expression.values.tolist(), strict=True):
-                if kind != 3:
-                    stack.append((kind, value))
-                    continue
-                arity = int(ops.ARITY[value])
-                operands = stack[len(stack) - arity :]
-                del stack[len(stack) - arity :]
-                key = hash((value, *operands))
-                total += 1
-                within += key in own
-                own.add(key)
-                stack.append((9, key))
-            seen |= own
-        TABLE.report(f"{name}: operator nodes that repeat within an expression", 100 * within / total, "%")
-        TABLE.report(f"{name}: and within the population", 100 * (1 - len(seen) / total), "%")
-
-
 def thesis():
     return ek.parse(workload.expressions("esr", 10_000))
 
@@ -245,8 +194,6 @@ PARTS = {
     "steps": lambda: steps(thesis(), 362),
     "many": lambda: many(10_000_000),
     "texts": lambda: texts(10_000_000),
-    "million": million,
-    "sharing": sharing,
 }  # fmt: skip
 
 
@@ -257,19 +204,9 @@ def main():
     asked = parser.parse_args()
     for part in asked.only:
         PARTS[part]()
-    if out := asked.out:
-        driver = cupy.cuda.runtime.driverGetVersion()
-        software = [f"numpy {np.__version__}", f"numba {numba.__version__}", f"cupy {cupy.__version__}"]
-        about = {
-            "device": describe(), "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
-            "host": f"{machine.cpu_model()}, {machine.cores()} threads", "software": ", ".join(software),
-        }  # fmt: skip
+    if asked.out:
         card = describe().split()[1]  # NVIDIA H200 (...
-        file = f"{card.lower()}_generations.csv"
-        TABLE.write(out / file)
-        rows = "\n".join(f"| {name} | {value} |" for name, value in about.items())
-        page = ABOUT.format(card=card, file=file, table=rows)
-        (out / file).with_suffix(".md").write_text(page, encoding="utf-8")
+        TABLE.write(asked.out / f"{card.lower()}_generations.csv")
 
 
 if __name__ == "__main__":
