@@ -155,16 +155,14 @@ def bands_after_search(case):
     y = exact + NOISE * np.ptp(exact) * random.standard_normal(len(x))
     pop, numbers, best = formulas_of(x, y, seed)
     found = ek.fit(pop, x, y, init=np.nan_to_num(numbers), **SETTINGS)
-    bands = {
-        "the chosen one": ends(found[[best]].average(new, LEVEL)),
-        "average by bic": ends(found.average(new, LEVEL)),
-    }
+    each = [ends(fitted.bands(new, LEVEL)) for fitted in found]
+    has_band = [i for i, (lower, _) in enumerate(each) if np.isfinite(lower).all()]
+    bands = {"the chosen one": each[best], "average by bic": ends(found[has_band].average(new, LEVEL))}
     half = np.isin(np.arange(len(y)), random.permutation(len(y))[::2])
     own, start, best = formulas_of(x[half], y[half], seed)
-    other = ek.fit(
-        own[[best]], x[~half], y[~half], init=np.nan_to_num(start[[best], : own[[best]].max_params]), **SETTINGS
-    )
-    bands["chosen by one half, fitted to the other"] = ends(other.average(new, LEVEL))
+    own, start = own[[best]], start[[best]]
+    other = ek.fit(own, x[~half], y[~half], init=np.nan_to_num(start[:, : own.max_params]), **SETTINGS)
+    bands["chosen by one half, fitted to the other"] = ends(other[0].bands(new, LEVEL))
     drawn = np.empty((REFITS, len(new)))
     for k in range(REFITS):
         rows = random.integers(0, len(y), len(y))

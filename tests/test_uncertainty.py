@@ -97,11 +97,27 @@ def test_a_formula_without_parameters_has_a_part_in_an_average():
     weights, both = found.model_weights(), found.average(new)
     assert weights[0] > 0.2 and np.allclose(both["prediction"], weights @ found.predict(new))
     alone, measured_again = found[[0]].average(new), found[[0]].average(new, kind="observation")
+    np.testing.assert_allclose(found[0].bands(new, kind="observation"), measured_again, rtol=1e-6)
     np.testing.assert_allclose(alone[["lower", "upper"]].T, [np.exp([0.25, 0.5])] * 2, rtol=1e-9)
     half = stats.t.ppf(0.975, 20) * np.sqrt(np.mean(found.residuals(0) ** 2))
     np.testing.assert_allclose(measured_again["upper"] - alone["prediction"], half, rtol=1e-6)
-    with pytest.raises(ArgumentError, match=r"p1 \* p2 \* x1 has no band, as its parameters are not determined"):
-        ek.fit(["p1 * p2 * x1"], x, y).average(new)
+
+
+def test_predictions_have_bands_where_the_data_determine_them_though_not_the_parameters():
+    x, new = np.linspace(0.1, 1, 20)[:, None], [[0.5], [2.0]]
+    y = x[:, 0] / (0.5 + x[:, 0]) + 0.02 * np.random.default_rng(0).standard_normal(20)
+    texts = ["p1 * x1 / (p2 + x1)", "p1 / (p2 / x1 + p3)", "p1 * p3 * x1 / (p2 + x1)"]
+    two, *more = (fitted.bands(new, 0.9, "observation") for fitted in ek.fit(texts, x, y))
+    for three in more:
+        np.testing.assert_allclose(three, two, rtol=1e-6)
+    bounded, fixed = (
+        ek.fit(text, x, y, bounds=side)[0] for text, side in ((texts[0], (0.6, 5)), ("p1 * x1 / (0.6 + x1)", None))
+    )
+    np.testing.assert_allclose(bounded.bands(new, kind="observation"), fixed.bands(new, kind="observation"), rtol=1e-6)
+    beyond = ek.fit(["p1 * x1", "p1 * x1 + p2 * max(x1 - 1, 0)"], x, y)
+    assert np.isnan(beyond[1].bands(new)["upper"]).tolist() == [False, True]
+    with pytest.raises(ArgumentError, match=r"p1 \* x1 \+ p2 \* max\(x1 - 1, 0\) has no band"):
+        beyond.average(new)
 
 
 # ── intervals ──

@@ -257,7 +257,8 @@ class FittedExpression:
         0        2.50   2.04   2.96
         1        6.91   5.97   7.85
         """
-        return bands(self._minimum, self._result, X, level, kind, method, weights, resample, n, seed)
+        least = self._minimum if len(self.params) else Minimum.of(self._result)
+        return bands(least, self._result, X, level, kind, method, weights, resample, n, seed)
 
     def report(self, figure: bool = False) -> Report:
         """A text about the fit as lmfit writes it; in Jupyter, with ``figure`` the one of ``diagnostics`` below it.

@@ -126,7 +126,8 @@ def average(result: Any, X: Any, weights: np.ndarray, level: float, kind: str, o
     values = np.array(f)
     if open_ones := [str(result.pop[i]) for i, own in zip(used.tolist(), error, strict=True) if np.isnan(own).any()]:
         raise ArgumentError(
-            f"{open_ones[0]} has no band, as its parameters are not determined: fold(), or leave it out"
+            f"{open_ones[0]} has no band, as the data do not determine what it predicts: leave it out"
+            + (f", and {', '.join(open_ones[1:])}" if open_ones[1:] else "")
         )
     errors = np.maximum(error, np.spacing(np.abs(values)))  # a formula without parameters has none
     tail, ends = (1 - level) / 2, []

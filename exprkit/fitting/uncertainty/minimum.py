@@ -32,6 +32,7 @@ TOL = 1e-10  # relative change of loss and parameters at which a refit ends
 STEPS = 200  # of a refit
 LAST_STEPS = 50  # of one that is finished
 NOTHING = 1e-10  # share of the largest singular value of the scaled Jacobian that is 0 but for rounding
+ESTIMABLE = 1e-8  # share of a prediction's scaled derivatives across what is determined, that rounding leaves
 HARD = 1e-4  # the same, below which refits are finished by orthogonal factors
 RESAMPLES = ("residuals", "pairs", "parametric")
 MOST_REFITS = 1_000_000
@@ -82,6 +83,26 @@ class Minimum(NamedTuple):
     def covariance(self) -> np.ndarray:
         """Of the parameters, (P, P)."""
         return self.result.covariance[0, : len(self.params), : len(self.params)]
+
+    def variances(self, J: np.ndarray) -> np.ndarray:
+        """Of predictions with the derivatives J, (n, P): (n,); a parameter at a bound is a constant.
+
+        Where parameters cannot be told apart a prediction that is the same for all of them has a variance, by the
+        singular values of the fit's Jacobian; others are nan (estimable functions: G. A. F. Seber and A. J. Lee,
+        "Linear Regression Analysis" (2003), section 3.9).
+        """
+        held = self.result.at_bound[0, : len(self.params)]
+        J, C = np.where(held, 0.0, J), np.where(held | held[:, None], 0.0, self.covariance)
+        if np.isfinite(C).all() or self.options.kind != objective.SQUARES:
+            with np.errstate(invalid="ignore"):
+                return np.asarray(np.einsum("ip,pq,iq->i", J, C, J))
+        own = self.jacobian * np.sqrt(self.points.w)[:, None]
+        size = np.linalg.norm(own, axis=0)
+        _, sizes, V = np.linalg.svd(scaled(own), full_matrices=True)
+        J = J / np.where(size > 0, size, 1.0)
+        along, rank = J @ V.T, int(np.sum(sizes > NOTHING * sizes[:1]))
+        is_same = np.linalg.norm(along[:, rank:], axis=1) <= ESTIMABLE * np.linalg.norm(J, axis=1)
+        return np.where(is_same, self.variance * np.sum((along[:, :rank] / sizes[:rank]) ** 2, axis=1), np.nan)
 
     @property
     def sides(self) -> tuple[np.ndarray, np.ndarray]:

@@ -50,9 +50,7 @@ def bands(
     f = ev.evaluate(least.params[None])[0]
     own = _error_variance(least, result, X, len(f), weights) if kind == "observation" else np.zeros(len(f))
     if method == "delta":
-        J = ev.jacobian(least.params[None])[0]
-        with np.errstate(invalid="ignore"):
-            half = reach * np.sqrt(np.einsum("ip,pq,iq->i", J, least.covariance, J) + own)
+        half = reach * np.sqrt(least.variances(ev.jacobian(least.params[None])[0]) + own)
         lower, upper = f - half, f + half
     else:
         drawn = least.bootstrap(resample, n, seed)
