@@ -15,6 +15,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from subprocess import PIPE
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -55,6 +56,21 @@ import hashlib, time, numpy as np, exprkit as ek
 pop = ek.breed(ek.generate.random(300), np.arange(300.0), 200)
 print([hashlib.sha256(a.tobytes()).hexdigest() for p in (pop, ek.generate.exhaustive(4)) for a in (p.kinds, p.values)])
 print(time.process_time())
+"""
+TOGETHER = """
+import sys
+from exprkit.runtime import jit
+from loop import twice
+keep = jit.LoopCache.save_overload
+def save(cache, *given):
+    print("compiled", flush=True)
+    if "hang" in sys.argv:
+        sys.stdin.read()
+    keep(cache, *given)
+jit.LoopCache.save_overload = save
+print("ready", flush=True)
+sys.stdin.readline()
+print(twice(21), twice(0.5), flush=True)
 """
 MOST_COLD = 5  # times the processor seconds of a second use; measured: 1.0 to 2.0 on a busy machine, 13 without archive
 modes = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no such modes")
@@ -102,6 +118,53 @@ def test_loops_are_kept_where_the_user_says_and_damaged_ones_are_made_again(tmp_
 def test_a_process_compiles_nothing_that_another_has_kept():
     assert run(None, EVALUATES).stdout == "[[2.0, 2.0]]\n"
     assert run(None, COMPILES + EVALUATES).stdout == "[[2.0, 2.0]]\n"
+
+
+@pytest.fixture
+def together(tmp_path):
+    """Starts a process that waits for a line, then calls two loops of which nothing is kept."""
+    (tmp_path / "loop.py").write_text(LOOP)
+    environment = os.environ | {
+        "EXPRKIT_CACHE_DIR": str(tmp_path / "cache"),
+        "PYTHONPATH": os.pathsep.join([*sys.path, str(tmp_path)]),
+    }
+    processes = []
+
+    def start(*given):
+        command = [sys.executable, "-c", TOGETHER, *given]
+        processes.append(subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True, env=environment))
+        assert processes[-1].stdout.readline() == "ready\n"
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.skipif(disk_cache.fcntl is None, reason="Windows has no such locks")
+def test_processes_that_start_together_compile_each_loop_once(together, tmp_path):
+    processes = [together() for _ in range(3)]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    lines = [line for process in processes for line in process.communicate(timeout=100)[0].splitlines()]
+    assert sorted(lines) == ["42 1.0"] * 3 + ["compiled"] * 2
+    assert {path.suffix for path in (tmp_path / "cache").iterdir()} == {disk_cache.LOOP}, "no lock is left"
+
+
+@pytest.mark.skipif(disk_cache.fcntl is None, reason="Windows has no such locks")
+def test_a_loop_is_compiled_by_the_next_process_when_the_first_is_killed(together):
+    first, second = together("hang"), together()
+    first.stdin.write("go\n")
+    first.stdin.flush()
+    assert first.stdout.readline() == "compiled\n"
+    second.stdin.write("go\n")
+    second.stdin.flush()
+    with pytest.raises(subprocess.TimeoutExpired):
+        second.wait(1)
+    first.kill()
+    assert second.communicate(timeout=100)[0].splitlines() == ["compiled", "compiled", "42 1.0"]
 
 
 # ── one loop ──

@@ -44,6 +44,7 @@ from typing import Any, TypeVar
 
 from numba.core import event
 
+from exprkit.runtime import jit
 from exprkit.runtime.progress import look
 
 PATIENCE = 0.4  # seconds after its end that work has to see it by itself
@@ -89,7 +90,8 @@ class _CompileEvents(event.Listener):
 
 _CLOCK: contextvars.ContextVar[_CompileClock | None] = contextvars.ContextVar("exprkit compile clock", default=None)
 _COUNTING: contextvars.ContextVar[Budget | None] = contextvars.ContextVar("exprkit budget", default=None)
-event.register("numba:compile", _CompileEvents())
+for _kind in ("numba:compile", jit.WAITING):
+    event.register(_kind, _CompileEvents())
 
 
 def spend(seconds: float) -> None:

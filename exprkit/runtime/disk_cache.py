@@ -18,8 +18,8 @@ EXPRKIT_CACHE_BYTES what all kernels together may take, and all loops; by defaul
 
 Any number of processes may use a folder at once, and any of them may be killed at any time:
 an entry appears under its name complete or not at all, what a killed process leaves behind is
-removed later.  Of processes that miss the same kernel one compiles it, ``alone``, and the others wait for it,
-``MOST_WAIT`` seconds at the most; on Windows, and of loops, each compiles its own.
+removed later.  Of processes that miss the same entry one compiles it, ``alone``, and the others wait for it,
+``MOST_WAIT`` seconds at the most; if that one is killed the next one compiles.  On Windows each compiles its own.
 
 A process that is forked has the forking thread alone, and every lock as it was at that moment: one
 that another thread held is never released.  What it guarded may be half done as well, as in LLVM,
@@ -53,8 +53,8 @@ FORMAT = "exprkit object cache 1"
 MOST_BYTES = 1 << 30  # unless EXPRKIT_CACHE_BYTES says otherwise
 MOST_DIGITS = 30  # of EXPRKIT_CACHE_BYTES
 LEFT_BEHIND = 3600  # seconds after which an unfinished file is one of a process that is no more
-MOST_WAIT = 120.0  # seconds for another process's kernel; the slowest takes 26 on one slow core
-LOOK_AGAIN = 0.05  # seconds
+MOST_WAIT = 120.0  # seconds for another process's kernel or loop; the slowest kernel takes 26 on one slow core
+LOOK_AGAIN = 0.002, 0.05  # seconds after which a waiting process looks again, at first and at last
 KERNEL, LOOP, PART = ".o", ".loop", ".part"  # the kinds of entries, which have their room each
 ANOTHER = "EXPRKIT_CACHE_DIR names another folder."
 OTHERS_WRITE = 0o022  # of a mode
@@ -173,23 +173,36 @@ def write(name: str, code: bytes, kind: str = KERNEL, home: Path | None = None) 
 
 
 @contextlib.contextmanager
-def alone(name: str) -> Iterator[None]:
+def alone(name: str, home: Path | None = None) -> Iterator[None]:
     """Around what compiles an entry: no other process of this host does at the same time, if that can be had."""
-    home = folder()
+    home = home or folder()
     with contextlib.ExitStack() as held:
         if home is not None and fcntl is not None:
             with contextlib.suppress(OSError):  # ``write`` says what is wrong with the folder
                 _make(home)
                 _refuse_foreign(home.stat(), home)
-                file = held.enter_context(open(home / f"{name}.lock.tmp", "ab"))
-                end = time.monotonic() + MOST_WAIT
-                while time.monotonic() < end:
-                    with contextlib.suppress(BlockingIOError):
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        held.callback(fcntl.flock, file, fcntl.LOCK_UN)  # a forked child has the file open, too
-                        break
-                    time.sleep(LOOK_AGAIN)
+                _hold(home / f"{name}.lock.tmp", held)
         yield
+
+
+def _hold(path: Path, held: contextlib.ExitStack) -> None:
+    """Lock a file until ``held`` ends, which removes it; where that takes longer than ``MOST_WAIT``, do not."""
+    end, pause = time.monotonic() + MOST_WAIT, LOOK_AGAIN[0]
+    while time.monotonic() < end:
+        with contextlib.ExitStack() as attempt:
+            file = attempt.enter_context(open(path, "ab"))
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                attempt.callback(fcntl.flock, file, fcntl.LOCK_UN)  # a forked child has the file open, too
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):  # else it was removed meanwhile
+                    attempt.callback(_remove, path)
+                    held.enter_context(attempt.pop_all())
+                    return
+            except FileNotFoundError:
+                pass
+            except BlockingIOError:
+                time.sleep(pause)
+                pause = min(2 * pause, LOOK_AGAIN[1])
 
 
 def _make(home: Path) -> None:
@@ -251,7 +264,12 @@ def _remove_left_behind(home: Path) -> None:
     for path in home.glob("*.tmp"):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < time.time() - LEFT_BEHIND:
-                path.unlink()
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def warn(what: str) -> None:

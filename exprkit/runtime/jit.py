@@ -45,7 +45,8 @@ Cache       Numba's own would load whatever lies in its files, and looks only at
             machine code is kept in the ``disk_cache``, which checks an entry before anything in it is used,
             under a name made of all that it depends on: the text of the function's file and of all files of
             exprkit that it imports from, the types, the processor, the versions.  What is not there may have been
-            ``shipped`` with the package, for a level of processors.
+            ``shipped`` with the package, for a level of processors.  Of processes that start together with an
+            empty cache one compiles a loop, and the others wait for it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba import config
-from numba.core import serialize, types
+from numba.core import event, serialize, types
 from numba.core.caching import NullCache
 from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
@@ -80,6 +81,7 @@ PATIENCE = 1.0  # seconds of compiling that nothing is said of
 EVERY = 10.0  # seconds between two lines that say how far it is
 REST = 60.0  # seconds without a new loop, after which what is compiled belongs to another feature
 COMPILING = "exprkit compiles the loops of this feature, once for this machine, which may take a minute"
+WAITING = "exprkit:waiting"  # Numba's event around the wait for a loop that another process compiles
 LOG = logging.getLogger(__name__)
 ROOT = Path(__file__).parents[2]  # the folder that ``exprkit`` lies in
 
@@ -88,6 +90,7 @@ disk_cache.free_at_fork(global_compiler_lock)
 # no_cfunc_wrapper: no function is handed to C, and what that needs takes long to compile
 _OPTIONS = {"nopython": True, "nogil": True, "boundscheck": None, "no_cfunc_wrapper": True, "no_cpython_wrapper": False}
 _bag_types: dict[tuple[Any, ...], types.Type] = {}  # of the bags that have been handed over
+_held: list[contextlib.ExitStack] = []  # locks on disk, of a loop that is being compiled and those that it calls
 
 
 class CompiledFunction(CPUDispatcher):
@@ -106,6 +109,18 @@ class CompiledFunction(CPUDispatcher):
     @property
     def _numba_type_(self) -> types.Type:
         return types.Dispatcher(self.within)
+
+    def compile(self, sig: Any) -> Any:
+        """The entry point for arguments of these types, from the cache or compiled while other processes wait."""
+        with (
+            global_compiler_lock,
+            contextlib.ExitStack() as held,
+        ):  # in this order: a thread of this process never waits
+            _held.append(held)  # for a file's lock that another one holds, which waits for Numba's
+            try:
+                return super().compile(sig)
+            finally:
+                _held.pop()
 
     def typeof_pyval(self, val: Any) -> types.Type:
         """The type of an argument from Python; looked up for a bag, since Numba would go through it at every call."""
@@ -207,10 +222,13 @@ class LoopCache(NullCache):
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
         """The machine code for arguments of these types, or None."""
         rtsys.initialize(target_context)  # reference counts; the rest of what Numba prepares only compiling needs
-        stored = self._stored(sig, target_context.codegen().magic_tuple())
+        processor = target_context.codegen().magic_tuple()
+        stored = self._stored(sig, processor)
+        if stored is None:
+            _report_compiling()
+            stored = self._waited(sig, processor)
         if stored is None:
             LOG.info("compiles %s", self._loop)
-            _report_compiling()
             return None
         try:
             meant, parts = serialize.loads(stored)
@@ -224,6 +242,15 @@ class LoopCache(NullCache):
         stored = disk_cache.read(self._name(sig, processor), self._kind, folder())
         archive = shipped.archive(processor) if stored is None and self._kind == disk_cache.LOOP else None
         return archive.read(self._name(sig, archive.processor)) if archive else stored
+
+    def _waited(self, sig: Any, processor: tuple[str, str, str]) -> bytes | None:
+        """What another process has compiled meanwhile; None: this one has to, alone."""
+        if folder() is None:
+            return None
+        name = self._name(sig, processor)
+        with event.trigger_event(WAITING):
+            _held[-1].enter_context(disk_cache.alone(name, folder()))
+        return disk_cache.read(name, self._kind, folder())
 
     def save_overload(self, sig: Any, result: CompileResult) -> None:
         """Keep what has been compiled."""
