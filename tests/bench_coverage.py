@@ -82,7 +82,7 @@ def covered(text, truth, x, n_sets, seed):
 
 NEW = np.linspace(0, 1.5, 7)[:, None]
 REFITS = 200  # of a bootstrap that repeats the choice
-SETTINGS = {"loss": "gaussian", "dtype": "float64", "backend": "cpu"}
+SETTINGS = {"loss": "gaussian", "dtype": "float64", "backend": "cpu", "threads": 1}
 ALIKE = ["p1 + p2 * x1", "p1 * exp(p2 * x1)", "p1 + p2 * x1^2", "p1"]
 
 
