@@ -96,6 +96,11 @@ def ends(band):
     return band["lower"].to_numpy(), band["upper"].to_numpy()
 
 
+def own_ends(fitted, new):
+    """Ends of a formula's own band; nan where it is not finite at the data it was fitted to."""
+    return ends(fitted.bands(new, LEVEL)) if np.isfinite(fitted.loss) else np.full((2, len(new)), np.nan)
+
+
 def bands_of(pop, x, y, seed):
     """Lower and upper ends of bands at ``NEW``, by the way to them."""
     best, found = chosen(pop, x, y)
@@ -155,14 +160,14 @@ def bands_after_search(case):
     y = exact + NOISE * np.ptp(exact) * random.standard_normal(len(x))
     pop, numbers, best = formulas_of(x, y, seed)
     found = ek.fit(pop, x, y, init=np.nan_to_num(numbers), **SETTINGS)
-    each = [ends(fitted.bands(new, LEVEL)) for fitted in found]
+    each = [own_ends(fitted, new) for fitted in found]
     has_band = [i for i, (lower, _) in enumerate(each) if np.isfinite(lower).all()]
     bands = {"the chosen one": each[best], "average by bic": ends(found[has_band].average(new, LEVEL))}
     half = np.isin(np.arange(len(y)), random.permutation(len(y))[::2])
     own, start, best = formulas_of(x[half], y[half], seed)
     own, start = own[[best]], start[[best]]
     other = ek.fit(own, x[~half], y[~half], init=np.nan_to_num(start[:, : own.max_params]), **SETTINGS)
-    bands["chosen by one half, fitted to the other"] = ends(other[0].bands(new, LEVEL))
+    bands["chosen by one half, fitted to the other"] = own_ends(other[0], new)
     drawn = np.empty((REFITS, len(new)))
     for k in range(REFITS):
         rows = random.integers(0, len(y), len(y))
