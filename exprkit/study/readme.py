@@ -226,6 +226,29 @@ def coverage(folder: Path, name: str, row: str, head: str, options: str = "") ->
     return _table(("", *heads), lines, f"tests/bench_coverage.py {options}--csv data/results/{name}")
 
 
+FIRST_USES = {
+    "download": "download it and what it requires, by pip",
+    "install": "install that",
+    "import": "`import exprkit`",
+    "values": "values and losses of three expressions",
+    "fit": "the same and their fit",
+    "law": "README's first law, Kepler's",
+    "exhaustive": "exhaustive search to 6 nodes",
+}
+CACHES = {"empty": "nothing kept", "wheel": "with a wheel's machine code", "full": "all kept"}
+
+
+def first_use(folder: Path) -> str:
+    """Processor and wall seconds of a process from its start to its first result, by what machine code is there."""
+    rows, lines, origin = _read(folder / "first_use.csv"), [], ""
+    for use, part in rows.groupby("use", sort=False) if len(rows) else ():
+        seconds = part.set_index("cache")
+        cells = {name: "{processor_s:.2f} s ({wall_s:.2f} s)".format(**row) for name, row in seconds.iterrows()}
+        lines.append((FIRST_USES[str(use)], *(cells.get(name, "") for name in CACHES)))
+        origin = "\n\nCommit {commit}; {cpu}; {versions}.".format(**part.iloc[0])
+    return _table(("", *CACHES.values()), lines, "tests/bench_first_use.py --wheel WHEEL --csv CSV") + origin
+
+
 # ── what scripts measured on a GPU ───────────────────────────────────────────────────
 
 
@@ -287,6 +310,7 @@ OTHERS: dict[str, Callable[[Path], str]] = {  # name between the marks: the tabl
     "fits": lambda folder: measurements(folder, "h200_fit.csv", "tests/gpu_fit_speed.py --out data/results", "target"),
     "fit peers": fit_peers,
     "nist": nist,
+    "first use": first_use,
     "coverage": lambda at: coverage(at, "coverage.csv", "model", "{method}, {points} points"),
     "coverage of choices": lambda at: coverage(at, "coverage_choices.csv", "method", "of {formulas}", "--choices 100 "),
     "coverage after a search": lambda at: coverage(at, "coverage_search.csv", "method", "{model}", "--search 200 "),
