@@ -28,6 +28,7 @@ from scipy import stats
 from timing import listed, to_record
 
 import exprkit as ek
+from exprkit.errors import ArgumentError
 from exprkit.regression.formulas.parameters import as_parameters
 
 LEVEL = 0.95
@@ -97,8 +98,11 @@ def ends(band):
 
 
 def own_ends(fitted, new):
-    """Ends of a formula's own band; nan where it is not finite at the data it was fitted to."""
-    return ends(fitted.bands(new, LEVEL)) if np.isfinite(fitted.loss) else np.full((2, len(new)), np.nan)
+    """Ends of a formula's own band; nan where it or its derivatives are not finite at the data it was fitted to."""
+    try:
+        return ends(fitted.bands(new, LEVEL))
+    except ArgumentError:
+        return np.full((2, len(new)), np.nan)
 
 
 def bands_of(pop, x, y, seed):

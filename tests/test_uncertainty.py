@@ -120,6 +120,13 @@ def test_predictions_have_bands_where_the_data_determine_them_though_not_the_par
         beyond.average(new)
 
 
+def test_derivatives_without_end_are_told():
+    x = np.array([[0.5], [1.0], [2.0]])
+    fitted = ek.fit("sqrt(p1) * x1 + p2", x, 1 - 0.1 * x[:, 0], init=[0.0, 1.0])[0]
+    with pytest.raises(ArgumentError, match=r"the derivatives of sqrt.* are not finite at 3 of 3 points"):
+        fitted.bands(x)
+
+
 # ── intervals ──
 
 

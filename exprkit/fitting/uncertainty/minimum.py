@@ -69,6 +69,8 @@ class Minimum(NamedTuple):
         ev = Evaluator(inner.pop, points.X, "cpu", dtype="float64")
         f, J = ev.evaluate(params[None])[0], ev.jacobian(params[None])[0]
         J = np.where(inner.at_bound[0, : len(params)], 0.0, J)
+        if endless := int(np.sum(~np.isfinite(J).all(axis=1))):
+            raise ArgumentError(f"the derivatives of {inner.pop[0]} are not finite at {endless:,} of {len(f):,} points")
         is_scaled = inner.goal.loss == "squares" or (inner.goal.loss == "gaussian" and inner.goal.w is None)
         sizes = np.linalg.svd(scaled(J * np.sqrt(points.w)[:, None]), compute_uv=False)
         free: float = len(f) - int(np.sum(sizes > NOTHING * sizes[:1]))
