@@ -90,9 +90,11 @@ def test_operators_of_the_users_own_that_are_formulas_have_ranges(functions):
 
 def test_limits_are_proved_or_broken_or_left_open():
     pop = ek.parse(["x1^2 - x1 + 0.26", "x1^2 - x1 + 0.24", "x1 * x1 - 2 * x1 * 0.5 + 0.25", "1 / (x1 - 0.3)"])
-    ends, n = (np.array([0.0]), np.array([1.0])), len(pop)
-    limits = np.tile([0.0, np.inf], (n, 1))
-    assert within(pop, ends, limits, np.zeros(n), 300).tolist() == [PROVED, BROKEN, OPEN, BROKEN]
+    ends, limits = (np.array([0.0]), np.array([1.0])), [(0.0, np.inf)]
+    verdicts = [within([formula], ends, limits, [0], 300) for formula in pop]
+    assert verdicts == [PROVED, BROKEN, OPEN, BROKEN]
+    assert within(list(ek.parse(["x1 - 2", "x1"])), ends, [(-2.1, -0.9), (0, 1)], [0, 0], 300) == PROVED
+    assert within(list(ek.parse(["x1", "x1 - 0.99"])), ends, [(0, 1), (-1, 0)], [0, 0], 300) == BROKEN
 
 
 @pytest.mark.parametrize(("box", "message"), [

@@ -12,7 +12,7 @@ Applications of Interval Analysis, 1979): ``x1 - x1`` is an interval, not 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from exprkit.backends.device_programs.population import on_host
 from exprkit.errors import ArgumentError, brief, did_you_mean, listed, whole
 from exprkit.evaluate import inputs
+from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.operators import defined
 from exprkit.operators.intervals import INF, NONE, UNDEFINED, Enclosure, enclosure
@@ -30,6 +31,7 @@ BROKEN, OPEN, PROVED = -1, 0, 1  # verdicts
 MOST_BOXES = 1 << 20  # of an expression that a user may ask for
 MOST_HALVINGS = 30  # of a box, one after the other; chosen, not measured
 TINY = 1e-300  # width of an interval that is not cut
+POINTS = 32  # of a box, where a formula is looked at first; chosen, not measured
 CHUNK = 8192  # boxes that are evaluated at once, so that they stay in cache; chosen, not measured
 
 
@@ -120,32 +122,71 @@ def range_of(expressions: Any, box: Mapping[str, Any], boxes: int = 256) -> Rang
 
 
 def within(
-    pop: Population, ends: tuple[np.ndarray, np.ndarray], limits: np.ndarray, trouble: np.ndarray, most: int
-) -> np.ndarray:
-    """Whether the values of each expression lie within limits on a box: PROVED, BROKEN somewhere, or OPEN.
+    parts: Sequence[Expression],
+    ends: tuple[np.ndarray, np.ndarray],
+    limits: Sequence[tuple[float, float]],
+    trouble: Sequence[int],
+    most: int,
+) -> int:
+    """Whether the values of a formula's parts lie within limits on a box: PROVED, BROKEN somewhere, or OPEN.
 
-    ``ends`` of variables and parameters, ``limits`` (n_exprs, 2), ``trouble`` (n_exprs,) that may be, ``most`` boxes
-    for each.
+    ``ends`` of variables, (n_vars,) each; ``limits`` of each part, and the ``trouble`` that may be; ``most`` boxes.
+    Parts are formulas that have much in common, as a function and its derivatives: that is evaluated once.
     """
-    n, (left, scales) = len(pop), _begin(pop, *ends)
-    verdicts, counts = np.full(n, PROVED), np.ones(n, np.int64)
+    roots, nodes = _numbered(parts)
+    left = Boxes(np.zeros(1, np.int64), ends[0][:, None], ends[1][:, None])
+    width = ends[1] - ends[0]
+    used = np.isin(np.arange(len(width)), [node[1] for node in nodes if node[0] == VARIABLE]) & (width > TINY)
+    scales = np.where(used, 1 / np.maximum(width, TINY), 0.0)[None]
+    count, points = 1, left.low + width[:, None] * np.random.default_rng(0).random((len(width), POINTS))
+    points = np.minimum(points, left.high)
     for _ in range(MOST_HALVINGS):
-        of_boxes, of_points = _evaluated(pop, left)
-        least, largest = limits[left.which].T
-        verdicts[left.which[~_inside(of_points, least, largest, trouble[left.which])]] = OPEN  # nor is a box around it
-        verdicts[left.which[(of_points.high < least) | (of_points.low > largest)]] = BROKEN
-        wide = ~_inside(of_boxes, least, largest, trouble[left.which])
-        counts += np.bincount(left.which[wide], minlength=n)
-        verdicts[(verdicts == PROVED) & (counts > most)] = OPEN
-        left = left.take(wide & (verdicts[left.which] == PROVED)).halves(scales)
-        if not len(left.which):
-            return verdicts
-    verdicts[left.which] = OPEN
-    return verdicts
+        n = len(left.which)
+        with np.errstate(all="ignore"):
+            values = _values(nodes, np.hstack([left.low, points]), np.hstack([left.high, points]))
+        wide, is_open = np.zeros(n, bool), False
+        for root, (least, largest), allowed in zip(roots, limits, trouble, strict=True):
+            low, high, own = values[root]
+            if (high[n:] < least).any() or (low[n:] > largest).any():
+                return BROKEN
+            inside = (low >= least) & (high <= largest) & (own <= allowed)
+            is_open |= not inside[n:].all()  # nor is a box around such a point
+            wide |= ~inside[:n]
+        count += int(wide.sum())
+        if not wide.any() or is_open or count > most:
+            return OPEN if is_open or wide.any() else PROVED
+        left = left.take(wide).halves(scales).halves(scales)  # in larger steps: a step takes as long for more boxes
+        points = left.middles
+    return OPEN
 
 
-def _inside(values: Enclosure, least: np.ndarray, largest: np.ndarray, trouble: np.ndarray) -> np.ndarray:
-    return np.asarray((values.low >= least) & (values.high <= largest) & (values.trouble <= trouble))
+def _numbered(parts: Sequence[Expression]) -> tuple[list[int], list[tuple[int, ...]]]:
+    """The distinct nodes of parts, operands first: (kind, value, numbers of the operands); the number of each part."""
+    nodes: dict[tuple[int, ...], int] = {}
+    roots = []
+    for part in parts:
+        stack: list[int] = []
+        for kind, value in zip(part.kinds.tolist(), part.values.tolist(), strict=True):
+            begin = len(stack) - (defined.known(value).arity if kind == OPERATOR else 0)
+            node = (kind, value, *stack[begin:])
+            stack[begin:] = [nodes.setdefault(node, len(nodes))]
+        roots += stack
+    return roots, list(nodes)
+
+
+def _values(nodes: list[tuple[int, ...]], low: np.ndarray, high: np.ndarray) -> list[Enclosure]:
+    """The values of nodes in boxes, whose ends are (n_vars, n_boxes)."""
+    values: list[Enclosure] = []
+    known, none = np.zeros(low.shape[1]), np.full(low.shape[1], NONE)
+    for kind, value, *operands in nodes:
+        if kind == OPERATOR:
+            values.append(enclosure(defined.known(value), *(values[k] for k in operands)))
+        elif kind == VARIABLE:
+            values.append(Enclosure(low[value], high[value], none))
+        else:
+            ends = _constant(np.array([value], np.uint64))
+            values.append(Enclosure(ends.low + known, ends.high + known, ends.trouble + none))
+    return values
 
 
 def words(names: Any, n: int, kind: int) -> list[str]:
@@ -241,6 +282,11 @@ def _leaf(
     if kind != CONSTANT:
         place = values.astype(np.int64) + (pop.n_vars if kind == PARAMETER else 0)
         return Enclosure(low[place, items], high[place, items], np.full(len(items), NONE))
+    return _constant(values)
+
+
+def _constant(values: np.ndarray) -> Enclosure:
+    """Numbers, by their bits."""
     numbers = values.view(np.float64)
     is_nan = np.isnan(numbers)
     trouble = np.where(np.isfinite(numbers), NONE, UNDEFINED)

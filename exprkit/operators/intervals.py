@@ -122,7 +122,8 @@ def _rounded(row: Any, low: np.ndarray, high: np.ndarray, ends: Sequence[Pair]) 
     share = (error + 0.5) * EPS
     low = low - (share * np.abs(low) + LEAST * ((low != 0) | inexact))
     high = high + (share * np.abs(high) + LEAST * ((high != 0) | inexact))
-    return np.maximum(low, row.image[0]), np.minimum(high, row.image[1])
+    least, largest = row.image
+    return (low if least == -INF else np.maximum(low, least)), (high if largest == INF else np.minimum(high, largest))
 
 
 def quotient(row: Any, *operands: Enclosure) -> tuple[np.ndarray, np.ndarray, Any]:

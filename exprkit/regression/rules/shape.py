@@ -45,20 +45,18 @@ class ShapeConstraint:
     def verdicts(self, formulas: Sequence[Expression]) -> list[int]:
         """Of each formula PROVED, BROKEN (there is a point) or OPEN: not proved."""
         pop = Population.of(list(formulas))
-        parts, limits, trouble = [pop], [self.limits], [NONE if self.slopes else JUMPS]
+        parts, limits, trouble = [list(pop)], [self.limits], [NONE if self.slopes else JUMPS]
         for column, order, sign in self.slopes:
             if column >= pop.n_vars:  # in no formula
                 continue
             slope = pop
             for left in reversed(range(order)):
                 slope = slope.diff(f"x{column + 1}", errors="mask")
-                parts.append(slope)
+                parts.append(list(slope))
                 limits.append(UNLIMITED if left else (0.0, INF) if sign > 0 else (-INF, 0.0))
                 trouble.append(NONE if left else UNDEFINED)
-        every, n = Population.concatenate(parts), len(pop)
         ends = np.array(self.low[: pop.n_vars]), np.array(self.high[: pop.n_vars])
-        found = within(every, ends, np.repeat(limits, n, axis=0), np.repeat(trouble, n), MOST_BOXES)
-        return np.min(found.reshape(-1, n), axis=0).tolist() if n else []
+        return [within(own, ends, limits, trouble, MOST_BOXES) for own in zip(*parts, strict=True)]
 
 
 def shape_of(

@@ -232,8 +232,8 @@ class SearchProblem:
         """Whether each formula is proved to have the shape that was asked for; each is proved once."""
         if self.settings.shape is None:
             return [True] * len(formulas)
-        new = [formula for formula in dict.fromkeys(formulas) if formula not in self.verdicts]
-        self.verdicts.update(zip(new, self.settings.shape.verdicts(new), strict=True))
+        if new := [formula for formula in dict.fromkeys(formulas) if formula not in self.verdicts]:
+            self.verdicts.update(zip(new, self.settings.shape.verdicts(new), strict=True))
         return [self.verdicts[formula] == PROVED for formula in formulas]
 
     @functools.cached_property
