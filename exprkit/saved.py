@@ -1,8 +1,9 @@
-"""``load`` and ``read_json`` read what exprkit writes: populations, fits, exhaustive searches or fitted regressors."""
+"""``load`` and ``read_json`` read what exprkit writes: populations, fits, exhaustive searches or fitted estimators."""
 
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from exprkit.expressions.population import Population
@@ -12,11 +13,23 @@ from exprkit.runtime import files
 from exprkit.search.search_result import SearchResult
 
 if TYPE_CHECKING:
+    from exprkit.classification.classifier import SymbolicClassifier
+    from exprkit.dynamics.regressor import DynamicsRegressor
     from exprkit.regression.estimator.regressor import SymbolicRegressor
+    from exprkit.targets.regressor import MultiTargetRegressor
+
+    Estimator = SymbolicRegressor | SymbolicClassifier | MultiTargetRegressor | DynamicsRegressor
+
+# Of estimators that are made of searches: they need scikit-learn, and are imported when a file holds one.
+MODULES = {
+    "SymbolicClassifier": "exprkit.classification.classifier",
+    "MultiTargetRegressor": "exprkit.targets.regressor",
+    "DynamicsRegressor": "exprkit.dynamics.regressor",
+}
 
 
-def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult | SymbolicRegressor:
-    """Read a file written by ``save`` of a population, a fit, an exhaustive search or a fitted regressor.
+def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult | Estimator:
+    """Read a file written by ``save`` of a population, a fit, an exhaustive search or a fitted estimator.
 
     Parameters
     ----------
@@ -25,7 +38,7 @@ def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult 
 
     Returns
     -------
-    Population, FitResult, SearchResult or SymbolicRegressor
+    Population, FitResult, SearchResult or estimator
         The same kind of object that was saved.
 
     Raises
@@ -37,7 +50,7 @@ def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult 
     FileError
         If it cannot be read.
     MissingError
-        If it holds a regressor and scikit-learn is not installed.
+        If it holds an estimator and scikit-learn is not installed.
 
     Examples
     --------
@@ -52,6 +65,10 @@ def load(path: str | os.PathLike[str]) -> Population | FitResult | SearchResult 
             from exprkit.regression.estimator.regressor import SymbolicRegressor
 
             return SymbolicRegressor.restored(arrays)
+        if "estimator.class" in arrays:
+            name = str(arrays["estimator.class"])
+            restored: Estimator = getattr(import_module(MODULES[name]), name).restored(arrays)
+            return restored
         for part, Result in (("fit", FitResult), ("found", SearchResult)):
             if f"{part}.params" in arrays:
                 return Result.restored(arrays)

@@ -76,7 +76,7 @@ def test_products_and_ratios_are_found(text, is_sharp):
 
 
 @pytest.mark.slow
-def test_three_classes_have_two_formulas():
+def test_three_classes_have_two_formulas(tmp_path):
     X, _ = labelled(LAWS["x1 * x2"][1], 500)
     random, product = np.random.default_rng(4), X[:, 0] * X[:, 1]
     f = np.stack([0 * product, 4 * (product - 1), 8 * (product - 2)], axis=1)
@@ -89,6 +89,12 @@ def test_three_classes_have_two_formulas():
     assert np.abs(p - law).mean() < 0.06 and model.score(table, "kind") > np.mean(law.max(axis=1)) - 0.05
     assert model.decision_function(table).shape == (500, 3) and len(model.equations_) == len(model.sympy()) == 2
     assert str(model).count("against a") == 2
+    model.save(tmp_path / "model.npz")
+    again = ek.load(tmp_path / "model.npz")
+    assert np.array_equal(again.predict_proba(table), p) and str(again) == str(model)
+    assert again.predict(table)[0] in "abc" and again.search.get_params() == QUICK.get_params()
+    with pytest.raises(ValueError, match="of a SymbolicClassifier"):
+        ek.MultiTargetRegressor.load(tmp_path / "model.npz")
 
 
 @pytest.mark.slow

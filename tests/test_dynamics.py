@@ -46,7 +46,7 @@ def test_numbers_are_fitted_to_measured_states(noise, most):
     assert np.sqrt(sums / 130).max() == pytest.approx(noise, rel=0.3, abs=1e-5)
 
 
-def test_a_law_is_found_in_noise_and_forecasts():
+def test_a_law_is_found_in_noise_and_forecasts(tmp_path):
     states, times = predators(0.01)
     model = ek.DynamicsRegressor(QUICK).fit(states, times, feature_names=["prey", "predator"])
     later = np.linspace(0, 20, 60)
@@ -55,6 +55,10 @@ def test_a_law_is_found_in_noise_and_forecasts():
     assert model.equations_["complexity"].max() <= 9 and "prey" in model.equations()[1]
     assert model.predict([[10, 5]])[0] == pytest.approx(rates(0, [10, 5]), rel=0.05)
     assert model.score(states, times) > 0.95
+    model.save(tmp_path / "model.npz")
+    again = ek.DynamicsRegressor.load(tmp_path / "model.npz")
+    assert again.equations(17) == model.equations(17) and again.equations_.equals(model.equations_)
+    assert np.array_equal(again.simulate([6, 2], later), model.simulate([6, 2], later))
 
 
 def test_what_adds_nothing_is_left_out():

@@ -41,8 +41,11 @@ def rates():
 
 
 @pytest.mark.slow
-def test_laws_with_a_part_in_common_are_found_and_shown(rates):
+def test_laws_with_a_part_in_common_are_found_and_shown(rates, tmp_path):
     table, Y, model = rates
+    model.save(tmp_path / "model.npz")
+    again = ek.load(tmp_path / "model.npz")
+    assert np.array_equal(again.predict(table), model.predict(table)) and str(again) == str(model)
     assert model.predict(table) == pytest.approx(Y.to_numpy(), rel=1e-6) and model.score(table, Y) > 0.999999
     assert model.shared_ == ["a / (b + 1)"] and str(model).splitlines()[:2] == ["u1 = a / (b + 1)", "u = exp(u1)"]
     assert model.target_names_ == ["u", "v"] and len(model.sympy()) == len(model.latex(precision=3)) == 2

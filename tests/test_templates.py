@@ -44,7 +44,7 @@ def test_functions_of_a_template_are_found(template):
 
 
 @pytest.mark.slow
-def test_functions_are_found_in_noise_and_numbers_have_errors():
+def test_functions_are_found_in_noise_and_numbers_have_errors(tmp_path):
     y = 2 * np.exp(-0.6 * x1) * x2**2
     noisy = y + 0.01 * y.std() * np.random.default_rng(1).standard_normal(120)
     model = search(template="exp(-k * x1) * f(x2)", noise="constant").fit(X, noisy)
@@ -52,6 +52,9 @@ def test_functions_are_found_in_noise_and_numbers_have_errors():
     table = model.parameter_table()
     assert table["value"].iloc[0] == pytest.approx(0.6, abs=5 * table["error"].iloc[0])
     assert pickle.loads(pickle.dumps(model)).functions_ == model.functions_
+    model.save(tmp_path / "model.npz")
+    again = ek.load(tmp_path / "model.npz")
+    assert again.functions_ == model.functions_ and again.equations_.equals(model.equations_)
 
 
 def test_numbers_and_columns_may_have_any_names():
@@ -128,13 +131,17 @@ def decay(noise=0.0):
 
 
 @pytest.mark.slow
-def test_numbers_go_by_group_where_the_data_say_so():
+def test_numbers_go_by_group_where_the_data_say_so(tmp_path):
     table, y = decay()
     model = search(groups="site").fit(table, y)
     assert model.predict(table) == pytest.approx(y, abs=1e-6), str(model)
     numbers = model.group_numbers()
     assert numbers.shape == (3, 1) and np.abs(numbers.to_numpy()[:, 0]) == pytest.approx([0.5, 0.8, 1.2], rel=1e-6)
     assert "[site]" in model.get_best().equation and "`" not in model.get_best().equation
+    model.save(tmp_path / "model.npz")
+    again = ek.load(tmp_path / "model.npz")
+    assert np.array_equal(again.predict(table), model.predict(table)) and str(again) == str(model)
+    assert again.group_numbers().equals(numbers)
     with pytest.raises(ExprkitError, match="category 'd'"):
         model.predict(pd.DataFrame({"site": ["d"], "t": [1.0]}))
     with pytest.raises(ExprkitError, match="go by 'site'"):

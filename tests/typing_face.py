@@ -25,7 +25,16 @@ assert_type(ek.exhaustive_search(X, y, max_nodes=3), ek.SearchResult)
 
 model = ek.SymbolicRegressor(niterations=1)
 assert_type(model.fit(X, y), ek.SymbolicRegressor)
-assert_type(ek.load("model.npz"), ek.Population | ek.FitResult | ek.SearchResult | ek.SymbolicRegressor)
+assert_type(
+    ek.load("model.npz"),
+    ek.Population
+    | ek.FitResult
+    | ek.SearchResult
+    | ek.SymbolicRegressor
+    | ek.SymbolicClassifier
+    | ek.MultiTargetRegressor
+    | ek.DynamicsRegressor,
+)
 assert_type(ek.generate.random(3, (1, 5)), ek.Population)
 assert_type(model.latex(), str)
 number: Any = ek.Evaluator(pop, X).evaluate([1.0])

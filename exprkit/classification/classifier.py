@@ -10,7 +10,7 @@ fitted by the logistic loss itself, and one is selected by that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -19,12 +19,13 @@ from exprkit.errors import ArgumentError, DataError, brought_by, checks_methods,
 from exprkit.evaluate.tables import DataTable
 from exprkit.regression.estimator.refusals import checked_data, checked_rows, named_rows
 from exprkit.regression.estimator.regressor import SymbolicRegressor, search_of
+from exprkit.regression.estimator.searches_file import SavedSearches
 from exprkit.regression.problem.goal import LOGISTIC
 from exprkit.regression.problem.rows import Rows, as_counts
 
 with brought_by("search"):
     from scipy.special import softmax
-    from sklearn.base import BaseEstimator, ClassifierMixin, clone
+    from sklearn.base import ClassifierMixin, clone
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted
 
@@ -37,7 +38,7 @@ SWEEPS = 2  # in which formulas of several classes are fitted in turn, each besi
 
 
 @checks_methods
-class SymbolicClassifier(ClassifierMixin, BaseEstimator):
+class SymbolicClassifier(ClassifierMixin, SavedSearches):
     """Search for formulas of the log-odds of classes.
 
     For each class but the first a formula f of log(p / p_first): of two classes the second has probability
@@ -71,6 +72,9 @@ class SymbolicClassifier(ClassifierMixin, BaseEstimator):
     >>> model.predict([[3.0, 1.5], [1.5, 3.0]]).tolist()
     ['above', 'below']
     """
+
+    KEPT: ClassVar = {"classes_": np.ndarray, "n_features_in_": int, "_target_name": str}
+    SEARCHES: ClassVar = ("models_", "searches_")
 
     def __init__(self, search: SymbolicRegressor | None = None, *, rounds: int = 2) -> None:
         self.search = search

@@ -6,7 +6,7 @@ In: states at times.  Out: an equation for each state, which can be printed, int
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,11 +21,12 @@ from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.regression.estimator.equations import rounded
 from exprkit.regression.estimator.regressor import SymbolicRegressor, search_of
+from exprkit.regression.estimator.searches_file import SavedSearches
 from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.text.tokens import CONSTANT
 
 with brought_by("search"):
-    from sklearn.base import BaseEstimator, clone
+    from sklearn.base import clone
     from sklearn.utils.validation import check_is_fitted
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ ACCURATE = 1e-9  # relative tolerance of ``simulate``
 
 
 @checks_methods
-class DynamicsRegressor(BaseEstimator):
+class DynamicsRegressor(SavedSearches):
     """Search for differential equations x' = f(x, u, t), by formulas of any form.
 
     Derivatives come from smoothing splines; a ``SymbolicRegressor`` searches for each; then the best formulas of each
@@ -79,6 +80,9 @@ class DynamicsRegressor(BaseEstimator):
     >>> bool(np.abs(model.simulate([1.0], t)[:, 0] - x).max() < 0.1)
     True
     """
+
+    KEPT: ClassVar = {"_formulas": Population, "feature_names_": list, "_r2": list, "_states": np.ndarray}
+    SEARCHES: ClassVar = ("searches_",)
 
     def __init__(self, search: SymbolicRegressor | None = None, *, candidates: int = 5, time: bool = False) -> None:
         self.search = search

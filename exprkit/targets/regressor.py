@@ -6,7 +6,7 @@ In: X and targets in columns.  Out: a formula for each, and predictions in colum
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,13 +16,14 @@ from exprkit.expressions.expression import Expression
 from exprkit.regression.estimator.equations import VETO, selected
 from exprkit.regression.estimator.refusals import checked_rows, named_rows
 from exprkit.regression.estimator.regressor import SymbolicRegressor, search_of
+from exprkit.regression.estimator.searches_file import SavedSearches
 from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.regression.shapes.growth import NATS_PER_TOKEN
 from exprkit.targets import parts
 from exprkit.text.tokens import VARIABLE
 
 with brought_by("search"):
-    from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
+    from sklearn.base import MultiOutputMixin, RegressorMixin, clone
     from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ SWEEPS = 10  # over the targets, each with the formula that is best beside the o
 
 
 @checks_methods
-class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, SavedSearches):
     """Search for formulas of several targets, which share parts where that costs no accuracy that could be told.
 
     A ``SymbolicRegressor`` searches for each target, and begins with the parts of the formulas before.  Of the formulas
@@ -69,6 +70,9 @@ class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     y1 = exp(u1)
     y2 = 3 - u1
     """
+
+    KEPT: ClassVar = {"target_names_": list, "chosen_": list, "n_features_in_": int, "_is_flat": bool}
+    SEARCHES: ClassVar = ("models_",)
 
     def __init__(self, search: SymbolicRegressor | None = None) -> None:
         self.search = search
@@ -145,7 +149,10 @@ class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 self.chosen_ = min([self.chosen_, *options], key=price)
             if self.chosen_ == before:
                 break
-        self._trees = [tree[i] for tree, i in zip(trees, self.chosen_, strict=True)]
+
+    def _trees(self) -> list[Tree]:
+        """The trees of the selected formulas."""
+        return self._of_each(lambda model, i: parts.ordered(model._front.entries[i].expression))
 
     def predict(self, X: Any) -> np.ndarray:
         """Predictions, float64 (n_rows, n_targets); (n_rows,) after a fit of such a y.
@@ -184,20 +191,19 @@ class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     @property
     def shared_(self) -> list[str]:
         """The parts that several of the selected formulas have, the largest first."""
-        check_is_fitted(self, "models_")
-        return [self._text(part) for part in parts.shared(self._trees)]
+        return [self._text(part) for part in parts.shared(self._trees())]
 
     def __str__(self) -> str:
         """The selected formulas, parts that they share by names; before a fit the parameters."""
         if not hasattr(self, "models_"):
             return repr(self)
-        n, common = self.n_features_in_, parts.shared(self._trees)[::-1]  # small ones are in large ones
+        n, common = self.n_features_in_, parts.shared(self._trees())[::-1]  # small ones are in large ones
         words = [f"u{j + 1}" for j in range(len(common))]
         names: dict[Tree, Tree] = {}
         lines = []
         for j, part in enumerate(common):
             lines.append(f"{words[j]} = {self._text(parts.named(part, names), tuple(words))}")
             names[part] = VARIABLE, n + j
-        for target, tree in zip(self.target_names_, self._trees, strict=True):
+        for target, tree in zip(self.target_names_, self._trees(), strict=True):
             lines.append(f"{target} = {self._text(parts.named(tree, names), tuple(words))}")
         return "\n".join(lines)

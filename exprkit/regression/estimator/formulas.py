@@ -162,11 +162,11 @@ class FormulaTable(BaseEstimator):
         Raises
         ------
         AttributeError
-            Without ``template``, and for a model that was loaded.
+            Without ``template``.
         """
         chosen = self._index(None)
         if self._template is None or self.template is None:
-            raise AttributeError("functions_ are those of template=, and a model that was loaded has none")
+            raise AttributeError("functions_ are those of template=, which the search did not have")
         return self._template.functions(chosen)
 
     def group_numbers(self, index: int | None = None) -> pd.DataFrame:
@@ -418,7 +418,7 @@ class FormulaTable(BaseEstimator):
             self.__dict__.pop(derived, None)
 
     def _exported(self, index: int | None) -> Expression:
-        """The same, where no number of it goes by category, which Python functions and files do not have."""
+        """The same, where no number of it goes by category, which Python functions do not have."""
         formula = self._named(index)
         if self._template is not None and self._template.group is not None:
             raise ArgumentError(f"numbers go by {self._template.group!r}, which only predict, tables and texts show")

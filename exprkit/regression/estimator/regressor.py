@@ -505,8 +505,8 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         >>> model = ek.SymbolicRegressor(niterations=0, pool_size=0).fit(X, 3 * X[:, 0])
         >>> model.save("model.npz")
         """
-        self._exported(None)
-        model_file.save(self, self._front, path)
+        check_is_fitted(self, "_front")
+        files.write_arrays(path, model_file.arrays_of(self, self._front))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SymbolicRegressor:

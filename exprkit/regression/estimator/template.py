@@ -6,6 +6,7 @@ In: a model with ``template`` or ``groups``, and data.  Out: the model's front, 
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from exprkit.regression.estimator.equations import DescribedFront
 from exprkit.regression.estimator.refusals import checked_data, names_of
 from exprkit.regression.formulas.archive import FormulaArchive
 from exprkit.regression.formulas.front import Entry
-from exprkit.regression.formulas.trees import Tree, expression_of
+from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal, rows_for
 from exprkit.regression.problem.rows import Rows
@@ -27,7 +28,7 @@ from exprkit.regression.skeletons.alternate import JudgedLaw, TemplateSearch
 from exprkit.regression.skeletons.law import TemplateLaw, with_leaves
 from exprkit.regression.skeletons.skeleton import LawSkeleton
 from exprkit.regression.stages.search_problem import SearchSettings
-from exprkit.runtime import machine
+from exprkit.runtime import codec, machine
 from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
@@ -98,6 +99,35 @@ class TemplateFront:
             formula = expression_of(with_leaves(tree, law.leaves(n)))
             own[name] = Expression(formula.kinds, formula.values, (*words, *self.names(i)))
         return own
+
+    def to_arrays(self) -> dict[str, Any]:
+        """The arrays of the laws in a file."""
+        trees = [tree for law in self.laws for tree in (*law.functions, *law.numbers)]
+        values = [own for law in self.laws for own in law.values]
+        return codec.in_part("trees", Population.of([expression_of(tree) for tree in trees]).to_arrays()) | {
+            "text": self.skeleton.text,
+            "columns": np.array(self.skeleton.columns, np.str_),
+            "group": self.group,
+            "categories": np.array(self.categories, np.str_),
+            "n_values": np.array([len(law.values) for law in self.laws]),
+            "lengths": np.array([len(own) for own in values], np.int64),
+            "values": np.concatenate([*values, []]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> TemplateFront:
+        """The laws among the arrays of a file."""
+        group = str(arrays["group"]) if "group" in arrays else None
+        skeleton = LawSkeleton.of(str(arrays["text"]), arrays["columns"].tolist(), group)
+        trees = map(tree_of, Population.from_arrays(codec.of_part("trees", arrays)))
+        values = iter(np.split(arrays["values"].astype(np.float64), np.cumsum(arrays["lengths"])[:-1]))
+
+        def law(n_values: int) -> TemplateLaw:
+            functions, numbers = (tuple(islice(trees, len(own))) for own in (skeleton.functions, skeleton.numbers))
+            return TemplateLaw(functions, numbers, tuple(islice(values, n_values)))
+
+        laws = [law(n) for n in arrays["n_values"].tolist()]
+        return cls(skeleton, laws, group, arrays["categories"].tolist())
 
     def covariances(self, goal: Goal, most: int) -> np.ndarray:
         """Of the constants of ``formulas``, (n, most, most): 0 of known ones; ``goal`` has a column a category."""
