@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from exprkit.regression.estimator.regressor import SymbolicRegressor
     from exprkit.targets.regressor import MultiTargetRegressor
 
-    Estimator = SymbolicRegressor | SymbolicClassifier | MultiTargetRegressor | DynamicsRegressor
+    Estimator: TypeAlias = SymbolicRegressor | SymbolicClassifier | MultiTargetRegressor | DynamicsRegressor
 
 # Of estimators that are made of searches: they need scikit-learn, and are imported when a file holds one.
 MODULES = {

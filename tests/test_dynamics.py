@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -11,6 +13,8 @@ from exprkit.dynamics import integration
 from exprkit.dynamics.choice import SystemChoice
 from exprkit.dynamics.integration import Segments
 from exprkit.dynamics.trajectories import trajectories
+from exprkit.dynamics.weak_form import weak_sums
+from exprkit.expressions.population import Population
 
 QUICK = ek.SymbolicRegressor(
     unary_operators=[], maxsize=11, niterations=0, timeout_in_seconds=2, deterministic=True, random_state=0
@@ -65,21 +69,19 @@ def test_what_adds_nothing_is_left_out():
     (states, _), (times, _) = predators()
     runs, _ = trajectories(states[:40], times[:40])
     cluttered = ["x1 * (1.1 - 0.4 * x2 + 1e-7 * x1)"], ["x2", GROWTH[1]]
-    formulas = (
-        SystemChoice(Segments.of(runs), 40, False, 30).best_of([list(ek.parse(front)) for front in cluttered]).formulas
-    )
+    formulas = SystemChoice(runs, False, 30).best_of([list(ek.parse(front)) for front in cluttered]).formulas
     slopes = ek.Evaluator(formulas, [[2.0, 3.0]], dtype="float64").evaluate()[:, 0]
     assert slopes == pytest.approx(rates(0, [2, 3]), rel=1e-5) and formulas.n_tokens.tolist() == [7, 9]
 
 
 def test_a_term_that_lowers_the_sum_is_added_and_one_that_does_not_is_left_out():
     states, times = predators(0.01)
-    choice = SystemChoice(Segments.of(trajectories(states, times)[0]), 130, False, 30)
+    choice = SystemChoice(trajectories(states, times)[0], False, 30)
     lacking = choice.described(list(ek.parse(["1.1 * x1 - 0.4 * x1 * x2", "0.1 * x1 * x2"])))
     best = choice.longer(lacking)
     point = np.array([[2.0, 3.0]])
     assert best.formulas[1](point) == pytest.approx([rates(0, [2, 3])[1]], rel=0.03)
-    assert choice._replace(most_tokens=0).longer(lacking) is lacking
+    assert replace(choice, most_tokens=0).longer(lacking) is lacking
     cluttered = choice.described(list(ek.parse(["x1 * (1.1 - 0.4 * x2)", "(0.1 * x1 - 0.4) * (x2 + 0.001 * x1)"])))
     assert choice.shorter(cluttered).formulas.n_tokens.tolist() == [7, 7]
 
@@ -88,7 +90,7 @@ def test_slopes_are_nearer_beside_equations_that_are_nearly_right():
     states, times = predators(0.02)
     runs, _ = trajectories(states, times)
     rough = list(ek.parse(["x1 - 0.4 * x1 * x2", "0.1 * x1 * x2 - 0.3 * x2"]))
-    best = SystemChoice(Segments.of(runs), 130, False, 0).described(rough)
+    best = SystemChoice(runs, False, 0).described(rough)
     nearer = ek.DynamicsRegressor()._nearer(runs, best.formulas)
     law = ek.parse(GROWTH)
 
@@ -129,6 +131,61 @@ def test_inputs_and_the_time_stand_in_formulas():
     assert model.feature_names_ == ["x1", "t"] and model.predict([1.0], t=2.0) == pytest.approx(3, abs=0.05)
 
 
+def swing(t, x):
+    return [x[1], -2 * np.sin(x[0]) - 0.2 * x[1]]
+
+
+@pytest.mark.slow
+def test_a_pendulum_is_found_from_angles_alone(capsys, tmp_path):
+    t = np.linspace(0, 15, 150)
+    angles = path(swing, [2.5, 0], t)[:, 0]
+    noisy = angles + 0.01 * angles.std() * np.random.default_rng(0).standard_normal(150)
+    search = ek.SymbolicRegressor(**{**QUICK.get_params(), "unary_operators": ["sin"], "maxsize": 9})
+    model = ek.DynamicsRegressor(search, order=2).fit(noisy, t, feature_names=["angle"])
+    model.print(1)
+    assert capsys.readouterr().out.startswith("(angle)'' = ") and model.feature_names_ == ["angle", "angle_dot"]
+    assert model.predict([[1.0, 0.5]]) == pytest.approx(np.array([[swing(0, [1.0, 0.5])[1]]]), rel=0.05)
+    later = path(swing, [0, 2.2], t)
+    assert model.simulate([0, 2.2], t) == pytest.approx(later, abs=0.15) and len(model.equations_) == 1
+    assert model.score(angles, t) > 0.99 and model.invariants() == []
+    model.save(tmp_path / "model.npz")
+    assert np.array_equal(ek.load(tmp_path / "model.npz").simulate([0, 2.2], t), model.simulate([0, 2.2], t))
+    with pytest.raises(ValueError, match="x0 must have 2 finite numbers, one for each state and each derivative"):
+        model.simulate([1.0], t)
+    with pytest.raises(ValueError, match="x_dot is for order=1"):
+        model.fit(angles, t, x_dot=angles)
+
+
+@pytest.mark.slow
+def test_a_driven_oscillator_is_found():
+    t = np.linspace(0, 30, 200)
+    x = path(lambda now, x: [x[1], 0.8 * np.cos(1.7 * now) - x[0] - 0.3 * x[1]], [1, 0], t)
+    model = ek.DynamicsRegressor(QUICK, order=2).fit(x[:, 0], t, u=np.cos(1.7 * t))
+    assert model.simulate([1, 0], t, u=lambda now: np.cos(1.7 * now)) == pytest.approx(x, abs=0.02)
+    assert model.feature_names_ == ["x1", "x1_dot", "u1"]
+
+
+def test_sums_of_monomials_come_from_integrals():
+    runs, _ = trajectories(*predators(0.05))
+    law, states = ek.parse(GROWTH), np.concatenate([run.smooth for run in runs])
+    slopes = ek.Evaluator(law, states, "numpy", dtype="float64").evaluate()
+    for formulas, slope in zip(weak_sums(runs, 1, False), slopes, strict=True):
+        values = ek.Evaluator(Population.of(formulas), states, "numpy", dtype="float64").evaluate()
+        assert np.std(values - slope, axis=1).min() < 0.1 * np.std(slope)
+    t = np.linspace(0, 10, 120)
+    run, _ = trajectories(path(lambda now, x: [x[1], -x[0] - 0.3 * x[1]], [1, 0], t)[:, 0], t, order=2)
+    (formulas,) = weak_sums(run, 2, False)
+    assert any(one([[1.0, 2.0]]) == pytest.approx([-1.6], rel=1e-3) for one in formulas)
+
+
+def test_of_several_trajectories_each_is_forecast():
+    states, times = predators(0.01)
+    choice = SystemChoice(trajectories(states, times)[0], False, 0)
+    right = choice.described(list(ek.parse(GROWTH)))
+    wrong = choice.described(list(ek.parse([GROWTH[0], "0.1 * x1 - 0.4"])))._replace(length=right.length - 1)
+    assert choice.forecasting(wrong) is right and choice.forecasting(right) is right
+
+
 def test_states_that_become_infinite_are_nan():
     model = ek.DynamicsRegressor()
     model.feature_names_, model._formulas = ["x1"], ek.parse(["x1 * x1"])
@@ -161,6 +218,9 @@ T = np.arange(14.0)
         (T, 0.1, {"u": np.ones(7)}, "u has 7 rows"),
         (T, 0.1, {"x_dot": np.ones((14, 2))}, "x_dot must be"),
         (["a"] * 14, 0.1, {}, "number"),
+        ([], [], {}, "at least 12 times"),
+        (T, 0.1, {"feature_names": "a"}, "a list of names"),
+        (np.ones((14, 2)), 0.1, {"feature_names": ["a", "a"]}, "comes twice"),
     ],
 )
 def test_bad_data_are_refused(x, t, more, sentence):
@@ -168,7 +228,9 @@ def test_bad_data_are_refused(x, t, more, sentence):
         ek.DynamicsRegressor(QUICK).fit(x, t, **more)
 
 
-@pytest.mark.parametrize("settings", [{"candidates": 0}, {"time": 2}, {"search": "quick"}])
+@pytest.mark.parametrize(
+    "settings", [{"candidates": 0}, {"time": 2}, {"search": "quick"}, {"order": 3}, {"serach": None}]
+)
 def test_bad_settings_are_refused(settings):
     with pytest.raises(ValueError, match=next(iter(settings))):
         ek.DynamicsRegressor(**settings).fit(T, 0.1)

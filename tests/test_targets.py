@@ -57,6 +57,7 @@ def test_names_of_columns_are_targets(rates):
     table, Y, _ = rates
     model = ek.MultiTargetRegressor(SMALL).fit(pd.concat([table, Y], axis=1), ["u", "v"])
     assert model.target_names_ == ["u", "v"] and model.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert np.array_equal(model.predict(pd.concat([table, Y], axis=1)), model.predict(table))
 
 
 @pytest.mark.slow

@@ -103,6 +103,8 @@ class SymbolicClassifier(ClassifierMixin, SavedSearches):
         search = search_of(self.search, SECONDS)
         if search.elementwise_loss != "squares":
             raise ArgumentError("search: classes have a loss of their own; leave elementwise_loss='squares'")
+        if search.template is not None or search.groups is not None:
+            raise ArgumentError("search: formulas of log-odds have no template= and groups=: leave them out")
         table = DataTable(X, y, sample_weight, labels=True)
         X, y, weights = checked_data(self, table, labels=True)
         self._target_name = table.target

@@ -1,22 +1,26 @@
 """The choice among formulas of right-hand sides: those that describe measured states shortest.
 
 In: formulas for each state, from searches by slopes.  Out: a ``System``, its numbers fitted by integration, with terms
-that the searches missed and without those that add nothing.
+that the searches missed and without those that add nothing; of several trajectories, each of which the others have to
+forecast, that which does so.
 """
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from exprkit.dynamics import integration
-from exprkit.dynamics.integration import Segments
+from exprkit.dynamics.integration import INTERVALS, Segments
 from exprkit.dynamics.terms import monomials, with_terms, without_term
+from exprkit.dynamics.trajectories import Trajectory
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.regression.formulas.parameters import with_number_removed
+from exprkit.regression.formulas.parameters import as_parameters, with_number_removed
 from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.text.tokens import CONSTANT
 
@@ -24,6 +28,9 @@ from exprkit.text.tokens import CONSTANT
 DEGREE = 3  # of the monomials that may be added
 MOST_ADDED = 5  # terms
 TRIED = 2  # terms of each equation that are fitted, of those that lower the sum of squares most by the derivatives
+FINALISTS = 4  # systems that forecast trajectories
+FOLDS = 3  # trajectories that are forecast
+CLEAR = 5.0  # nats by which another system has to forecast better: as ``estimator/equations`` asks for
 TINY = np.finfo(float).tiny
 
 
@@ -43,34 +50,78 @@ class System(NamedTuple):
 _length = attrgetter("length")
 
 
-class SystemChoice(NamedTuple):
+def _nats(sums: np.ndarray, n: int) -> float:
+    """Of errors of n states, by each state's sum of squares."""
+    return float(np.sum(n / 2 * np.log(np.maximum(sums / n, integration.LEAST**2))))
+
+
+@dataclass(frozen=True)
+class SystemChoice:
     """What formulas are judged by, and how long they may be."""
 
-    segments: Segments
-    n_times: int  # of all trajectories
+    runs: list[Trajectory]
     has_time: bool  # whether formulas may contain it, as the last column
     most_tokens: int  # of a formula to which a monomial is added; 0: none is
+    order: int = 1  # of the equations: the formulas of all states but the last are known where it is higher
+    seen: dict[tuple[str, ...], System] = field(default_factory=dict)  # systems that were described, by their texts
+
+    @functools.cached_property
+    def segments(self) -> Segments:
+        return Segments.of(self.runs, self.order, INTERVALS * self.order)
+
+    @functools.cached_property
+    def n_times(self) -> int:
+        return sum(len(run.t) for run in self.runs)
+
+    @property
+    def n_known(self) -> int:
+        """States whose formulas are known: their derivatives are states."""
+        return self.runs[0].x.shape[1] * (self.order - 1) // self.order
 
     def best_of(self, fronts: list[list[Expression]]) -> System:
         """Of each front the formula with which all are described shortest; with terms more, and without some."""
         best = self.described([front[0] for front in fronts])
         for k, front in enumerate(fronts):
             best = min([best, *(self.described(best.exchanged(k, other)) for other in front[1:])], key=_length)
-        return self.shorter(self.longer(best))
+        return self.forecasting(self.shorter(self.longer(best)))
 
     def described(self, chosen: list[Expression]) -> System:
         """These right-hand sides, with numbers fitted to the states."""
-        fitted, sums, starts = integration.fitted(Population.of(chosen), self.segments, self.has_time)
-        errors = self.n_times / 2 * np.log(np.maximum(sums / self.n_times, integration.LEAST**2))
-        numbers = int(np.sum(fitted.kinds == CONSTANT))
-        length = float(np.sum(errors)) + NATS_PER_TOKEN * len(fitted.kinds) + NATS_PER_NUMBER * numbers
-        return System(length, fitted, sums, starts)
+        if (key := tuple(map(str, chosen))) not in self.seen:
+            fitted, sums, starts = integration.fitted(Population.of(chosen), self.segments, self.has_time)
+            numbers = int(np.sum(fitted.kinds == CONSTANT))
+            price = NATS_PER_TOKEN * len(fitted.kinds) + NATS_PER_NUMBER * numbers
+            self.seen[key] = System(_nats(sums, self.n_times) + price, fitted, sums, starts)
+        return self.seen[key]
+
+    def forecasting(self, best: System) -> System:
+        """Of the systems described shortest that which forecasts trajectories, each by the numbers of the others."""
+        if len(self.runs) == 1 or np.isinf(best.length):
+            return best
+        forms = dict[tuple[str, ...], System]()
+        for system in sorted([best, *self.seen.values()], key=_length):
+            forms.setdefault(tuple(as_parameters(system.formulas)[0].texts()), system)
+        finalists = [best, *(system for system in forms.values() if system.length > best.length)][:FINALISTS]
+        nats = [self._nats_ahead(system) for system in finalists]
+        k = int(np.argmin(nats))
+        return finalists[k] if nats[k] < nats[0] - CLEAR else best
+
+    def _nats_ahead(self, system: System) -> float:
+        """Nats of the errors of whole trajectories, by numbers that are fitted to the others, from starts of theirs."""
+        nats = 0.0
+        for j in range(min(len(self.runs), FOLDS)):
+            others = Segments.of([*self.runs[:j], *self.runs[j + 1 :]], self.order, INTERVALS * self.order)
+            formulas, *_ = integration.fitted(system.formulas, others, self.has_time)
+            n = len(self.runs[j].t)
+            whole = Segments.of([self.runs[j]], self.order, n - 1)._replace(spread=others.spread)
+            nats += _nats(integration.fitted(formulas, whole, self.has_time, are_known=True)[1], n)
+        return nats
 
     def longer(self, best: System) -> System:
         """The equations with monomials added, as long as one makes the description shorter (forward selection)."""
         if np.isinf(best.length) or not self.most_tokens:
             return best
-        known = self.segments.known
+        known = self.segments.known[..., 0]
         t = self.segments.t[..., None] if self.has_time else np.empty((*known.shape, 0))
         columns = np.concatenate([self.segments.x, self.segments.u, t], axis=2)[known]
         terms = monomials(columns.shape[1], DEGREE)
@@ -78,7 +129,7 @@ class SystemChoice(NamedTuple):
         for _ in range(MOST_ADDED):
             longer = [
                 best.exchanged(k, other)
-                for k in range(len(best.sums))
+                for k in range(self.n_known, len(best.sums))
                 for other in self._with_term(best, k, terms, largest)
                 if other.n_tokens <= self.most_tokens
             ]

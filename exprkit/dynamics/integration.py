@@ -34,27 +34,29 @@ LEAST = 1e-6  # share of a state's spread, to which integrated states agree: no 
 
 
 class Segments(NamedTuple):
-    """Pieces of trajectories, of as many intervals each; the last ones are filled up with weight 0."""
+    """Pieces of trajectories, of as many intervals each; the last ones are filled up with what is not known."""
 
-    t: np.ndarray  # float64 (n_segments, INTERVALS + 1)
-    x: np.ndarray  # float64 (n_segments, INTERVALS + 1, n_states)
-    u: np.ndarray  # float64 (n_segments, INTERVALS + 1, n_inputs)
+    t: np.ndarray  # float64 (n_segments, n_intervals + 1)
+    x: np.ndarray  # float64 (n_segments, n_intervals + 1, n_states)
+    u: np.ndarray  # float64 (n_segments, n_intervals + 1, n_inputs)
     starts: np.ndarray  # float64 (n_segments, n_states)
-    known: np.ndarray  # bool (n_segments, INTERVALS + 1)
+    known: np.ndarray  # bool (n_segments, n_intervals + 1, n_states): what was measured
     spread: np.ndarray  # float64 (n_states,): the states' standard deviations
     noise: float  # share of these that is noise, at least ``LEAST``
 
     @classmethod
-    def of(cls, runs: list[Trajectory]) -> Segments:
-        parts = []
+    def of(cls, runs: list[Trajectory], order: int = 1, intervals: int = INTERVALS) -> Segments:
+        parts, d = list[tuple[np.ndarray, ...]](), runs[0].x.shape[1]
+        measured = np.arange(d) < d // order
         for run in runs:
-            for begin in range(0, len(run.t) - 1, INTERVALS):
-                at = np.arange(begin, begin + INTERVALS + 1)
-                known, at = at < len(run.t), np.minimum(at, len(run.t) - 1)
+            for begin in range(0, len(run.t) - 1, intervals):
+                at = np.arange(begin, begin + intervals + 1)
+                known, at = (at < len(run.t))[:, None] & measured, np.minimum(at, len(run.t) - 1)
                 parts.append((run.t[at], run.x[at], run.u[at], run.smooth[begin], known))
         spread = np.std(np.concatenate([run.smooth for run in runs]), axis=0)
         spread = np.where(spread > 0, spread, 1.0)
-        noise = np.sqrt(np.mean(np.concatenate([((run.x - run.smooth) / spread) ** 2 for run in runs])))
+        rests = np.concatenate([(run.x - run.smooth) / spread for run in runs])
+        noise = np.sqrt(np.mean(rests[:, measured] ** 2))
         t, x, u, starts, known = (np.stack(part) for part in zip(*parts, strict=True))
         return cls(t, x, u, starts, known, spread, max(float(noise), LEAST))
 
@@ -95,7 +97,7 @@ class RightHandSides:
 def integrated(
     f: RightHandSides, segments: Segments, starts: np.ndarray, numbers: np.ndarray, substeps: int
 ) -> np.ndarray:
-    """States (n_copies, n_segments, INTERVALS + 1, n_states) from starts (n_copies, n_segments, n_states).
+    """States (n_copies, n_segments, n_intervals + 1, n_states) from starts (n_copies, n_segments, n_states).
 
     ``numbers``: float64 (n_copies, n_numbers), of each copy.
     """
@@ -116,21 +118,24 @@ def integrated(
     return np.stack(path, axis=1).reshape(copies, n, -1, d)
 
 
-def fitted(formulas: Population, segments: Segments, has_time: bool) -> tuple[Population, np.ndarray, np.ndarray]:
+def fitted(
+    formulas: Population, segments: Segments, has_time: bool, are_known: bool = False
+) -> tuple[Population, np.ndarray, np.ndarray]:
     """The formulas with numbers for which they lead along the measured states; each state's sum of squares; the starts.
 
-    Sums are in units of the states' spreads; inf where the states cannot be integrated.
+    ``are_known``: the numbers are, and starts alone are fitted.  Sums are in units of the states' spreads; inf where
+    the states cannot be integrated.
     """
     f = RightHandSides(formulas, has_time)
     p, starts = f.numbers.copy(), segments.starts.copy()
-    w = segments.known[..., None] / segments.spread
+    w = segments.known / segments.spread
     with np.errstate(all="ignore"):
         substeps = _substeps(f, segments, starts, p)
         r = w * (segments.x - integrated(f, segments, starts[None], p[None], substeps)[0])
         loss, damping, least = float(np.sum(r * r)), DAMPING, 1e-2 * LEAST**2 * float(np.sum(w > 0))
         for _ in range(STEPS if np.isfinite(loss) else 0):
             A, B = _derivatives(f, segments, starts, p, substeps, w, CHANGE * np.where(p == 0, 1.0, np.abs(p)))
-            accepted = False
+            accepted, A = False, A * (not are_known)
             while damping < 1e8 and not accepted:
                 dp, ds = _step(r, A, B, damping)
                 new = w * (segments.x - integrated(f, segments, (starts + ds)[None], (p + dp)[None], substeps)[0])
@@ -154,7 +159,7 @@ def gains(
     ``new``: which of all numbers these are; ``sizes``: (n_new,), how large they may be.
     """
     f = RightHandSides(formulas, has_time)
-    w = segments.known[..., None] / segments.spread
+    w = segments.known / segments.spread
     change = CHANGE * np.where(f.numbers == 0, 1.0, np.abs(f.numbers))
     change[new] = CHANGE * sizes
     with np.errstate(all="ignore"):
@@ -178,7 +183,7 @@ def _substeps(f: RightHandSides, segments: Segments, starts: np.ndarray, p: np.n
         after = integrated(f, segments, starts[None], p[None], 2 * n)
         change = np.abs(after - before) / segments.spread
         n, before = 2 * n, after
-        if not np.max(np.where(segments.known[..., None], change, 0.0)) > 15 * ACCURATE * segments.noise:  # of order 4
+        if not np.max(np.where(segments.known, change, 0.0)) > 15 * ACCURATE * segments.noise:  # of order 4
             break
     return n
 

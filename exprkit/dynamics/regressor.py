@@ -1,4 +1,4 @@
-"""``DynamicsRegressor``: differential equations x' = f(x, u, t) from trajectories.
+"""``DynamicsRegressor``: differential equations x' = f(x, u, t), or of second order, from trajectories.
 
 In: states at times.  Out: an equation for each state, which can be printed, integrated and compared.
 """
@@ -12,13 +12,15 @@ import numpy as np
 
 from exprkit.dynamics import integration
 from exprkit.dynamics.choice import TINY, System, SystemChoice
-from exprkit.dynamics.integration import RightHandSides, Segments
+from exprkit.dynamics.integration import RightHandSides
 from exprkit.dynamics.invariants import invariants
-from exprkit.dynamics.trajectories import ENDS, Trajectory, smoothed, trajectories
+from exprkit.dynamics.trajectories import ENDS, Trajectory, smoothed, times_of, trajectories
+from exprkit.dynamics.weak_form import weak_sums
 from exprkit.errors import ArgumentError, DataError, brought_by, checks_methods, flag, number_of, whole
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
+from exprkit.numbers import as_numbers
 from exprkit.regression.estimator.equations import rounded
 from exprkit.regression.estimator.regressor import SymbolicRegressor, search_of
 from exprkit.regression.estimator.searches_file import SavedSearches
@@ -42,12 +44,13 @@ ACCURATE = 1e-9  # relative tolerance of ``simulate``
 
 @checks_methods
 class DynamicsRegressor(SavedSearches):
-    """Search for differential equations x' = f(x, u, t), by formulas of any form.
+    """Search for differential equations x' = f(x, u, t), or x'' = f(x, x', u, t), by formulas of any form.
 
     Derivatives come from smoothing splines; a ``SymbolicRegressor`` searches for each; then the best formulas of each
-    front are integrated, with their numbers fitted to the states as they were measured, and the equations are those
-    that describe the trajectories shortest.  Where these are not exact, all is done once more, with splines of what
-    the equations' integrals leave of the states alone.  Names are those of pysindy.
+    front, and sums of monomials by the weak form, are integrated, with their numbers fitted to the states as they were
+    measured, and the equations are those that describe the trajectories shortest.  Of several trajectories each has to
+    be forecast by equations fitted to the others.  Where equations are not exact, all is done once more, with splines
+    of what their integrals leave of the states alone.  Names are those of pysindy.
 
     Parameters
     ----------
@@ -57,16 +60,18 @@ class DynamicsRegressor(SavedSearches):
         How many formulas of each front are integrated.
     time : bool
         Whether formulas may contain the time, as t.
+    order : int
+        2: of the second derivatives of what was measured, by formulas of x and of x', ``x1_dot``, which is not.
 
     Attributes
     ----------
     searches_ : list of SymbolicRegressor
         The last searches, one for each state, with all their formulas.
     equations_ : DataFrame
-        A row for each state: the right-hand side ("equation"), its "complexity" in tokens, and "r2", the share of the
-        measured states' variance that integrated pieces of trajectories explain.
+        A row for each measured state: the right-hand side ("equation"), its "complexity" in tokens, and "r2", the share
+        of the states' variance that integrated pieces of trajectories explain.
     feature_names_ : list of str
-        The names of states, inputs and, with ``time``, the time.
+        The names of states, of order 2 of their derivatives, of inputs and, with ``time``, the time.
 
     Examples
     --------
@@ -84,10 +89,13 @@ class DynamicsRegressor(SavedSearches):
     KEPT: ClassVar = {"_formulas": Population, "feature_names_": list, "_r2": list, "_states": np.ndarray}
     SEARCHES: ClassVar = ("searches_",)
 
-    def __init__(self, search: SymbolicRegressor | None = None, *, candidates: int = 5, time: bool = False) -> None:
+    def __init__(
+        self, search: SymbolicRegressor | None = None, *, candidates: int = 5, time: bool = False, order: int = 1
+    ) -> None:
         self.search = search
         self.candidates = candidates
         self.time = time
+        self.order = order
 
     def fit(
         self, x: Any, t: Any, x_dot: Any = None, u: Any = None, feature_names: Sequence[str] | None = None
@@ -115,16 +123,17 @@ class DynamicsRegressor(SavedSearches):
             For a parameter or names that can't be.
         """
         n_candidates, has_time = whole("candidates", self.candidates, 1), flag("time", self.time)
-        search = search_of(self.search, SECONDS)
-        runs, names = trajectories(x, t, x_dot, u, feature_names)
+        search, order = search_of(self.search, SECONDS), whole("order", self.order, 1, 2)
+        runs, names = trajectories(x, t, x_dot, u, feature_names, order)
         if has_time and TIME in names:
             raise ArgumentError(f"with time=True {TIME} is the time, and can be no state's or input's name")
         self.feature_names_ = [*names, TIME] if has_time else names
         n_states, cut = runs[0].x.shape[1], 0 if x_dot is not None else ENDS
         sums = {"+", "*"} <= set(search.binary_operators or ["+", "*"])
-        n_times = sum(len(run.t) for run in runs)
-        choice = SystemChoice(Segments.of(runs), n_times, has_time, search.maxsize if sums else 0)
-        fronts: list[list[Expression]] = [[] for _ in range(n_states)]
+        choice = SystemChoice(runs, has_time, search.maxsize if sums else 0, order)
+        searched = range(choice.n_known, n_states)  # of the others the derivatives are states
+        d = len(searched)
+        fronts = [list(parse([f"x{k + d + 1}"])) if k < choice.n_known else [] for k in range(n_states)]
         best: System | None = None
         for _ in range(ROUNDS):
             if best is not None:
@@ -134,11 +143,13 @@ class DynamicsRegressor(SavedSearches):
             )
             table = dict(zip(self.feature_names_, X.T, strict=True))
             errors = np.mean([run.error for run in runs], axis=0)
-            self.searches_ = [clone(search).fit(table, slopes[:, k]) for k in range(n_states)]
-            for front, model, error in zip(fronts, self.searches_, errors, strict=True):
-                front += self._candidates(model, float(error), n_times, n_candidates)
+            self.searches_ = [clone(search).fit(table, slopes[:, k]) for k in searched]
+            weak = weak_sums(runs, order, has_time) if sums else [[]] * d
+            for k, model, more in zip(searched, self.searches_, weak, strict=True):
+                fronts[k] += self._candidates(model, float(errors[k]), choice.n_times, n_candidates)
+                fronts[k] += [formula for formula in more if formula.n_tokens <= search.maxsize]
             best = choice.best_of(fronts)
-            if x_dot is not None or not EXACT * integration.LEAST < np.sqrt(best.sums.max() / n_times) < np.inf:
+            if x_dot is not None or not EXACT * integration.LEAST < np.sqrt(best.sums.max() / choice.n_times) < np.inf:
                 break
         assert best is not None
         pop = best.formulas
@@ -171,13 +182,15 @@ class DynamicsRegressor(SavedSearches):
         with brought_by("search"):
             from scipy.interpolate import make_interp_spline
 
-        f, nearer = RightHandSides(formulas, self.time), []
+        f, nearer, order, d = RightHandSides(formulas, self.time), [], self.order, len(formulas) // self.order
         for run in runs:
-            slope = f(run.smooth, run.u, run.t, np.broadcast_to(f.numbers, (len(run.t), len(f.numbers))))
+            slope = f(run.smooth, run.u, run.t, np.broadcast_to(f.numbers, (len(run.t), len(f.numbers))))[:, -d:]
             if np.isfinite(slope).all():
-                integral = make_interp_spline(run.t, slope, k=5).antiderivative()(run.t)
-                rest, more, error = smoothed(run.t, run.x - integral)
-                run = run._replace(smooth=integral + rest, slope=slope + more, error=error)
+                spline = make_interp_spline(run.t, slope, k=5)
+                integrals = [spline.antiderivative(n)(run.t) for n in range(order, -1, -1)]
+                rest, more, error = smoothed(run.t, run.x[:, :d] - integrals[0], order)
+                smooth, slope = np.hstack(integrals[:-1]) + rest, np.hstack(integrals[1:]) + more
+                run = run._replace(x=np.hstack([run.x[:, :d], smooth[:, d:]]), smooth=smooth, slope=slope, error=error)
             nearer.append(run)
         return nearer
 
@@ -189,18 +202,25 @@ class DynamicsRegressor(SavedSearches):
             import pandas as pd
 
         check_is_fitted(self, "_formulas")
-        table = {"equation": self._formulas.texts(), "complexity": self._formulas.n_tokens, "r2": self._r2}
-        return pd.DataFrame(table, index=self.feature_names_[: len(self._formulas)])
+        pop = self._searched
+        table = {"equation": pop.texts(), "complexity": pop.n_tokens, "r2": self._r2[: len(pop)]}
+        return pd.DataFrame(table, index=self.feature_names_[: len(pop)])
+
+    @property
+    def _searched(self) -> Population:
+        """The formulas that were searched for: not x' where that is a state."""
+        return self._formulas[len(self._formulas) - len(self._formulas) // self.order :]
 
     def equations(self, precision: int = 3) -> list[str]:
         """The right-hand sides as texts, numbers with ``precision`` digits."""
         check_is_fitted(self, "_formulas")
-        return [str(rounded(formula, whole("precision", precision, 1, 17))) for formula in self._formulas]
+        return [str(rounded(formula, whole("precision", precision, 1, 17))) for formula in self._searched]
 
     def print(self, precision: int = 3) -> None:
         """Print the equations, a line for each state, numbers with ``precision`` digits."""
-        for name, text in zip(self.feature_names_, self.equations(precision), strict=False):
-            print(f"({name})' = {text}")
+        texts, dashes = self.equations(precision), "'" * self.order
+        for name, text in zip(self.feature_names_, texts, strict=False):
+            print(f"({name}){dashes} = {text}")
 
     def invariants(self, precision: int = 3) -> list[str]:
         """What the equations conserve: sums of at most four powers and functions of the states.
@@ -229,37 +249,52 @@ class DynamicsRegressor(SavedSearches):
         return [str(rounded(formula, whole("precision", precision, 1, 17))) for formula in named]
 
     def predict(self, x: Any, u: Any = None, t: Any = 0.0) -> np.ndarray:
-        """Derivatives, float64 (n_times, n_states), at states ``x`` with inputs ``u`` and times ``t``."""
+        """Derivatives, float64 (n_times, n_states), at states ``x`` with inputs ``u`` and times ``t``.
+
+        With ``order=2`` the second ones, at x and x', (n_times, 2 n_states).
+        """
         check_is_fitted(self, "_formulas")
         f = RightHandSides(self._formulas, self.time)
-        x = np.asarray(x, np.float64).reshape(-1, len(self._formulas))
+        x, n = np.atleast_1d(as_numbers("x", x, gaps=False).astype(np.float64)), len(self._formulas)
+        if x.shape[-1] != n and n > 1:
+            raise DataError(f"x must be of shape (n_times, {n}), not {x.shape}")
+        x = x.reshape(-1, n)
         known = self._inputs(u, len(x))
         times = np.broadcast_to(np.asarray(t, np.float64), len(x))
-        return f(x, known, times, np.broadcast_to(f.numbers, (len(x), len(f.numbers))))
+        return f(x, known, times, np.broadcast_to(f.numbers, (len(x), len(f.numbers))))[:, -len(self._searched) :]
 
     def simulate(self, x0: Any, t: Any, u: Any = None) -> np.ndarray:
-        """States, float64 (n_times, n_states), from ``x0`` on, at increasing times ``t``; ``u`` as for ``fit``.
+        """States, float64 (n_times, n_states), from ``x0`` on, at increasing times ``t``.
 
-        States are nan from where one is beyond 1e12 times the largest of ``x0`` and 1, as on their way to infinity.
+        ``u`` as for ``fit``, or a function of the time.  With ``order=2`` states, and ``x0``, are x and x'.
+        They are nan from where one is beyond 1e12 times the largest of ``x0`` and 1, as on their way to infinity.
         """
         with brought_by("search"):
             from scipy.integrate import solve_ivp
 
         check_is_fitted(self, "_formulas")
-        times, start = np.asarray(t, np.float64), np.asarray(x0, np.float64).ravel()
-        if len(start) != len(self._formulas):
-            raise DataError(f"x0 must have {number_of(len(self._formulas), 'number')}, one for each state")
-        known = self._inputs(u, len(times))
+        start = as_numbers("x0", x0, gaps=False).astype(np.float64).ravel()
+        times = times_of(t)
+        if len(start) != len(self._formulas) or not np.isfinite(start).all():
+            what = "state" if self.order == 1 else "state and each derivative"
+            raise DataError(f"x0 must have {number_of(len(self._formulas), 'finite number')}, one for each {what}")
+        inputs_at = u
+        if not callable(u):
+            known = self._inputs(u, len(times))
+
+            def inputs_at(now: float) -> np.ndarray:
+                return np.array([np.interp(now, times, column) for column in known.T])
 
         f, limit = RightHandSides(self._formulas, self.time), FAR * max(1.0, float(np.max(np.abs(start))))
 
         def slope(now: float, state: np.ndarray) -> np.ndarray:
             if not np.max(np.abs(state)) < limit:  # it stays there
                 return np.zeros(len(state))
-            inputs = np.array([[np.interp(now, times, column) for column in known.T]])
-            return f(state[None], inputs, np.array([now]), f.numbers[None])[0]
+            return f(state[None], self._inputs(inputs_at(now), 1), np.array([now]), f.numbers[None])[0]
 
         path = np.full((len(times), len(start)), np.nan)
+        if len(times) == 1:
+            return start[None]
         with np.errstate(all="ignore"):
             solved = solve_ivp(slope, (times[0], times[-1]), start, "LSODA", times, rtol=ACCURATE, atol=ACCURATE)
         is_near = np.logical_and.accumulate(np.max(np.abs(solved.y), axis=0) < limit)
@@ -269,15 +304,16 @@ class DynamicsRegressor(SavedSearches):
     def _inputs(self, u: Any, n: int) -> np.ndarray:
         """Inputs of n points, (n, n_inputs)."""
         shape = n, len(self.feature_names_) - len(self._formulas) - self.time
-        known = np.empty((n, 0)) if u is None else np.asarray(u, np.float64)
+        known = np.empty((n, 0)) if u is None else as_numbers("u", u, gaps=False).astype(np.float64)
         if known.size != shape[0] * shape[1]:
             raise DataError(f"u must be of shape {shape}, not {known.shape}")
         return known.reshape(shape)
 
     def score(self, x: Any, t: Any, x_dot: Any = None, u: Any = None) -> float:
         """R2 of the derivatives, all states together; ``x``, ``t``, ``x_dot`` and ``u`` are as for ``fit``."""
-        runs, _ = trajectories(x, t, x_dot, u)
-        slopes = np.concatenate([run.slope for run in runs])
+        check_is_fitted(self, "_formulas")
+        runs, _ = trajectories(x, t, x_dot, u, order=self.order)
+        slopes = np.concatenate([run.slope for run in runs])[:, -len(self._searched) :]
         fitted = np.concatenate([self.predict(run.smooth, run.u, run.t) for run in runs])
         spread = np.sum((slopes - slopes.mean(axis=0)) ** 2)
         return float(1 - np.sum((slopes - fitted) ** 2) / spread)

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brought_by
+from exprkit.errors import ArgumentError, DataError, brief, brought_by, listed
 from exprkit.numbers import as_numbers
 
 FEWEST = 12  # times of a trajectory: every other one still makes a spline of degree 5
+DOT = "_dot"  # behind a name, of its derivative
 ENDS = 3  # times at either end of a trajectory, where a spline's slope is known least
 
 
@@ -29,7 +30,7 @@ class Trajectory(NamedTuple):
     """One run of a system."""
 
     t: np.ndarray  # float64 (n_times,), increasing
-    x: np.ndarray  # float64 (n_times, n_states), as measured
+    x: np.ndarray  # float64 (n_times, n_states), as measured; derivatives that are states as well: smoothed
     u: np.ndarray  # float64 (n_times, n_inputs), known
     smooth: np.ndarray  # float64 (n_times, n_states)
     slope: np.ndarray  # float64 (n_times, n_states): its derivative, or that which was measured
@@ -37,11 +38,18 @@ class Trajectory(NamedTuple):
 
 
 def trajectories(
-    x: Any, t: Any, x_dot: Any = None, u: Any = None, feature_names: Sequence[str] | None = None
+    x: Any, t: Any, x_dot: Any = None, u: Any = None, feature_names: Sequence[str] | None = None, order: int = 1
 ) -> tuple[list[Trajectory], list[str]]:
-    """Trajectories from arrays or lists of arrays, as ``DynamicsRegressor.fit`` takes them, and the states' names."""
-    runs = list(x) if isinstance(x, (list, tuple)) and np.ndim(x[0]) == 2 else [x]
-    n, given = len(runs), getattr(runs[0], "columns", ()) if feature_names is None else feature_names
+    """Trajectories from arrays or lists of arrays, as ``DynamicsRegressor.fit`` takes them, and the states' names.
+
+    For equations of a higher order the derivatives below it are states as well, behind those that were measured.
+    """
+    if order > 1 and x_dot is not None:
+        raise ArgumentError(f"x_dot is for order=1, not {order}: where derivatives were measured too, they are states")
+    runs = list(x) if isinstance(x, (list, tuple)) and len(x) and np.ndim(x[0]) == 2 else [x]
+    n, given = len(runs), getattr(runs[0], "columns", ()) if feature_names is None else listed(feature_names)
+    if given is None:
+        raise ArgumentError(f"feature_names must be a list of names, not {brief(feature_names)}")
     states = [_matrix("x", run) for run in runs]
     width = states[0].shape[1]
     names = [str(name) for name in given] or [f"x{k + 1}" for k in range(width)]
@@ -65,16 +73,20 @@ def trajectories(
                 raise DataError(f"{what} has {len(other)} rows, its trajectory {len(run)}")
         if slope is not None and slope.shape != run.shape:
             raise DataError(f"x_dot must be of shape {run.shape}, not {slope.shape}")
-        smooth, derivative, error = smoothed(time, run)
+        smooth, derivative, error = smoothed(time, run, order)
         if slope is not None:
             derivative, error = slope, np.zeros(width)
-        made.append(Trajectory(time, run, known, smooth, derivative, error))
-    return made, names
+        made.append(Trajectory(time, np.hstack([run, smooth[:, width:]]), known, smooth, derivative, error))
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ArgumentError(f"feature_names: {twice[0]!r} comes twice; names must differ")
+    dotted = [f"{name}{DOT * k}" for k in range(1, order) for name in names[:width]]
+    return made, [*names[:width], *dotted, *names[width:]]
 
 
-def smoothed(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def smoothed(t: np.ndarray, x: np.ndarray, order: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """States without their noise and their derivatives, (n_times, n_states) each, and these' errors, (n_states,).
 
+    Of x the derivatives below ``order`` are states as well, behind x.
     By cubic smoothing splines, of which generalised cross-validation says how smooth (P. Craven and G. Wahba,
     Numerische Mathematik 31, 1979); where one of degree 5 through every other point is nearer to those between than
     that one is, there is no noise, and it goes through all points.  Errors are half of what splines of the even and of
@@ -83,8 +95,9 @@ def smoothed(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     with brought_by("search"):
         from scipy.interpolate import make_interp_spline, make_smoothing_spline
 
-    smooth, slope, error = np.empty_like(x), np.empty_like(x), np.empty(x.shape[1])
-    s = (t - t[0]) / (t[-1] - t[0])
+    (n, d), span = x.shape, t[-1] - t[0]
+    paths, error = np.empty((order + 1, n, d)), np.empty((order, d))
+    s = (t - t[0]) / span
     for k, column in enumerate(x.T):
         size = float(np.std(column)) or 1.0
         values = (column - column.mean()) / size
@@ -93,11 +106,12 @@ def smoothed(t: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
         if np.std(between) < np.std(spline_of(s, values)(s) - values):
             spline_of = functools.partial(make_interp_spline, k=5)
         spline, even, odd = spline_of(s, values), spline_of(s[::2], values[::2]), spline_of(s[1::2], values[1::2])
-        smooth[:, k] = column.mean() + size * spline(s)
-        slope[:, k] = size / (t[-1] - t[0]) * spline.derivative()(s)
-        both = (half.derivative()(s[ENDS:-ENDS]) for half in (even, odd))
-        error[k] = size / (t[-1] - t[0]) * np.std(np.subtract(*both)) / 2
-    return smooth, slope, error
+        paths[0, :, k] = column.mean() + size * spline(s)
+        for j in range(1, order + 1):
+            paths[j, :, k] = size / span**j * spline.derivative(j)(s)
+            both = (half.derivative(j)(s[ENDS:-ENDS]) for half in (even, odd))
+            error[j - 1, k] = size / span**j * np.std(np.subtract(*both)) / 2
+    return np.hstack(list(paths[:-1])), np.hstack(list(paths[1:])), error.ravel()
 
 
 def _matrix(what: str, values: Any) -> np.ndarray:
@@ -115,13 +129,20 @@ def _matrix(what: str, values: Any) -> np.ndarray:
 
 def _times(t: Any, n: int) -> np.ndarray:
     """Times of n rows: as they are given, or by the step between two of them."""
-    times: np.ndarray = as_numbers("t", t, gaps=False).astype(np.float64)
-    if times.ndim == 0:
-        times = float(times) * np.arange(n)
-    if times.shape != (n,):
-        raise DataError(f"t must be a time step or of shape ({n},), not {times.shape}")
+    if np.ndim(t) == 0 and t is not None:
+        t = as_numbers("t", t, gaps=False).astype(np.float64) * np.arange(n)
+    if np.shape(t) != (n,):
+        raise DataError(f"t must be a time step or of shape ({n},), not {np.shape(t) if np.ndim(t) else brief(t)}")
     if n < FEWEST:
         raise DataError(f"a trajectory needs at least {FEWEST} times, not {n}")
+    return times_of(t)
+
+
+def times_of(t: Any) -> np.ndarray:
+    """Times as float64 (n_times,); raises DataError for those that do not increase."""
+    times: np.ndarray = as_numbers("t", t, gaps=False).astype(np.float64)
+    if times.ndim != 1 or not len(times):
+        raise DataError(f"t must be of shape (n_times,), not {times.shape}")
     if not (np.isfinite(times).all() and (np.diff(times) > 0).all()):
         raise DataError("t must be finite and increase within each trajectory")
     return times
@@ -129,7 +150,7 @@ def _times(t: Any, n: int) -> np.ndarray:
 
 def _per_run(what: str, values: Any, n: int) -> list[Any]:
     """What belongs to each of n trajectories: a list of as many, or the same for all."""
-    if isinstance(values, (list, tuple)) and (n > 1 or np.ndim(values[0]) > (what != "t")):
+    if isinstance(values, (list, tuple)) and (n > 1 or (len(values) and np.ndim(values[0]) > (what != "t"))):
         if len(values) != n:
             raise DataError(f"{what} is a list of {len(values)}, of {n} trajectories")
         return list(values)

@@ -114,7 +114,8 @@ class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, SavedSearches):
         self.models_: list[SymbolicRegressor] = []
         begun = list(search.guesses or ())
         for target in Y.T:
-            model = clone(search).set_params(guesses=begun or None).fit(named_rows(self, X), target, w)
+            guesses = None if search.template is not None else begun or None
+            model = clone(search).set_params(guesses=guesses).fit(named_rows(self, X), target, w)
             self.models_.append(model)
             tree = parts.ordered(model._front.entries[model._index(None)].expression)
             new = [self._text(part) for part in parts.parts_of(tree) if parts.nodes(part) >= SMALLEST]
@@ -162,6 +163,8 @@ class MultiTargetRegressor(MultiOutputMixin, RegressorMixin, SavedSearches):
         X : array or table, (n_rows, n_vars)
         """
         check_is_fitted(self, "models_")
+        for name in {*self.target_names_} & {*DataTable(X).names} - {*getattr(self, "feature_names_in_", ())}:
+            X, _ = target_of(X, name)  # the table that was fitted
         data = named_rows(self, checked_rows(self, X))
         columns = [model.predict(data, i) for model, i in zip(self.models_, self.chosen_, strict=True)]
         return columns[0] if self._is_flat else np.stack(columns, axis=1)

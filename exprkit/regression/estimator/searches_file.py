@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, brought_by
+from exprkit.errors import ArgumentError, brought_by, did_you_mean
 from exprkit.expressions.population import Population
 from exprkit.regression.estimator import model_file
 from exprkit.regression.estimator.regressor import SymbolicRegressor
@@ -37,6 +37,14 @@ class SavedSearches(BaseEstimator):
 
     KEPT: ClassVar[dict[str, Any]]  # attributes that fits leave, and of what kind
     SEARCHES: ClassVar[tuple[str, ...]]  # those that are lists of searches
+
+    def __new__(cls, *_: Any, **settings: Any) -> Any:
+        """Say what was meant by a parameter that is none, as ``SymbolicRegressor`` does."""
+        for name in settings:
+            if name not in (known := cls._get_param_names()):
+                hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+                raise ArgumentError(f"{cls.__name__} has no parameter {name!r}{hint}")
+        return super().__new__(cls)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted model to ``path`` as npz, without pickle; complete or absent.  ``exprkit.load`` reads it."""

@@ -1,0 +1,97 @@
+"""Sums of monomials by the weak form: integrals against test functions, by which noise is not differentiated.
+
+In: trajectories.  Out: formulas of the highest derivatives.
+
+For a function phi that is 0 at both ends of an interval, the integral of phi f(x) there is, for x' = f(x), that of
+-phi' x, and for x'' = f(x) that of phi'' x: a linear regression for the numbers of a sum, whose left side needs no
+derivative of x (D. A. Messenger and D. M. Bortz, Multiscale Modeling & Simulation 19, 2021).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+from numpy.polynomial import Polynomial
+
+from exprkit.dynamics.terms import monomials
+from exprkit.dynamics.trajectories import Trajectory
+from exprkit.expressions.expression import Expression
+from exprkit.regression.formulas.simplify import simplified
+from exprkit.regression.formulas.trees import combination, expression_of, tree_of
+from exprkit.regression.formulas.values import values_of
+from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
+
+# Chosen, not measured.
+DEGREE = 3  # of the monomials
+POWER = 6  # of 1 - s^2, which is the test function for s from -1 to 1
+WIDTHS = (12, 6, 24)  # intervals between measurements, of half a test function; numbers are those of the first
+MOST_SUMS = 5_000  # that are compared
+MOST_TERMS = 5
+KEPT = 4  # sums of a state
+RIDGE = 1e-12  # of correlations: monomials that are the same along the trajectories do no harm
+
+
+def weak_sums(runs: list[Trajectory], order: int, has_time: bool) -> list[list[Expression]]:
+    """For each state the sums of monomials that describe its derivative of this order shortest."""
+    columns = [np.concatenate([run.smooth, run.u, *([run.t[:, None]] * has_time)], axis=1) for run in runs]
+    terms, d = monomials(columns[0].shape[1], DEGREE), runs[0].x.shape[1] // order
+    values = [values_of(terms, own).T for own in columns]
+    by_width = []
+    for width in WIDTHS:
+        long = [(run, own) for run, own in zip(runs, values, strict=True) if len(run.t) > 2 * width]
+        if long:
+            parts = zip(*(_integrals(run, own, order, width) for run, own in long), strict=True)
+            by_width.append((width, *map(np.concatenate, parts)))
+    return [
+        _shortest([(w, left, right[:, k]) for w, left, right in by_width], terms) if by_width else [] for k in range(d)
+    ]
+
+
+def _integrals(run: Trajectory, values: np.ndarray, order: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Integrals of the test functions times terms, (n, n_terms), and of their derivatives times states, (n, n_states).
+
+    The functions begin at each measurement that is far enough from the end.
+    """
+    phi = Polynomial([1, 0, -1]) ** POWER
+    begins = np.arange(len(run.t) - 2 * width)[:, None]
+    at = begins + np.arange(2 * width + 1)
+    t = run.t[at]
+    half = (t[:, -1:] - t[:, :1]) / 2
+    s, steps = (t - t[:, :1]) / half - 1, np.gradient(t, axis=1)
+    left = np.einsum("ij,ijk->ik", phi(s) * steps, values[at])
+    slope = (-1) ** order * phi.deriv(order)(s) / half**order * steps
+    return left, np.einsum("ij,ijk->ik", slope, run.x[at][..., : run.x.shape[1] // order])
+
+
+def _shortest(by_width: list[tuple[int, np.ndarray, np.ndarray]], terms: list[Expression]) -> list[Expression]:
+    """The sums that describe the integrals of all widths shortest, with numbers of the first.
+
+    Integrals of functions that overlap tell less: as many as there are halves of a width in the rows.
+    """
+    numbers: dict[tuple[int, ...], np.ndarray] = {}
+    nats: dict[tuple[int, ...], float] = {}
+    tokens = np.array([term.n_tokens for term in terms])
+    for width, left, right in by_width:
+        size = np.linalg.norm(left, axis=0)
+        size[~(size > 0)] = 1.0
+        gram, target = (left / size).T @ (left / size), (left / size).T @ right
+        square, n = float(right @ right), 2 * len(right) / width / len(by_width)
+        for k in range(1, MOST_TERMS + 1):
+            if math.comb(len(terms), k) > MOST_SUMS:
+                break
+            sets = np.array(list(itertools.combinations(range(len(terms)), k)))
+            grams = gram[sets[:, :, None], sets[:, None, :]] + RIDGE * np.eye(k)
+            own = np.linalg.solve(grams, target[sets][..., None])[..., 0]
+            loss = np.maximum(square - np.sum(own * target[sets], axis=1), RIDGE * square)
+            price = NATS_PER_TOKEN * (tokens[sets].sum(axis=1) + 3 * k - 1) + NATS_PER_NUMBER * k
+            length = n / 2 * np.log(loss) + price / len(by_width)
+            for key, row, one in zip(map(tuple, sets.tolist()), own / size[sets], length.tolist(), strict=True):
+                numbers.setdefault(key, row)
+                nats[key] = nats.get(key, 0.0) + one
+    sums = []
+    for key in sorted(nats, key=nats.__getitem__)[:KEPT]:
+        pairs = zip(numbers[key].tolist(), (tree_of(terms[k]) for k in key), strict=True)
+        sums.append(simplified(expression_of(combination(pairs))))
+    return sums
