@@ -38,15 +38,13 @@ def weak_sums(runs: list[Trajectory], order: int, has_time: bool) -> list[list[E
     columns = [np.concatenate([run.smooth, run.u, *([run.t[:, None]] * has_time)], axis=1) for run in runs]
     terms, d = monomials(columns[0].shape[1], DEGREE), runs[0].x.shape[1] // order
     values = [values_of(terms, own).T for own in columns]
-    by_width = []
+    by_width: list[tuple[int, np.ndarray, np.ndarray]] = []
     for width in WIDTHS:
         long = [(run, own) for run, own in zip(runs, values, strict=True) if len(run.t) > 2 * width]
-        if long:
-            parts = zip(*(_integrals(run, own, order, width) for run, own in long), strict=True)
-            by_width.append((width, *map(np.concatenate, parts)))
-    return [
-        _shortest([(w, left, right[:, k]) for w, left, right in by_width], terms) if by_width else [] for k in range(d)
-    ]
+        parts = [_integrals(run, own, order, width) for run, own in long]
+        if parts:
+            by_width.append((width, np.concatenate([left for left, _ in parts]), np.concatenate([r for _, r in parts])))
+    return [_shortest([(width, left, right[:, k]) for width, left, right in by_width], terms) for k in range(d)]
 
 
 def _integrals(run: Trajectory, values: np.ndarray, order: int, width: int) -> tuple[np.ndarray, np.ndarray]:
