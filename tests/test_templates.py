@@ -10,7 +10,9 @@ import pytest
 
 import exprkit as ek
 from exprkit.errors import ExprkitError
+from exprkit.regression.estimator.numbers import covariances
 from exprkit.regression.formulas.trees import expression_of, tree_of
+from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.skeletons.law import TemplateLaw
 from exprkit.regression.skeletons.skeleton import LawSkeleton
@@ -55,6 +57,26 @@ def test_functions_are_found_in_noise_and_numbers_have_errors(tmp_path):
     model.save(tmp_path / "model.npz")
     again = ek.load(tmp_path / "model.npz")
     assert again.functions_ == model.functions_ and again.equations_.equals(model.equations_)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "template, y",
+    [
+        ("f(x1) + g(x2) + h(x3)", np.exp(-x1) + np.sqrt(x2) + np.log(x3 + 1)),
+        ("f(x1) / (g(x2) + h(x3))", (x1 + 1) / (np.exp(x2) + x3**2)),
+    ],
+)
+def test_three_functions_are_found_at_once_in_little_time_for_each(template, y):
+    model = search(6.0, template=template, pool_size=None).fit(X, y)
+    assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 1e-6 * y.std(), str(model)
+
+
+def test_numbers_of_1_beside_known_ones_have_covariances():
+    rows = Rows(X, x1 + 1)
+    pop = ek.parse("p1 * x1 + p2 * x1 + 1 + p3 * x2")
+    matrices = covariances(Goal("squares", rows), pop, np.array([[1.0, 0.3, 0.0]]))
+    assert matrices.shape == (1, 3, 3) and not matrices[0, 0].any() and matrices[0, 1, 1] >= 0
 
 
 def test_numbers_and_columns_may_have_any_names():

@@ -162,6 +162,11 @@ class Budget:
         end = math.inf if self._seconds is None else self.work + 1e6 * share * self._seconds
         return lambda: self.work >= end
 
+    @property
+    def limit(self) -> float | None:
+        """Seconds of all of it."""
+        return self._seconds
+
     def shared(self, share: float) -> Budget:
         """A budget for a share of what is left of the time and of the functions, which ends where this one does."""
         seconds = None if self._seconds is None else share * max(self._seconds - self._kept_back - self.used, 0.0)

@@ -25,6 +25,7 @@ from exprkit.regression.formulas.simplify import simplified, with_signs_inside
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.stages.search_problem import SearchProblem
+from exprkit.text.tokens import CONSTANT, PARAMETER
 
 AS_GOOD = 1e-8  # share of a loss that simple numbers may cost
 ALIKE = 1e-6  # share of a loss by which a longer formula has to be better, or both are one
@@ -135,6 +136,15 @@ def undetermined(pop: Population, params: np.ndarray, X: np.ndarray) -> np.ndarr
 # ── covariances ──
 
 
+def _held(formula: Expression, params: np.ndarray, units: np.ndarray) -> Population:
+    """A formula with constants in the place of those of its parameters that are units."""
+    is_free = formula.kinds == PARAMETER
+    number = np.where(is_free, formula.values, 0).astype(np.int64)
+    is_unit, place = is_free & units[number], (np.cumsum(~units) - 1)[number].astype(np.uint64)
+    values = np.where(is_unit, params[number].view(np.uint64), np.where(is_free, place, formula.values))
+    return Population.of([Expression(np.where(is_unit, CONSTANT, formula.kinds), values)])
+
+
 def covariances(goal: Goal, pop: Population, params: np.ndarray) -> np.ndarray:
     """Covariances of every formula's numbers, (n, most, most), as ``ek.fit`` has them for the same rows and loss.
 
@@ -149,9 +159,8 @@ def covariances(goal: Goal, pop: Population, params: np.ndarray) -> np.ndarray:
     for i, n in enumerate(pop.n_params.tolist()):
         units = np.abs(params[i, :n]) == 1
         if units.any() and np.isnan(np.diagonal(matrices[i])[:n]).any():
-            formula = constants.as_constants(pop[i : i + 1], params[i : i + 1, :n])
-            others = constants.as_parameters(formula, _is_unit)
             matrices[i, :n, :n] = 0.0
             free = np.flatnonzero(~units)
-            matrices[i][np.ix_(free, free)] = problem.fit(others[0], init=others[1]).covariance[0]
+            others = _held(pop[i], params[i, :n], units)
+            matrices[i][np.ix_(free, free)] = problem.fit(others, init=params[i : i + 1, free]).covariance[0]
     return np.where((pop.n_params < len(every.rows))[:, None, None], matrices, np.nan)

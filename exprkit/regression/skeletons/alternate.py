@@ -36,7 +36,7 @@ from exprkit.regression.rules.accident import CoincidenceTest
 from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.skeletons.law import TemplateLaw, with_leaves
 from exprkit.regression.skeletons.skeleton import LawSkeleton
-from exprkit.regression.skeletons.smooth import smooth
+from exprkit.regression.skeletons.smooth import nats_explained, smooth
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.search_problem import FITS, SearchSettings
@@ -44,6 +44,7 @@ from exprkit.runtime.budget import Budget, Ended, spend
 from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
 # Chosen, not measured.
+POOL = 5_000  # functions of a pool for a second of a search: the pairs of 20,000 take 1.3 s
 KEPT = 0.2  # share of the time, for fits of all functions together
 FIRST = 2  # times the time of a later search is that of the first for a function
 ROUNDS = 2  # of searches with the other functions as they are
@@ -55,7 +56,7 @@ SOLVED = 1e-12  # share of |y| by which a solution may be off
 LIGHT = 1e-12  # share of the largest weight, below which a row says nothing of a function
 AS_SMOOTH = 0.1  # share of what polynomials leave, with which a search for one of them ends
 AS_EXACT = 1e-18  # share of the variance with which other searches end, and a whole formula is exact
-CATEGORIES = 2  # that are searched alone
+CATEGORIES = 2  # that are searched alone: those of which a polynomial explains most
 RESTARTS = 6  # of fits in a category
 MEMORY = 3  # categories whose numbers others start from
 LEAST = 1e-300  # a loss of 0 has no logarithm
@@ -207,8 +208,9 @@ class TemplateSearch:
         codes = np.tile(self._codes, len(calls))
         places = [np.arange(len(y))]
         if self._by_category:
-            counts = np.bincount(codes)
-            places += [np.flatnonzero(codes == g) for g in np.argsort(-counts, kind="stable")[:CATEGORIES]]
+            each = [np.flatnonzero(codes == g) for g in range(self._n_categories)]
+            told = [nats_explained(arguments[rows], y[rows], w[rows]) for rows in each]
+            places += [each[g] for g in np.argsort(told, kind="stable")[::-1][:CATEGORIES]]
         formulas: list[Tree] = []
         for i, rows in enumerate(places):
             formulas += self._search(name, arguments[rows], y[rows], w[rows], goal, n_left * len(places) - i)
@@ -231,6 +233,11 @@ class TemplateSearch:
         least = goal * float(np.cov(rows.y, aweights=rows.w))
         settings = replace(self.settings, loss="squares", early_stop=lambda loss, size: loss <= least)
         budget = self.budget.shared(1 / n_left)
+        if budget.limit is not None:
+            size = int(POOL * budget.limit)
+            settings = replace(
+                settings, pool_size=size if settings.pool_size is None else min(settings.pool_size, size)
+            )
         discovery = Discovery(rows, settings, budget)
         discovery.run()
         self.left_out += [f"{stage} of {name}" for stage in discovery.left_out]

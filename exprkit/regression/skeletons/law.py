@@ -70,7 +70,8 @@ class TemplateLaw(NamedTuple):
     def with_values(self, flat: np.ndarray) -> TemplateLaw:
         """With other values, one after the other."""
         ends = np.cumsum([len(own) for own in self.values])
-        return self._replace(values=tuple(np.split(np.asarray(flat)[: sum(map(len, self.values))], ends[:-1])))
+        own = np.split(np.asarray(flat)[: sum(map(len, self.values))], ends[:-1])
+        return self._replace(values=tuple(own[: len(self.values)]))  # of no values NumPy makes one part
 
     def formula(self, skeleton: LawSkeleton, leaf: Callable[[Tree], Tree] = lambda leaf: leaf) -> Tree:
         """The whole formula, its parameters replaced by ``leaf``."""

@@ -69,6 +69,26 @@ def smooth(skeleton: LawSkeleton, rows: Rows, held: np.ndarray | None = None, fr
     return best
 
 
+@np.errstate(all="ignore")
+def nats_explained(arguments: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
+    """By how much a polynomial of arguments (n, n_arguments) describes y shorter than its mean does.
+
+    As many terms as that is most for, each of which costs half the logarithm of n (G. Schwarz, Annals of Statistics 6,
+    1978): large for rows that show much of a law above their noise.
+    """
+    good = np.isfinite(arguments).all(axis=1) & np.isfinite(y) & (w > 0) & np.isfinite(w)
+    arguments, y, root = arguments[good], y[good], np.sqrt(w[good])
+    n = len(y)
+    if n < 2 * ROWS_A_TERM:
+        return 0.0
+    low, high = arguments.min(axis=0), arguments.max(axis=0)
+    scaled = 2 * (arguments - low) / np.where(high > low, high - low, 1.0) - 1
+    basis = _polynomials(scaled, _powers(arguments.shape[1], min(TERMS, n // ROWS_A_TERM)))
+    explained = np.cumsum((np.linalg.qr(basis * root[:, None])[0].T @ (y * root)) ** 2)
+    left = np.maximum(np.sum((y * root) ** 2) - explained, np.finfo(float).tiny)
+    return float(np.max(n / 2 * np.log(left[0] / left) - np.arange(len(left)) / 2 * np.log(n)))
+
+
 def _designs(skeleton: LawSkeleton, rows: Rows, free: str | None) -> tuple[Bases, list[slice], np.ndarray]:
     """For each unknown its matrix, (n_rows, n_coefficients), and place among all; the degrees of all coefficients."""
     functions = [free] if free else list(skeleton.functions)
