@@ -10,7 +10,6 @@ In: data and settings.  Out: an estimator, its formulas as tables, text and figu
 ``refusals``              scikit-learn's checks of the data
 ``reduction``             ``reduce``: products of powers that data depend on, by themselves
 ``progress``              what is shown while it searches
-``islands``               generations on several devices
-``checkpoint``            a search on disk; ``model_file``: what it found
+``checkpoint``            a search on disk; ``model_file``: what it found; ``searches_file``: what several found
 ========================  =========================================================================
 """

@@ -47,7 +47,7 @@ from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.regression.estimator import equations, islands, model_file, numbers, other_words, progress, template
+from exprkit.regression.estimator import equations, model_file, numbers, other_words, progress, template
 from exprkit.regression.estimator.checkpoint import Checkpoint
 from exprkit.regression.estimator.chosen_operators import chosen_operators, refuse_elsewhere, refuse_without_cuda
 from exprkit.regression.estimator.equations import DescribedFront
@@ -64,6 +64,7 @@ from exprkit.regression.rules import constraints, units
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.shape import shape_of
 from exprkit.regression.shapes.spread import proportional_weights
+from exprkit.regression.stages import islands
 from exprkit.regression.stages.discovery import Discovery
 from exprkit.regression.stages.search import FormulaSearch
 from exprkit.regression.stages.search_problem import SearchSettings
@@ -178,7 +179,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
     verbosity : int
         1: print at the end why the search ended.
     devices, client
-        As for ``ek.fit``: the generations run on islands, a worker each (``estimator.islands``).  Before that a
+        As for ``ek.fit``: the generations run on islands, a worker each (``stages.islands``).  Before that a
         client's workers share curves, the lookups of pairs and their regressions; the cores of this host do so without
         them, and pools on a GPU lie on one.
     keep_visited : int

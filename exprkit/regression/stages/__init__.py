@@ -11,6 +11,7 @@ In: a ``SearchProblem``, frozen but for the front that the search writes.  Out: 
 ``sums``             ``single``, ``match``, ``sum``, ``sum_within``, ``regress``: functions by least squares
 ``fewer_variables``  ``group``, ``translate``, ``reduce``, ``factor``, ``product``: stages with fewer variables
 ``growth``           ``grow_first``, ``grow``: formulas of the front with one function more
+``islands``          generations on several devices
 ``discovery``        ``begin``: the mean and the user's guesses; ``breed``: generations; ``Discovery``: the order of all
 ===================  ==========================================================================================
 """
