@@ -47,7 +47,12 @@ class SavedSearches(BaseEstimator):
         return super().__new__(cls)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to ``path`` as npz, without pickle; complete or absent.  ``exprkit.load`` reads it."""
+        """Write the fitted model to ``path`` as npz, without pickle; complete or absent.  ``exprkit.load`` reads it.
+
+        >>> X = np.arange(1.0, 9.0)[:, None]
+        >>> search = ek.SymbolicRegressor(niterations=0, pool_size=0)
+        >>> ek.MultiTargetRegressor(search).fit(X, 3 * X).save("model.npz")
+        """
         check_is_fitted(self, self.SEARCHES[0])
         settings = self.get_params(deep=False)
         search = None if settings["search"] is None else model_file.plain(settings["search"].get_params())
@@ -69,7 +74,13 @@ class SavedSearches(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Any:
-        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``."""
+        """Read the file at ``path`` that ``save`` wrote; errors are those of ``exprkit.load``.
+
+        >>> X, search = np.arange(1.0, 9.0)[:, None], ek.SymbolicRegressor(niterations=0, pool_size=0)
+        >>> ek.MultiTargetRegressor(search).fit(X, 3 * X).save("model.npz")
+        >>> ek.MultiTargetRegressor.load("model.npz").predict([[5.0]])
+        array([[15.]])
+        """
         with files.opened(path, "model") as arrays:
             return cls.restored(arrays)
 
