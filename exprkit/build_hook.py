@@ -88,9 +88,7 @@ def archives(root: Path, place: Path, levels: list[str] | None, features: Sequen
     from exprkit import warm_up
     from exprkit.runtime import disk_cache, machine, shipped
 
-    def shares(things: Sequence[Any]) -> list[Sequence[Any]]:  # a process each
-        return [things[k :: machine.cores()] for k in range(min(machine.cores(), len(things)))]
-
+    cores = machine.cores()
     here = shipped.levels(cpu_target.target_context.codegen().magic_tuple())
     first, *others = here[:1] if levels is None else sorted(levels, key=lambda level: level not in here)
     if first not in here:
@@ -101,8 +99,8 @@ def archives(root: Path, place: Path, levels: list[str] | None, features: Sequen
     for level in (first, *others):
         loops, kernels = (place / f"{kind}-{level}" for kind in ("compiled", "kernels"))
         entries = sorted(place.glob(f"compiled-{first}/*{disk_cache.LOOP}"))
-        again = [["-c", COMPILE, level, *map(str, part)] for part in shares(entries)]
-        warm = [["-m", "exprkit", "warm", "--for", ",".join(part)] for part in shares(features or warm_up.ON_CPU)]
+        again = [["-c", COMPILE, level, *map(str, entries[k::cores])] for k in range(min(cores, len(entries)))]
+        warm = [["-m", "exprkit", "warm", "--for", ",".join(features or warm_up.ON_CPU)]]
         environment = _environment(root) | {"NUMBA_CPU_NAME": level, "NUMBA_CPU_FEATURES": ""}
         commands = [(kernels, ["-c", COMPILE, level]), *((loops, command) for command in again or warm)]
         processes = [

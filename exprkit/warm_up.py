@@ -118,9 +118,10 @@ ON_CPU = [name for name in FEATURES if name != "gpu"]
 
 
 def warm(features: Sequence[str] | None = None, progress: Progress = True) -> None:
-    """Use features once: those of ``FEATURES`` that are named, by default all that need no GPU.
+    """Use features once, in a process a core: those of ``FEATURES`` that are named, by default all that need no GPU.
 
-    The name of a GPU architecture ("sm_90") stands for its kernels, for which no GPU is needed.
+    The name of a GPU architecture ("sm_90") stands for its kernels, for which no GPU is needed.  A loop that several
+    features use is compiled by one of the processes, and the others wait for it (``disk_cache.alone``).
 
     Raises ArgumentError for a name that is not there, BackendError for "gpu" without a GPU.
     """
@@ -128,11 +129,20 @@ def warm(features: Sequence[str] | None = None, progress: Progress = True) -> No
     unknown = [name for name in features if name not in (*FEATURES, *nvrtc.USUAL_ARCHITECTURES)]
     if unknown:
         raise ArgumentError(f"there is no feature {unknown[0]!r} to warm: {', '.join(FEATURES)}")
-    with shown(progress, len(features), "compiling", " features") as done:
-        for name in features:
-            done(0, name)
-            FEATURES.get(name, functools.partial(compile_kernels, name))()
-            done(1, name)
+    with _processes(len(features)) as pool, shown(progress, len(features), "compiling", " features") as done:
+        for future in as_completed([pool.submit(_use, name) for name in features]):
+            done(1, future.result())
+
+
+def _use(name: str) -> str:
+    """Use one feature; its name."""
+    FEATURES.get(name, functools.partial(compile_kernels, name))()
+    return name
+
+
+def _processes(n: int) -> ProcessPoolExecutor:
+    """At most n processes, of a core each; not forked: a fork would have locks of threads that it lacks."""
+    return ProcessPoolExecutor(max(1, min(n, machine.cores())), multiprocessing.get_context("spawn"))
 
 
 def compile_kernels(architecture: str) -> None:
@@ -145,11 +155,7 @@ def compile_kernels(architecture: str) -> None:
     except (ImportError, RuntimeError):  # the second one is of cuda-pathfinder
         raise BackendError("there is no NVRTC: pip install cuda-core cuda-bindings nvidia-cuda-nvrtc") from None
     wanted = kernels_of(architecture)
-    spawn = multiprocessing.get_context("spawn")  # a fork would have locks of threads that it lacks
-    with (
-        ProcessPoolExecutor(machine.cores(), spawn) as pool,
-        shown(True, len(wanted), f"compiling for {architecture}", " kernels") as done,
-    ):
+    with _processes(len(wanted)) as pool, shown(True, len(wanted), f"compiling for {architecture}", " kernels") as done:
         for future in as_completed([pool.submit(nvrtc.code_of, architecture, kernel) for kernel in wanted]):
             future.result()
             done(1)

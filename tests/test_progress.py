@@ -6,6 +6,7 @@ import functools
 import io
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ContextDecorator, redirect_stderr
 from types import SimpleNamespace
 
@@ -95,6 +96,7 @@ def test_every_feature_is_compiled_ahead(monkeypatch, capsys):
     features = {name: functools.partial(used.append, name) for name in ("a", "b", "c")}
     monkeypatch.setattr(warm_up, "FEATURES", features)
     monkeypatch.setattr(warm_up, "ON_CPU", ["a", "b"])
+    monkeypatch.setattr(warm_up, "_processes", lambda n: ThreadPoolExecutor(1))  # processes would not have these
     assert main(["warm"]) == 0 and used == ["a", "b"]
     out, err = capsys.readouterr()
     assert "what is compiled is kept in" in out and "2/2" in err
