@@ -1,6 +1,6 @@
 """Fits on a GPU, timed and compared with SciPy's: ``PYTHONPATH=. python tests/gpu_fit_speed.py --out data/results``.
 
-Prints a table and writes it as ``h200_fit.csv``, a line a measurement, with ``h200_fit.md`` beside it.
+Prints a table and writes it as ``h200_fit.csv``, a line a measurement; ``h200_fit.md`` says how each is measured.
 It compares losses with SciPy's; derivatives are checked by ``pytest -m gpu tests/test_cuda_fit.py``.
 """
 
@@ -11,7 +11,6 @@ import multiprocessing
 import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
-from importlib import metadata
 
 import numpy as np
 import timing
@@ -24,7 +23,6 @@ from exprkit.backends.objective import Options
 from exprkit.backends.reference import engine as definition
 from exprkit.expressions import generate
 from exprkit.operators import ops
-from exprkit.runtime import machine
 
 TABLE = timing.Table(width=58)
 report = TABLE.report
@@ -32,23 +30,6 @@ N, SOME, STARTS = 9_880, 320, 10
 OPTIONS = Options(max_iter=50)
 F8 = np.dtype("float64")
 SPECIAL = {"div": 1, "inv": 1, "exp2_product": 1, "powabs": 3}  # reciprocals, logarithms and powers of 2 in a fast word
-ABOUT = """# Fits on an H200
-
-`h200_fit.csv`: medians by CUDA events (`us`: all launches of a call, the device kept busy while they are
-queued) or by the wall clock (`ms`, `s`).
-
-| | |
-|---|---|
-{table}
-| command | `PYTHONPATH=. python tests/gpu_fit_speed.py --out data/results` |
-| expressions | {n:,} with 1 or 2 parameters, drawn from the exhaustive set of at most 7 nodes (seed 1) |
-| data | `exprkit.data.rough_pipe()`, 362 points, repeated to 10,860; float32 unless said otherwise |
-| starts | evenly from [-2, 2], at most 50 iterations, tol = gtol = 1e-8 (float32: 2^-22) |
-| floors, arithmetic | 1 operation and 2 a tangent for each word, and the sums; 128 lanes a multiprocessor and clock |
-| floors, special | reciprocals, logarithms, powers of 2; 16 lanes |
-| quality | {some} of the expressions; losses by the definition in float64; best: the least of any row |
-| SciPy | `least_squares(method="lm")`, differences for derivatives, float64, from the same starts |
-"""
 
 
 def parametric(n=N, seed=1):
@@ -241,28 +222,6 @@ def quality(scipy):
 # ── all of it ────────────────────────────────────────────────────────────────────────
 
 
-def write(folder):
-    import cupy
-
-    TABLE.write(folder / "h200_fit.csv")
-    driver = cupy.cuda.runtime.driverGetVersion()
-    facts = {
-        "device": ek.backends()["cuda"].detail, "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
-        "host": machine.cpu_model(),
-        "software": ", ".join(f"{name} {version(name)}" for name in ("numpy", "numba", "cuda-core", "scipy"))
-        + f", cupy {cupy.__version__}",
-    }  # fmt: skip
-    table = "\n".join(f"| {name} | {value} |" for name, value in facts.items())
-    (folder / "h200_fit.md").write_text(ABOUT.format(table=table, n=N, some=SOME))
-
-
-def version(name):
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "?"
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=timing.to_record, help="folder for the results")
@@ -279,7 +238,7 @@ def main():
             traceback.print_exc()
         print(f"-- {time.perf_counter() - begin:.1f} s", flush=True)
     if chosen.out:
-        write(chosen.out)
+        TABLE.write(chosen.out / "h200_fit.csv")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ their limits can be had here: only the leaves that fit into their shared memory,
 are resident as there (all of these cards have as many registers as this one).  All kernels are compiled by all cores
 before anything is timed; the tree's choice and the fastest leaf are timed once more, in turns.  ``--work more``: other
 expressions and numbers of points; ``unseen``: those with which no constant of the discussion was chosen.  Writes
-``cases_regret.csv``, a line for each leaf; prints mean and most of the regrets of the tree's choice and of the choice
-before there was a tree, which ``data/results/cases_regret.md`` quotes, beside the aims of 5 % and 15 %.
+``cases_regret.csv``, a line for each leaf; prints mean and most of the regrets of the tree's choice, which
+``data/results/cases_regret.md`` quotes, beside the aims of 5 % and 15 %.
 """
 
 from __future__ import annotations
@@ -66,27 +66,6 @@ IMITATED = "sm_75", "sm_86"
 FEW_POINTS = 1_000  # up to which N are fitted, with more SOME_FITS
 SOME_FITS, MANY_FITS = 2_000, 500_000
 MOST_SLOWER = 4.0  # estimated: what is slower is no rival, and not timed
-PREVIOUS = {  # what the list of variants chose on an H200, the first that fitted
-    # (task, expressions, points): vectors, threads, whether columns are shared
-    ("values", "thesis", 362): (3, 768, True),
-    ("losses", "thesis", 362): (3, 768, True),
-    ("values", "thesis", 10_860): (8, 640, True),
-    ("losses", "thesis", 10_860): (8, 640, True),
-    ("values", "thesis", 108_600): (8, 640, True),
-    ("losses", "thesis", 108_600): (8, 640, True),
-    ("values", "trees", 362): (3, 640, True),
-    ("losses", "trees", 362): (3, 640, True),
-    ("values", "trees", 10_860): (4, 128, False),
-    ("losses", "trees", 10_860): (4, 128, False),
-    ("values", "trees", 108_600): (4, 128, False),
-    ("losses", "trees", 108_600): (4, 128, False),
-    ("values", "columns", 362): (3, 768, True),
-    ("losses", "columns", 362): (3, 768, True),
-    ("values", "columns", 10_860): (4, 768, True),
-    ("losses", "columns", 10_860): (4, 768, True),
-    ("values", "columns", 108_600): (4, 768, True),
-    ("losses", "columns", 108_600): (4, 768, True),
-}  # fmt: skip
 
 
 # ── what is timed ──
@@ -220,15 +199,14 @@ def rows_of_launches(name, pop, n_vars, n_points, repeats):
         limits = here if card is None else CARDS[card].limits._replace(multiprocessors=here.multiprocessors)
         fixed = launches.VariantSet(4, True, task == "values" and is_wide(n_points))
         estimates, chosen = launches.times(fixed, sizes, limits)[:, 0], launches.Decision(limits, fixed)(sizes)
-        before = PREVIOUS.get((task, name, n_points)) if card is None else None
         for shape, estimate in zip(launches.shapes(fixed), estimates, strict=True):
-            if estimate > MOST_SLOWER * estimates.min() and shape != chosen and shape[:3] != before:
+            if estimate > MOST_SLOWER * estimates.min() and shape != chosen:
                 continue
             engine.using(shape if card is None else padded(shape, sizes, here, limits))
             yield {
                 "imitates": card or "", "task": task, "expressions": name, "n_points": n_points,
                 "variant": named(shape), "us": microseconds(call, repeats), "estimate": float(estimate),
-                "is_tree": int(shape == chosen), "is_previous": int(shape[:3] == (before or chosen[:3])),
+                "is_tree": int(shape == chosen),
             }  # fmt: skip
 
 
@@ -284,7 +262,7 @@ def rows_of_fits(name, pop, n_vars, n_points, repeats, most=None):
         yield {
             "imitates": "", "task": "fits", "expressions": name, "n_points": n_points,
             "variant": "tree" if pair is None else f"{pair[0]}x{pair[1]} warps", "us": statistics.median(found),
-            "estimate": "", "is_tree": int(pair == tree), "is_previous": int(pair == tree),
+            "estimate": "", "is_tree": int(pair == tree),
         }  # fmt: skip
 
 
@@ -306,29 +284,21 @@ MADE_BY = {"launches": rows_of_launches, "fits": rows_of_fits}
 
 
 def regrets(rows):
-    """For each piece of work: its best leaf, and by how much the tree's choice and the one before it take longer."""
+    """For each card and task: by how much the tree's choice takes longer than the best leaf, of each piece of work."""
+    found = {}
     keys = "imitates", "task", "expressions", "n_points"
-    for work, group in itertools.groupby(rows, lambda row: tuple(row[key] for key in keys)):
-        group = list(group)
-        best = min(group, key=lambda row: row["us"])
-        found = dict(zip(keys, work, strict=True)) | {"leaves": len(group)}
-        found |= {"best": best["variant"], "best_us": best["us"]}
-        for name in ("tree", "previous"):
-            chosen = next(row for row in group if row[f"is_{name}"])
-            found |= {name: chosen["variant"], f"{name}_regret": chosen["us"] / best["us"] - 1}
-        yield found
+    for (card, task, *_), group in itertools.groupby(rows, lambda row: tuple(row[key] for key in keys)):
+        leaves = list(group)
+        chosen = next(row["us"] for row in leaves if row["is_tree"])
+        found.setdefault((card or "this card", task), []).append(chosen / min(row["us"] for row in leaves) - 1)
+    return found
 
 
 def summary(found):
-    """Mean and most of the regrets by card and task, as a table; beside them those of the choice before."""
-    lines = ["| limits of | task | work | regret | at most | before | at most |", "|---|---|---|---|---|---|---|"]
-    groups = {(one["imitates"] or "this card", one["task"]): [] for one in found} | {("all", "all"): found}
-    for one in found:
-        groups[one["imitates"] or "this card", one["task"]].append(one)
-    for (card, task), some in groups.items():
-        regrets = [[one[f"{name}_regret"] for one in some] for name in ("tree", "previous")]
-        cells = " | ".join(f"{statistics.mean(values):.1%} | {max(values):.1%}" for values in regrets)
-        lines.append(f"| {card} | {task} | {len(some)} | {cells} |")
+    """Mean and most of the regrets by card and task, as a table."""
+    lines = ["| limits of | task | work | regret | at most |", "|---|---|---|---|---|"]
+    for (card, task), values in (found | {("all", "all"): [*itertools.chain(*found.values())]}).items():
+        lines.append(f"| {card} | {task} | {len(values)} | {statistics.mean(values):.1%} | {max(values):.1%} |")
     return "\n".join(lines)
 
 
@@ -357,7 +327,7 @@ def main():
         many = generate.random(MANY_FITS, n_tokens=(10, 50), operators="thesis", n_vars=10, n_params=2, seed=4)
         rows += list(rows_of_fits("many trees", many, 10, POINTS[0], asked.repeats, MANY_FITS))
     write(asked.out, asked.name, rows)
-    print(summary(list(regrets(rows))))
+    print(summary(regrets(rows)))
 
 
 def write(folder, file_name, rows):
