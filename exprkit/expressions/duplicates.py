@@ -34,7 +34,6 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from exprkit.operators import defined, ops
-from exprkit.operators.defined import table_of_rows
 from exprkit.runtime import slices
 from exprkit.runtime.bags import empty
 from exprkit.runtime.hashes import mixed
@@ -51,7 +50,7 @@ def first_equals(pop: TokenArrays, threads: int | None = None, alike: Sequence[i
     ``threads``: so many at the most, by default all that this process may use.  ``alike``: kinds of tokens of which all
     are the same; if there are any, operands stay where they are.
     """
-    values, commutative = pop.values, _commutative()
+    values, commutative = pop.values, ops.COMMUTATIVE
     if alike:
         values, commutative = np.where(np.isin(pop.kinds, alike), np.uint64(0), values), np.zeros(256, np.bool_)
     tokens = _Compared(pop.kinds, values, pop.offsets, defined.arity(), commutative)
@@ -82,13 +81,6 @@ def unique(pop: TokenArrays, alike: Sequence[int] = ()) -> tuple[np.ndarray, np.
     representatives, inverse = np.empty_like(first), np.empty_like(first)
     n_found = _number(first, representatives, inverse)
     return representatives[:n_found].copy(), inverse
-
-
-@table_of_rows
-def _commutative() -> np.ndarray:
-    is_commutative = np.zeros(256, np.bool_)
-    is_commutative[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True
-    return is_commutative
 
 
 # ── the compiled part ────────────────────────────────────────────────────────────────

@@ -627,6 +627,7 @@ BY_METHOD = {row.method: row for row in OPERATORS if row.method}  # by the speci
 ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is no operator
 ARITY[list(BY_CODE)] = [row.arity for row in BY_CODE.values()]
 ARITY.flags.writeable = False
+COMMUTATIVE = np.isin(np.arange(256), [code for code, row in BY_CODE.items() if row.commutative])  # by code, likewise
 
 # ── in other languages (``text/code_writer.py``) ─────────────────────────────────────
 

@@ -63,6 +63,16 @@ def _comparison(real: str, whole: str) -> Callable[[Vec, Vec | float], Vec]:
     return compare
 
 
+def _conversion(instruction: str, to: dict[str, str]) -> Callable[[Vec], Vec]:
+    """The method that makes elements of the other kind, of the same size."""
+
+    def convert(a: Vec) -> Vec:
+        element = to[a.element]
+        return a._new(f"{instruction} {a.typed} to {a.code.type(element)}", element)
+
+    return convert
+
+
 def _intrinsic(name: str) -> Callable[..., Vec]:
     """The method that calls one of LLVM's functions on vectors."""
 
@@ -168,25 +178,10 @@ class Vec:
 
     # ── conversions ──
 
-    def bits(self) -> Vec:
-        """The same bits as a whole number."""
-        whole = BITS[self.element]
-        return self._new(f"bitcast {self.typed} to {self.code.type(whole)}", whole)
-
-    def real(self) -> Vec:
-        """The same bits as a real number."""
-        real = REAL[self.element]
-        return self._new(f"bitcast {self.typed} to {self.code.type(real)}", real)
-
-    def to_real(self) -> Vec:
-        """The whole number a as a real one."""
-        real = REAL[self.element]
-        return self._new(f"sitofp {self.typed} to {self.code.type(real)}", real)
-
-    def to_whole(self) -> Vec:
-        """The real number a, cut to a whole one; a must fit."""
-        whole = BITS[self.element]
-        return self._new(f"fptosi {self.typed} to {self.code.type(whole)}", whole)
+    bits = _conversion("bitcast", BITS)  # the same bits as a whole number
+    real = _conversion("bitcast", REAL)  # the same bits as a real number
+    to_real = _conversion("sitofp", REAL)  # the whole number a as a real one
+    to_whole = _conversion("fptosi", BITS)  # the real number a, cut to a whole one; a must fit
 
     def widen(self) -> Vec:
         """float -> double or i32 -> i64, exactly."""

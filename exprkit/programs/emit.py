@@ -99,10 +99,10 @@ def place(graph, rules, scratch, output, room, numbers):
             if before == instr:
                 instr, uniform = instr + 1, uniform + rules.width[graph.code[n]]
         elif group == VARIABLE:
-            scratch.place[n] = operand_of(COLUMN, _column(ops.COPY, graph.a[n], rules, output))
+            scratch.place[n] = operand_of(COLUMN, column_number(ops.COPY, graph.a[n], rules, output))
         else:
             var = graph.a[graph.a[n]]
-            scratch.place[n] = operand_of(COLUMN, _column(graph.code[n], var, rules, output))
+            scratch.place[n] = operand_of(COLUMN, column_number(graph.code[n], var, rules, output))
     output.totals[UNIFORMS] = max(output.totals[UNIFORMS], uniform)
     return instr - start
 
@@ -131,7 +131,7 @@ def _are_equal(a, b, room, constants):
 
 
 @inline
-def _column(code, var, rules, output):
+def column_number(code, var, rules, output):
     """The column of ``code(variable)``, made where there is none yet."""
     column = output.column_of[var * 256 + code]
     if column < 0:

@@ -41,7 +41,7 @@ from exprkit.expressions.population import Population
 from exprkit.expressions.rewrite import COLUMN_NODE, NONE, POINT_NODE, table_rules
 from exprkit.operators import ops
 from exprkit.operators.defined import table_of_rows
-from exprkit.programs.emit import COLUMNS, SLOTS, UNIFORMS
+from exprkit.programs.emit import COLUMNS, SLOTS, UNIFORMS, column_number
 from exprkit.programs.parts import Part, joined
 from exprkit.programs.program import COLUMN, OUT, SLOT, UNIFORM, Program, kind_of, operand_of
 from exprkit.runtime import machine, slices
@@ -295,13 +295,7 @@ def _apply(a, at, rules, stack, out):
 @inline
 def _make_column(a, rules, stack, out):
     """Make an operand the column of the operator that waits at the variable, a new one if there is none yet."""
-    code, var = np.int64(stack.wait[a]), np.int64(stack.leaf[a])
-    column = out.column_of[var * 256 + code]
-    if column < 0:
-        column = out.column_of[var * 256 + code] = out.totals[COLUMNS]
-        for part in range(rules.width[code]):
-            out.column_code[column + part], out.column_var[column + part] = code, var
-        out.totals[COLUMNS] += rules.width[code]
+    column = column_number(np.int64(stack.wait[a]), np.int64(stack.leaf[a]), rules, out)
     stack.group[a], stack.wait[a], stack.place[a] = COLUMN_NODE, NONE, operand_of(COLUMN, column)
 
 

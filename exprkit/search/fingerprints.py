@@ -42,18 +42,10 @@ def fingerprints(pop: Population, threads: int | None = None, salt: int = 0, n_v
         raise ArgumentError("expressions that could not be read have no fingerprint: pop[pop.valid]")
     keys = np.zeros((len(pop), 2), np.uint64)
     numbers, points = pop.values.view(np.float64), places(max(pop.n_vars, n_vars), salt)
-    tokens = _WalkedTokens(pop.kinds, pop.values, numbers, pop.offsets, defined.arity(), _commutative(), points)
+    tokens = _WalkedTokens(pop.kinds, pop.values, numbers, pop.offsets, defined.arity(), ops.COMMUTATIVE, points)
     walk = functools.partial(_walk, tokens, pop.longest, max(pop.max_params, 1), keys)
     slices.each(walk, slices.cut(pop.offsets, threads, least=1 << 10))
     return keys
-
-
-@functools.cache
-def _commutative() -> np.ndarray:
-    """By code whether an operator is."""
-    commutative = np.zeros(256, np.bool_)
-    commutative[[row.code for row in ops.BY_CODE.values() if row.commutative]] = True
-    return commutative
 
 
 class _WalkedTokens(NamedTuple):

@@ -32,10 +32,9 @@ from exprkit.errors import OperandError, ParseError, one_of
 from exprkit.operators import defined, ops
 from exprkit.text import formulas
 from exprkit.text.printer import texts
+from exprkit.text.python_writer import ATOM, INFIX, NEGATION, Term, infix, within
 from exprkit.text.tokens import CONSTANT, VARIABLE, NamedTokens
 
-ATOM = 9  # holds together anywhere
-INFIX = {row.name: row for row in ops.OPERATORS if row.infix in tuple("+-*/")}
 HARMLESS = re.compile(r"[^\w ,:.+\-*/^()\[\]<>=|]")  # all else is replaced in comments: no line or comment ends there
 MOST_CHARACTERS = 8192  # of a formula in Excel
 
@@ -64,7 +63,6 @@ LANGUAGES = {
     "excel": Language(3, "{n}2", 0, "", "", {}, "", "={value}"),
 }  # fmt: skip
 COMMENT = {"c": "//", "matlab": "%", "julia": "#"}
-Term = tuple[str, int]  # a text and its strength
 
 
 def code(expression: NamedTokens, language: str) -> str:
@@ -85,19 +83,19 @@ def code(expression: NamedTokens, language: str) -> str:
     def leaf(kind: int, value: int) -> Term:
         if kind == VARIABLE:
             n = _letters(value) if language == "excel" else value + one.first
-            return one.variable.format(n=n), ATOM
+            return Term(one.variable.format(n=n), ATOM)
         if kind != CONSTANT:
             raise OperandError("a parameter has no number yet: with_numbers(params) gives it one")
         return _number(float(np.uint64(value).view(np.float64)), one, language)
 
     def operation(row: defined.Written, own: list[Term]) -> Term:
-        if row.name in INFIX:
-            return _infix(INFIX[row.name], own, one)
+        if isinstance(row, ops.Operator) and row.infix in INFIX:
+            return infix(row, one.signs.get(row.infix, row.infix), own)
         return _call(row, own, one, language, functions)
 
     offsets = np.array([0, len(expression.kinds)])
     plain = formulas.expanded(expression.kinds, expression.values, offsets, formulas.user_formulas())
-    value = defined.folded(plain.kinds, plain.values, leaf, operation)[0]
+    value = defined.folded(plain.kinds, plain.values, leaf, operation).text
     if language == "excel" and len(value) >= MOST_CHARACTERS:
         raise OperandError(f"a formula of Excel's has at most {MOST_CHARACTERS:,} characters, and this {len(value):,}")
     if language == "matlab" and VARIABLE not in expression.kinds:
@@ -133,21 +131,7 @@ def _number(number: float, one: Language, language: str) -> Term:
         text = one.nan if math.isnan(number) else one.infinite if number > 0 else f"-{one.infinite}"
     else:
         raise OperandError(f"{language} has no number {number}")
-    return text, _NEGATION.precedence if text.startswith("-") else ATOM
-
-
-_NEGATION = next(row for row in INFIX.values() if row.arity == 1)
-
-
-def _infix(row: ops.Operator, own: list[Term], one: Language) -> Term:
-    sign = one.signs.get(row.infix or "", row.infix)
-    if row.arity == 1:
-        return f"{sign}{_within(own[0], row.precedence + 1)}", row.precedence
-    return f"{_within(own[0], row.precedence)} {sign} {_within(own[1], row.precedence + 1)}", row.precedence
-
-
-def _within(term: Term, least: int) -> str:
-    return term[0] if term[1] >= least else f"({term[0]})"
+    return Term(text, NEGATION.precedence if text.startswith("-") else ATOM)
 
 
 def _call(row: defined.Written, own: list[Term], one: Language, language: str, functions: dict[str, str]) -> Term:
@@ -157,11 +141,11 @@ def _call(row: defined.Written, own: list[Term], one: Language, language: str, f
         raise OperandError(f"{language} has no function for {row.name!r}")
     operands = ", ".join("ab"[: row.arity])
     if re.fullmatch(r"[\w.]+", text):
-        return f"{text}({', '.join(term[0] for term in own)})", ATOM
+        return Term(f"{text}({', '.join(term.text for term in own)})", ATOM)
     if one.function:
         typed = f"double {operands.replace(' ', ' double ')}" if language == "c" else operands
         functions[row.name] = one.function.format(name=f"{row.name}_", operands=typed, text=text)
-        return f"{row.name}_({', '.join(term[0] for term in own)})", ATOM
-    by_name = {letter: _within(term, ATOM) for letter, term in zip("ab", own, strict=False)}
+        return Term(f"{row.name}_({', '.join(term.text for term in own)})", ATOM)
+    by_name = {letter: within(term, ATOM) for letter, term in zip("ab", own, strict=False)}
     written = re.sub(r"\b[ab]\b", lambda match: by_name[match[0]], text)
-    return written, ATOM if re.fullmatch(r"[A-Z]+\([^()]*\)", text) else 0
+    return Term(written, ATOM if re.fullmatch(r"[A-Z]+\([^()]*\)", text) else 0)

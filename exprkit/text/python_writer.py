@@ -74,7 +74,7 @@ TORCH = ArrayLibrary(
 )  # fmt: skip
 
 
-class _Term(NamedTuple):
+class Term(NamedTuple):
     """A part of a formula."""
 
     text: str
@@ -172,23 +172,23 @@ def _unpacked(parameters: dict[int, str], library: ArrayLibrary) -> str:
 # ── the formula ──────────────────────────────────────────────────────────────────────
 
 
-def _written(kinds: np.ndarray, values: np.ndarray, names: dict[int, dict[int, str]], formula: _FunctionText) -> _Term:
+def _written(kinds: np.ndarray, values: np.ndarray, names: dict[int, dict[int, str]], formula: _FunctionText) -> Term:
     """The formula; long parts go to ``formula.lines``."""
 
-    def leaf(kind: int, value: int) -> _Term:
+    def leaf(kind: int, value: int) -> Term:
         if kind == CONSTANT:
             return _number(float(np.uint64(value).view(np.float64)), formula.library)
-        return _Term(OPERANDS[value] if kind == OPERAND else names[kind][value], ATOM)
+        return Term(OPERANDS[value] if kind == OPERAND else names[kind][value], ATOM)
 
     return defined.folded(kinds, values, leaf, lambda row, own: _shortened(_applied(row, own, formula), formula))
 
 
-def _number(number: float, library: ArrayLibrary) -> _Term:
+def _number(number: float, library: ArrayLibrary) -> Term:
     text = _literal(number, f"{library.module}.{{}}")
-    return _Term(text, _NEGATION.precedence if text.startswith("-") else ATOM, literal=True)
+    return Term(text, NEGATION.precedence if text.startswith("-") else ATOM, literal=True)
 
 
-_NEGATION = next(row for row in ops.OPERATORS if row.arity == 1 and row.infix)
+NEGATION = next(row for row in ops.OPERATORS if row.arity == 1 and row.infix)
 
 
 def _literal(number: float, special: str) -> str:
@@ -197,37 +197,38 @@ def _literal(number: float, special: str) -> str:
     return f"{'-' if number < 0 else ''}{special.format('nan' if math.isnan(number) else 'inf')}"
 
 
-def _shortened(term: _Term, formula: _FunctionText) -> _Term:
+def _shortened(term: Term, formula: _FunctionText) -> Term:
     """The term, or a name for it if it is long."""
     if len(term.text) < LINE:
         return term
     name = f"_{len(formula.lines) + 1}"
     formula.lines.append(f"{name} = {term.text}")
-    return _Term(name, ATOM)
+    return Term(name, ATOM)
 
 
-def _applied(row: defined.Written, operands: list[_Term], formula: _FunctionText) -> _Term:
+def _applied(row: defined.Written, operands: list[Term], formula: _FunctionText) -> Term:
     if isinstance(row, ops.Operator) and row.infix in INFIX:
         if all(operand.literal for operand in operands):
-            operands = [_Term(_value(operands[0], formula.library), ATOM), *operands[1:]]
-        return _infix(row, operands)
+            operands = [Term(_value(operands[0], formula.library), ATOM), *operands[1:]]
+        return infix(row, row.infix, operands)
     values = [_value(operand, formula.library) for operand in operands]
     name = _called(row, formula) if isinstance(row, ops.Operator) else _defined(row, formula)
-    return _Term(f"{name}({', '.join(values)})", ATOM)
+    return Term(f"{name}({', '.join(values)})", ATOM)
 
 
-def _infix(row: ops.Operator, operands: list[_Term]) -> _Term:
-    if row.arity == 1:
-        return _Term(f"{row.infix}{_within(operands[0], row.precedence)}", row.precedence)
-    left, right = _within(operands[0], row.precedence), _within(operands[1], row.precedence + 1)
-    return _Term(f"{left} {row.infix} {right}", row.precedence)
+def infix(row: ops.Operator, sign: str, operands: list[Term]) -> Term:
+    """Arithmetic, written with this sign."""
+    last = within(operands[-1], row.precedence + 1)
+    text = f"{sign}{last}" if row.arity == 1 else f"{within(operands[0], row.precedence)} {sign} {last}"
+    return Term(text, row.precedence)
 
 
-def _within(term: _Term, least: int) -> str:
+def within(term: Term, least: int) -> str:
+    """The term, in parentheses unless it holds together as tightly."""
     return term.text if term.strength >= least else f"({term.text})"
 
 
-def _value(term: _Term, library: ArrayLibrary) -> str:
+def _value(term: Term, library: ArrayLibrary) -> str:
     """The term as an argument: a number is one of the library's."""
     return library.number.format(number=term.text) if term.literal else term.text
 

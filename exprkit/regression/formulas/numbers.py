@@ -57,8 +57,8 @@ def numbers_of(expression: Expression) -> list[float]:
     return numbers
 
 
-def plain_numbers(expression: Expression, close: float = CLOSE) -> Expression:
-    """The formula with its constants replaced by simple numbers within ``close`` of them."""
-    values, numbers = expression.values.copy(), [simple_number(number, close) for number in numbers_of(expression)]
+def plain_numbers(expression: Expression) -> Expression:
+    """The formula with its constants replaced by simple numbers close to them."""
+    values, numbers = expression.values.copy(), [simple_number(number) for number in numbers_of(expression)]
     values[expression.kinds == CONSTANT] = np.array(numbers).view(np.uint64)
     return Expression(expression.kinds, values, expression.variables)
