@@ -152,7 +152,7 @@ def test_long_chains_and_deep_trees():
 
 def test_expressions_of_one_hash_are_told_apart():
     pop = with_twins(random_population(60, 5, 9), 5)
-    tokens = duplicates._Compared(pop.kinds, pop.values, pop.offsets, ops.ARITY, duplicates._commutative())
+    tokens = duplicates._Compared(pop.kinds, pop.values, pop.offsets, ops.ARITY, ops.COMMUTATIVE)
     longest = int(pop.n_tokens.max())
     trees = [duplicates.empty(duplicates._Tree, n=longest) for _ in "ab"]
     room = duplicates.empty(duplicates._Trees, n=longest, a=trees[0], b=trees[1])
