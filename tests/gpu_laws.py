@@ -28,6 +28,7 @@ from exprkit.study import records
 
 THREADS = 2  # of a search
 PATIENCE = 2.0  # seconds that a search may take beyond its limit: its sample, a kernel's end
+LOADED = 12.0  # seconds that a process may take to load what the first one has compiled
 SHARE = 0.85  # of a card's memory, for the pools of all processes
 BYTES = 484  # of a pool's function: 24 at each of 16 points, and 100
 
@@ -42,9 +43,11 @@ def prepare(arguments, started, compiled):
         compiled.wait()
     X, y = np.random.default_rng(4).uniform(0.5, 3, (400, 3)), np.random.default_rng(5).normal(size=400)
     model = ek.SymbolicRegressor(niterations=1, population_size=100, random_state=0, n_jobs=THREADS,
-                                 pool_size=50_000, backend=arguments.backend).fit(X, y)  # fmt: skip
+                                 pool_size=50_000, backend=arguments.backend,
+                                 timeout_in_seconds=LOADED if number else None).fit(X, y)  # fmt: skip
     model.fit(X, X[:, 0] * X[:, 1]).get_best()  # exact; and the table, which loads SymPy
     compiled.set()
+    print(f"process {number + 1} is ready, {arguments.until - time.time():.0f} s are left", flush=True)
 
 
 def room(arguments):
