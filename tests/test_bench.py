@@ -312,19 +312,6 @@ def test_nothing_to_measure(nothing):
 # ── agreement ──
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("precision", ["ieee", "fast"])
-def test_right_results_agree(backend, dtype, precision):
-    if precision == "fast" and dtype == "float32" and backend in ("cuda", "ptx"):
-        pytest.skip("approximate instructions: at edges more points differ than rounding explains")
-    pop = ek.generate.random(150, seed=2, n_vars=3)
-    X = data.uniform(60, 3, seed=1).X
-    params = np.random.default_rng(0).uniform(-2, 2, (150, pop.max_params))
-    result = ek.Evaluator(pop, X, backend, precision, dtype).evaluate(params)
-    assert disagreement(pop, X, params, result, dtype=dtype, precision=precision).mean() < 1e-3
-
-
 def change(change_result):
     pop = ek.parse(["x1 * x2 + 1", "x1 - x2", "sin(x1)"])
     result = ek.Evaluator(pop, POINTS.X, "numpy").evaluate()
