@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from fractions import Fraction
 
@@ -11,7 +12,7 @@ import pytest
 
 import exprkit as ek
 from exprkit.backends.objective import Options
-from exprkit.errors import ArgumentError
+from exprkit.errors import ArgumentError, DataError
 from exprkit.fitting.finishing.factors import CountedPoints, Model
 from exprkit.fitting.finishing.finish import finish
 
@@ -462,6 +463,57 @@ def test_values_that_are_lost_in_rounding_are_no_minimum():
     near = ek.fit("p1 + p2 * (x1 - 1e9) + p3 * (x1 - 1e9)^2", 1e9 + T[:, None], y, dtype="float64")
     plain = ek.fit("p1 + p2 * x1 + p3 * x1^2", T[:, None], y)
     assert near.converged[0] and np.allclose(near.params, plain.params, rtol=1e-4)  # x has seven digits there
+
+
+# ── units and offsets ──
+
+MODELS = {
+    "line": (2, 1), "exponential_decay": (5, 0.7), "decay_to_offset": (5, 0.7, 1), "double_decay": (5, 3, 4, 0.4),
+    "gaussian": (5, 2.5, 0.8), "lorentzian": (5, 2.5, 0.8), "logistic": (5, 1.5, 2.5), "michaelis_menten": (5, 1.5),
+    "hill": (5, 2, 2.5), "sine": (2, 0.3, 0.4, 1), "damped_oscillation": (4, 0.4, 0.5, 0.3), "weibull": (5, 2, 1.5),
+    "gompertz": (5, 1.2, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_the_same_in_other_units_and_beside_an_offset(name):
+    model, x = getattr(ek.models, name), np.linspace(0.1, 5, 40)[:, None]
+    y = model(x, np.array(MODELS[name], float))
+    y += 0.03 * np.ptp(y) * np.random.default_rng(3).standard_normal(40)
+    values = ek.fit(model, x, y).predict(x)
+    for a, b in itertools.product((1e-30, 1, 1e30), repeat=2):
+        found = ek.fit(model, a * x, b * y)
+        assert found.converged[0], (a, b, found.reason)
+        np.testing.assert_allclose(found.predict(a * x) / b, values, atol=1e-9 * np.ptp(y))
+    has_constant = name in ("line", "decay_to_offset", "sine")
+    text = model.call if has_constant else f"{model.call} + line(x1; 0, constant)"
+    near, far = ek.fit(text, x, (y + 1e9) - 1e9), ek.fit(text, x, y + 1e9)
+    assert far.converged[0] and "rounding leaves about" in far.reason[0], far.reason
+    np.testing.assert_allclose(far.predict(x) - 1e9, near.predict(x), atol=1e-6)
+
+
+@pytest.mark.parametrize("far", [1e9, 1e10, 1e11])
+def test_a_decay_beside_a_large_constant_ends_at_its_minimum(far):
+    """Where the loss is lost in rounding the slope tells which steps are good."""
+    x, random = np.linspace(0, 5, 40), np.random.default_rng(3)
+    y = far + 5 * np.exp(-0.7 * x) + 0.15 * random.standard_normal((10, 40))
+    assert all(fit("decay_to_offset(x1; a, k, c)", x, own).converged[0] for own in y)
+
+
+def test_a_column_far_from_0_is_fitted_or_named():
+    x = 1e9 + np.arange(40) / 8
+    found = fit("gaussian(x1; a, c, w)", x, 5 * np.exp(-((x - 1e9 - 2.5) ** 2)) + NOISE)
+    assert found.converged[0] and found.params[0, 1] - 1e9 == pytest.approx(2.5, abs=0.02)
+    found = fit("saturation(x1; a, k)", x, 5 * (1 - np.exp(1e9 - x)) + NOISE)
+    assert not found.converged[0] and "subtract an offset from x1, far from 0 beside the range" in found.reason[0]
+
+
+def test_numbers_whose_squares_are_no_float64_are_refused():
+    for size in (1e200, 1e-200):
+        with pytest.raises(DataError, match=f"y is .*{str(size)[-3:]} at most, whose square float64 does not"):
+            fit("p1 + p2 * x1", T, size * LINE)
+    found = fit("p1 * exp(-p2 * x1) + p3", 2e307 * T, LINE)
+    assert not found.converged[0]
 
 
 # ── what rounding leaves ──

@@ -43,6 +43,16 @@ def test_json_comes_back(found, tmp_path):
             again.rank("description_length")
 
 
+def test_units_are_kept_by_files(found, tmp_path):
+    known = ek.read_json(found.to_json(units={"time (s)": "s", "y": "µV/√Hz"}))
+    found[:1].save(tmp_path / "fit.npz")
+    assert ek.load(tmp_path / "fit.npz").units == {}
+    one = found[:1]
+    one.units = known.units
+    one.save(tmp_path / "fit.npz")
+    assert ek.load(tmp_path / "fit.npz").units == known.units
+
+
 def test_json_is_what_its_schema_says(found, root):
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((root / ".docs" / "_static" / "fit.schema.json").read_text())

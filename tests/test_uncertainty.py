@@ -226,7 +226,6 @@ def test_what_a_way_cannot_do_is_said(line):
         (lambda: robust.intervals(method="bootstrap"), "take resample='pairs'"),
         (lambda: exact.intervals(method="profile"), "as many parameters as points"),
         (lambda: exact.intervals(method="bootstrap"), "by residuals needs residuals: the fit is exact"),
-        (exact.diagnostics, "diagnostics need residuals"),
         (lambda: prior.intervals(method="bootstrap"), "take resample='parametric'"),
         (lambda: ek.fit("x1", T[:, None], LINE)[0].intervals(), "there is no fitted parameter"),
         (lambda: line.contour("p1", "p3"), "two of the parameters p1, p2"),
@@ -335,6 +334,19 @@ def test_a_report_s_html_is_escaped_and_complete():
     report = ek.fit("p1 + p2 * `<b>`", table, "y")[0].report(figure=True)
     page = report._repr_html_()
     assert "<b>" not in page and "&lt;b&gt;" in page and '<img src="data:image/png;base64,' in page
+
+
+@pytest.mark.parametrize("text, y", [("p1 + p2 * x1", 2 * T), ("x1", LINE), ("p1 + x1 + p2", LINE[:1])])
+def test_a_report_without_errors_shows_the_curve_and_what_is_left(text, y):
+    report = ek.fit(text, T[: len(y), None], y)[0].report(figure=True)
+    assert [len(axes.lines) for axes in report.figure.axes] == [2, 2] and "[[Fit Statistics]]" in report
+    assert ("[[Variables]]" in report) == ("p1" in text)
+
+
+def test_tied_parameters_are_reported():
+    one = ek.fit("p1 + p2 * x1", T[:, None], LINE, ties={"p2": "2 * p1"})[0]
+    value, error = one.tied["p2"]
+    assert f"p2 (tied): {value:.8g} +/- {error:.8g}" in one.report()
 
 
 def test_diagnostics_are_those_of_the_books(line):

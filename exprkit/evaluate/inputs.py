@@ -171,7 +171,7 @@ def data_matrix(X: Any, pop: Population | DevicePopulation, dtype: np.dtype, ado
         hint = "; one variable is X.reshape(-1, 1)" if array.ndim == 1 else ""
         raise DataError(f"X must have shape (n_points, n_vars), not {array.shape}{hint}")
     _check_columns(array.shape, pop)
-    names = functools.partial(_column_name, pop)
+    names = functools.partial(column_name, pop)
     unusable: dict[int, str] = {}
     if rounding.loses_digits(array.dtype, dtype):
         for i in range(array.shape[1]):
@@ -202,11 +202,12 @@ def infinite_columns(X: Any, w: Any, pop: Population) -> dict[int, str]:
     for i in range(X.shape[1] if bool(np.isinf(X).any()) else 0):
         there = on_host(np.isinf(X[:, i]))
         if n := int(np.sum(there if w is None else there & (on_host(w) > 0))):
-            messages[i] = f"column {_column_name(pop, i)} of X is infinite in {n:,} of {number_of(len(there), 'value')}"
+            messages[i] = f"column {column_name(pop, i)} of X is infinite in {n:,} of {number_of(len(there), 'value')}"
     return messages
 
 
-def _column_name(pop: Population | DevicePopulation, i: int) -> str:
+def column_name(pop: Population | DevicePopulation, i: int) -> str:
+    """As messages say it."""
     return f"x{i + 1}" if pop.variables is None else repr(pop.variables[i])
 
 

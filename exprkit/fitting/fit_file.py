@@ -43,7 +43,7 @@ def save(result: Any, path: str | os.PathLike[str]) -> None:
     """Write a ``FitResult``, with the status that it was found to have."""
     settled = replace(result, ended=result.status, is_screened=False)
     fit = codec.to_arrays("fit", settled) | codec.to_arrays("goal", result.goal)
-    files.write_arrays(path, result.pop.to_arrays() | fit)
+    files.write_arrays(path, result.pop.to_arrays() | fit | {"fit.units": np.asarray(json.dumps(result.units))})
 
 
 def fields(arrays: dict[str, np.ndarray], Result: type) -> dict[str, Any]:
@@ -56,7 +56,10 @@ def fields(arrays: dict[str, np.ndarray], Result: type) -> dict[str, Any]:
     goal = FitGoal(**codec.from_arrays("goal", FitGoal, arrays, **sizes))
     if goal.X.shape[1] < pop.n_vars:
         raise ValueError("too few columns of data")
-    return attributes | {"pop": pop, "goal": goal}
+    units = json.loads(str(arrays.get("fit.units", "{}")))
+    if not isinstance(units, dict) or not all(isinstance(unit, str) for unit in units.values()):
+        raise ValueError("its units are no texts by name")
+    return attributes | {"pop": pop, "goal": goal, "units": units}
 
 
 # ── JSON ──

@@ -65,6 +65,8 @@ MOST_STEPS = 2**31 - 1  # that fit into 32 bits
 MOST_RESTARTS = 1_000_000
 ROUNDING = 32.0  # last places of y that the errors of an exact fit may be, so that two of them are the same
 LARGEST = sys.float_info.max
+SQUARED = 1e150  # the largest number of y, and its reciprocal the least, of which sums of squares are finite and not 0
+NO_SQUARES = ("mae", "poisson", SUM)
 
 
 @checks_methods
@@ -155,7 +157,7 @@ class FitProblem:
         """
         begin = time.perf_counter()
         ev, starts, target, goal = self.begun(pop, init, restarts, seed)
-        is_final = self._is_final(ev)
+        is_final = self._is_final(ev.pop)
         if self._own:
             drawing = StartMaker(init is None, restarts, seed, self.threads)
             return self._fit_own(self._own, ev, starts, target, goal, begin, progress, drawing, is_final)
@@ -180,9 +182,11 @@ class FitProblem:
         """
         whole("restarts", restarts, 0, MOST_RESTARTS)
         whole("seed", seed, 0)
-        ev = self._evaluator(self._placed(inputs.population(pop, self._X)), self._compute.dtype)
-        if self._is_final(ev):
-            ev = self._evaluator(on_host(ev.pop), "float64")
+        pop = inputs.population(pop, self._X)
+        is_final = self._is_final(pop)
+        ev = self._evaluator(
+            on_host(pop) if is_final else self._placed(pop), "float64" if is_final else self._compute.dtype
+        )
         sides = sides_of(self._bounds, ev.pop)
         starts, target = starts_of(init, ev.pop, ev.adopt, restarts, seed), self._target(ev)
         if not self._own:
@@ -230,11 +234,11 @@ class FitProblem:
         fits = fit_here(starts, target.y, target.w, options)
         return fits._replace(loss=_in_terms_of(target.goal, fits.loss, target.total))
 
-    def _is_final(self, ev: Evaluator) -> bool:
-        """Whether fits of its population are to be finished."""
+    def _is_final(self, pop: Population | DevicePopulation) -> bool:
+        """Whether fits of a population are to be finished."""
         if self._accuracy != "auto":
             return self._accuracy == "final"
-        size = len(ev.pop) * ev.n_points * (ev.pop.max_params + 1)
+        size = len(pop) * inputs.length(self._X) * (pop.max_params + 1)
         return size <= (SMALL_ON_GPU if self.on_gpu else SMALL)
 
     def make_ready(self, pop: Any, bounds: Bounds = None, errors: bool = False) -> None:
@@ -477,6 +481,9 @@ def _check_target(y: Any, w: Any, loss: str) -> None:
     if endless := int(np.sum(inputs.on_host(np.isinf(y)) & counts)):
         share = f"{endless:,} of {number_of(len(y), 'value')}"
         raise DataError(f"y is infinite in {share}: drop those rows, or give them weight 0")
+    largest = float(np.max(np.abs(inputs.on_host(y)) * counts, initial=0.0))
+    if loss not in NO_SQUARES and largest and not 1 / SQUARED < largest < SQUARED:
+        raise DataError(f"y is {largest:.3g} at most, whose square float64 does not hold: scale y")
     if loss == "poisson" and bool(np.any(inputs.on_host(y < 0) & counts)):
         raise DataError("loss='poisson' needs counts: y must not be negative")
 

@@ -19,7 +19,7 @@ from exprkit.backends import objective
 from exprkit.backends.objective import Options
 from exprkit.errors import brought_by, checks_keywords, checks_methods, number_of, whole, whole_number
 from exprkit.evaluate.evaluator import Evaluator
-from exprkit.evaluate.inputs import infinite_columns
+from exprkit.evaluate.inputs import column_name, infinite_columns
 from exprkit.evaluate.tables import used_columns
 from exprkit.expressions.population import Population
 from exprkit.fitting import fit_file, ranking
@@ -45,6 +45,7 @@ OTHER = np.outer([1, -1], 10.0 ** np.arange(-40, 40, 0.5)).ravel()  # what such 
 PAIRS = np.stack([side.ravel() for side in np.meshgrid(OTHER[::2], OTHER[::2])], axis=1)  # or two of them
 MOST_PAIRS = 1 << 10  # rows of expressions for which pairs of three of them are tried, which takes some 0.3 s
 LOST = "its terms are so much larger than y varies that their sum is lost in rounding: take an offset off the columns"
+FAR = 1e3  # ranges of a column that its numbers may be from 0: a sentence names those beyond where a fit fails
 FEW_DIGITS, MOST_DIGITS = 8, 16  # of a parameter, below which it is said how many rounding leaves; of a float64
 SHOWN = 10  # rows of a table
 
@@ -92,7 +93,7 @@ class FitResult:
     ``index``            int64 (n_exprs,): the expression's number in the population that was fitted
     ``ties``             str: a line ``name = expression`` for each tied parameter, or None
     ``columns``          further columns of its tables by name, (n_exprs,) each: what ``rank`` and ``fold`` found
-    ``units``            dict of str: of columns and y, by name, where ``read_json`` read it
+    ``units``            dict of str: of columns and y, by name, as files keep it; empty after a fit
     ===================  ==========================================================================
 
     ``found[i]`` is a ``FittedExpression``; ``found[2:5]``, ``found[found.r2 > 0.9]`` and ``found[[3, 1]]`` are
@@ -126,7 +127,7 @@ class FitResult:
     index: Annotated[np.ndarray, "int[n]"] = None  # type: ignore[assignment]
     columns: Annotated[dict[str, np.ndarray], "number[n]"] = field(default_factory=dict)
     ties: str | None = None  # a line ``name = expression`` for each tied parameter
-    units: dict[str, str] = field(default_factory=dict)  # of columns and y by name, as JSON had them
+    units: dict[str, str] = field(default_factory=dict)  # of columns and y by name
     is_screened: bool = False  # nobody has looked whether the parameters are at a minimum
 
     def __post_init__(self) -> None:
@@ -180,11 +181,15 @@ class FitResult:
             words[i] = "; ".join([words[i], *(infinite[k] for k in used_columns(self.pop[[i]]) if k in infinite)])
         for i, sentence in self._idle[0].items():
             words[i] += f"; {sentence}"
+        for i in np.flatnonzero(~self.converged & (self.pop.n_params > 0) if len(self._far) else []).tolist():
+            far = [name for k, name in self._far.items() if k in used_columns(self.pop[[i]])]
+            if far and not words[i].endswith(LOST):
+                words[i] += f"; subtract an offset from {' and '.join(far)}, far from 0 beside the range"
         ended = self.converged | (self.status == objective.STUCK)
         for i in np.flatnonzero(ended & np.any(self.digits < FEW_DIGITS, axis=1)).tolist():
             names = [name for name, n in zip(self._names, self.digits[i], strict=True) if n < FEW_DIGITS]
             own = " and ".join(names if len(names) < 4 else [", ".join(names[:2]), f"{len(names) - 2} more"])
-            words[i] += f"; rounding leaves about {int(np.nanmin(self.digits[i]))} digits of {own}"
+            words[i] += f"; rounding leaves about {number_of(int(np.nanmin(self.digits[i])), 'digit')} of {own}"
         for i in np.flatnonzero(self.at_bound.any(axis=1)).tolist():
             names = [name for name, there in zip(self._names, self.at_bound[i], strict=True) if there]
             head = REASONS[objective.FTOL] if self.status[i] == objective.GTOL else words[i]
@@ -253,6 +258,15 @@ class FitResult:
             if is_lost:
                 sentences[i] = LOST
         return sentences, flat[lower | lost].tolist()
+
+    @functools.cached_property
+    def _far(self) -> dict[int, str]:
+        """Names of the columns that lie far from 0 for their range, by number."""
+        low, high = (
+            side(self.goal.X, axis=0, initial=np.nan).astype(np.float64) for side in (np.fmin.reduce, np.fmax.reduce)
+        )
+        far = np.flatnonzero((high > low) & (np.fmax(np.abs(low), np.abs(high)) > FAR * (high - low)))
+        return {k: column_name(self.pop, k) for k in far.tolist()}
 
     @property
     def _names(self) -> list[str]:

@@ -106,10 +106,14 @@ class FittedExpression:
     # ── how sure it is ──
 
     @functools.cached_property
+    def _least(self) -> Minimum:
+        return Minimum.of(self._result)
+
+    @property
     def _minimum(self) -> Minimum:
         if not len(self.params):
             raise ArgumentError(f"there is no fitted parameter: {self.reason}")
-        return Minimum.of(self._result)
+        return self._least
 
     def intervals(
         self,
@@ -257,8 +261,7 @@ class FittedExpression:
         0        2.50   2.04   2.96
         1        6.91   5.97   7.85
         """
-        least = self._minimum if len(self.params) else Minimum.of(self._result)
-        return bands(least, self._result, X, level, kind, method, weights, resample, n, seed)
+        return bands(self._least, self._result, X, level, kind, method, weights, resample, n, seed)
 
     def report(self, figure: bool = False) -> Report:
         """A text about the fit as lmfit writes it; in Jupyter, with ``figure`` the one of ``diagnostics`` below it.
@@ -274,7 +277,7 @@ class FittedExpression:
         [[Correlations]] (unreported correlations are < 0.100)
             C(p1, p2) = -0.8018
         """
-        return report(self._minimum, self, figure)
+        return report(self._least, self, figure)
 
     def diagnostics(self) -> Figure:
         """Bands, residuals, quantiles, leverages, Cook's distances, profiles, gradients, correlations, as one figure.
@@ -282,7 +285,7 @@ class FittedExpression:
         >>> law = ek.fit("p1 * exp(-p2 * x1)", [[0], [1], [2], [3]], [4.1, 1.9, 1.1, 0.5])[0]
         >>> figure = law.diagnostics()  # figure.savefig("law.pdf")
         """
-        return diagnostics(self._minimum, self._result, self.names)
+        return diagnostics(self._least, self._result, self.names)
 
     # ── with numbers ──
 

@@ -40,6 +40,7 @@ ON_HOST = Compute("cpu", dtype="float64")
 # gradient's own rounding is far less than a standard error
 LOST, LEAST = 1e-14, 1e-18
 ROUNDS = 6, 2  # that find how far a loss's gradient changes by its spread: first, and after a step
+LARGEST = 1e300  # a derivative that counts as finite: a column's norm is, too
 NEAR = 1e-3  # standard errors within which a kink of the loss is where the parameters are
 SHORTEST = 1e-11  # share of a parameter that a curvature is measured over at least, so that it is not rounding
 LAST_PLACES = 10 * float(np.finfo(np.float64).eps)  # share of a parameter that its difference is at least
@@ -111,7 +112,7 @@ class Model:
             total += np.sum((f * root) ** 2, axis=1)
             tops.append(A)
             np.maximum(size, np.abs(A).max(axis=1), out=size)
-        usable = np.isfinite(size) & (size > 0)
+        usable = (size < LARGEST) & (size > 0)
         scale = np.where(usable, size, 1.0)
         done = []
         for A in tops:
@@ -127,7 +128,7 @@ class Model:
             np.abs(R[:, P, P]) * scale[:, P],
             length * scale[:, :P],
             np.sqrt(total),
-            np.asarray(np.isfinite(size).all(axis=1)),
+            np.asarray((size < LARGEST).all(axis=1)),
         )
         return self._scaled(p, result) if self.kind == objective.SUM else result
 

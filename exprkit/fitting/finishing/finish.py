@@ -341,9 +341,12 @@ class _TrustRegions:
         accepted = ~self.done & (gain > LEAST * predicted) & (predicted > 0)
         still = np.all(np.abs(trial - self.p) <= EPS * np.abs(self.p), axis=1)
         size = np.linalg.norm((trial - self.p) * unit, axis=1)
-        rounded = np.abs(gain) <= LAST_PLACES * np.abs(self.p * now.norm).max(axis=1, initial=0.0) ** 2
-        hidden = predicted <= 4 * EPS * np.abs(self.loss)
-        unsure = ~self.done & (~accepted | hidden) & rounded & (predicted > 0) & (self.model.kind == objective.SUM)
+        unclear = 2 * np.sqrt((now.rest**2 + np.sum(now.q**2, axis=1)) * noise)  # of a loss by what rounding makes of r
+        hidden = predicted <= np.maximum(4 * EPS * np.abs(self.loss), unclear)
+        if self.model.kind == objective.SUM:
+            hidden = predicted <= 4 * EPS * np.abs(self.loss)
+            unclear = LAST_PLACES * np.abs(self.p * now.norm).max(axis=1, initial=0.0) ** 2
+        unsure = ~self.done & (~accepted | hidden) & (np.abs(gain) <= unclear) & (predicted > 0)
         lost = hidden & ~unsure | still
         narrow = ~(gain > BAD * predicted) & ~unsure
         wide = (gain > GOOD * predicted) | (is_whole & accepted)

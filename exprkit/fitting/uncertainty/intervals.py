@@ -120,13 +120,13 @@ def deviances(
     return rise.reshape(m, n), ends[:-1].reshape(m, n, width)
 
 
-def check_likelihood(least: Minimum, what: str = "a profile needs") -> None:
+def check_likelihood(least: Minimum) -> None:
     """An error for a loss that is no likelihood, and where nothing is known of the errors' size."""
     if least.options.kind in (objective.ABSOLUTE, objective.HUBER):
         loss = least.result.goal.loss
-        raise ArgumentError(f"{what} a likelihood, not loss={loss!r}: method='bootstrap', resample='pairs'")
+        raise ArgumentError(f"a profile needs a likelihood, not loss={loss!r}: method='bootstrap', resample='pairs'")
     if not least.variance > 0:
-        raise ArgumentError(f"{what} residuals: the fit is exact, or has as many parameters as points")
+        raise ArgumentError("a profile needs residuals: the fit is exact, or has as many parameters as points")
 
 
 def steps_of(least: Minimum) -> np.ndarray:

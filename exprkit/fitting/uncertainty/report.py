@@ -22,7 +22,7 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.errors import ArgumentError, brought_by
 from exprkit.fitting.plot import CURVE, DATA
-from exprkit.fitting.uncertainty.intervals import check_likelihood, correlation, deviances, steps_of
+from exprkit.fitting.uncertainty.intervals import correlation, deviances, steps_of
 from exprkit.fitting.uncertainty.minimum import Minimum, scaled
 from exprkit.fitting.uncertainty.predictions import bands
 from exprkit.fitting.uncertainty.words import identifiability
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 LITTLE = 0.1  # correlations below are not listed
 METHODS = {"lm": "Levenberg-Marquardt", "lbfgs": "L-BFGS", "adam": "Adam"}
 PROFILE = np.linspace(-3, 3, 13)  # standard errors at which profiles are drawn
+ROUNDING = 32 * float(np.finfo(np.float64).eps)  # share of y that residuals are of a fit that is exact
 MANY = 4.0  # times the mean: leverages, and Cook's distances times n, above are marked with their row
 
 
@@ -68,11 +69,12 @@ def report(least: Minimum, one: Any, figure: bool) -> Report:
         names_of = {"aic": "Akaike info crit", "bic": "Bayesian info crit"}
         statistics |= {name: f"{result.score(by)[0]:.8g}" for by, name in names_of.items()}
     statistics |= {"R-squared": f"{one.r2:.8g}", "ended because": one.reason}
-    width = max(map(len, names))
+    tied = [(f"{name} (tied)", value, error) for name, (value, error) in one.tied.items()]
+    width = max((len(name) for name in (*names, *(name for name, *_ in tied))), default=0)
     lines = ["[[Model]]", f"    {one.expression}", "[[Fit Statistics]]"]
     lines += [f"    {name:<18} = {value}" for name, value in statistics.items()]
-    lines.append("[[Variables]]")
-    for name, value, error in zip(names, one.params.tolist(), one.standard_errors.tolist(), strict=True):
+    lines += ["[[Variables]]"] if names else []
+    for name, value, error in [*zip(names, one.params.tolist(), one.standard_errors.tolist(), strict=True), *tied]:
         share = f" ({100 * abs(error / value):.2f}%)" if value else ""
         known = f"+/- {error:.8g}{share}" if error >= 0 else "(no standard error)"
         lines.append(f"    {name + ':':<{width + 1}} {value:.8g} {known}")
@@ -90,13 +92,18 @@ def report(least: Minimum, one: Any, figure: bool) -> Report:
 
 
 def diagnostics(least: Minimum, result: Any, names: list[str]) -> Figure:
-    """Eight panels: bands, residuals, quantiles, leverages, Cook's distances, profiles, gradients, correlations."""
+    """Eight panels: bands, residuals, quantiles, leverages, Cook's distances, profiles, gradients, correlations.
+
+    Without parameters, or residuals that errors could be told from, the first two.
+    """
     with brought_by("notebooks"):
         import matplotlib.pyplot as plt
 
     if least.options.kind != objective.SQUARES:
         raise ArgumentError(f"diagnostics are of squared errors, not of loss={result.kind!r}")
-    check_likelihood(least, "diagnostics need")
+    left, whole = (np.sqrt(np.sum(least.points.w * a**2)) for a in (least.points.y - least.values, least.points.y))
+    if not (least.variance > 0 and left > ROUNDING * whole and len(least.params)):
+        return _without_errors(least, result)
     h, free = least.leverage, len(least.params)
     with np.errstate(all="ignore"):
         size = (least.points.y - least.values) * np.sqrt(least.points.w / least.variance)
@@ -139,6 +146,21 @@ def diagnostics(least: Minimum, result: Any, names: list[str]) -> Figure:
         set_ticks(range(free), [name.replace("$", r"\$") for name in names])
     for axes in (profile, pulls):
         axes.legend(frameon=False, fontsize="small")
+    return drawn
+
+
+def _without_errors(least: Minimum, result: Any) -> Figure:
+    """The curve beside the data, and what is left."""
+    from matplotlib.figure import Figure
+
+    drawn = Figure(figsize=(8, 3.5), layout="constrained")
+    fit, over = drawn.subplots(1, 2)
+    _draw_bands(fit, least, result)
+    over.axhline(0, color=DATA)
+    over.plot(least.values, least.points.y - least.values, ".")
+    over.set(xlabel="predicted", ylabel="residual")
+    reason = "exact, or as many parameters as points" if len(least.params) else "no parameters"
+    drawn.suptitle(f"{reason}: nothing to tell errors of parameters from", fontsize="medium")
     return drawn
 
 

@@ -54,7 +54,7 @@ def _lines(J: np.ndarray) -> np.ndarray:
     """The null space of a Jacobian with scaled columns, (P, n_lines)."""
     J = scaled(np.nan_to_num(J))
     _, sizes, V = np.linalg.svd(np.vstack([J, np.zeros((J.shape[1], J.shape[1]))]), full_matrices=False)
-    return V[sizes <= NOTHING * sizes[0]].T
+    return V[sizes <= NOTHING * sizes[:1]].T
 
 
 def _connected(together: np.ndarray, first: int) -> list[int]:
