@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import exprkit as ek
-from exprkit.errors import ArgumentError, ParseError
+from exprkit.errors import ArgumentError, DataError, ParseError
 
 L, G = np.linspace, np.geomspace
 DRAWS = {  # x, then for each parameter where it is drawn from: evenly, where both ends are positive in its logarithm
@@ -100,6 +100,8 @@ def test_a_guess_is_near_the_fit_and_starts_it():
     start = ek.models.gaussian.guess(X[:, 0], y)
     assert list(start) == ["a", "c", "w"] and list(start.values()) == pytest.approx(true, rel=0.1)
     assert ek.fit(ek.models.gaussian, X, y, init=start).params[0] == pytest.approx(true, rel=0.05)
+    with pytest.raises(DataError, match="a guess needs data"):
+        ek.models.line.guess([], [])
     assert ek.models.line.guess({"t": [0, 1, 2, 3]}, [1, 3, 5, 7]) == pytest.approx({"k": 2, "m": 1})
 
 
@@ -171,9 +173,11 @@ def test_models_beside_each_other():
         ("line(x1; , b)", "'line' takes a variable and 2 parameters, line(x1; k, m); 1 given"),
         ("line(; a, b)", "'line' takes a variable and 2 parameters, line(x1; k, m); the variable is missing"),
         ("line(x1; a, b; c)", "unexpected character ';'"),
-        ("line(x1; a, b", "line(x1; a, b"),
+        ("line(x1; a, b", "the ( of 'line(x1; a, b' is never closed"),
+        ("line(x1; a=1, b)", "parameters of 'line' go by place, line(x1; k, m)"),
+        ("line(x1, a, b)", "a model has its parameters behind a semicolon, line(x1; k, m); unknown function 'line'"),
         ("line(t; a, b)", "unknown name 't'"),
-        ("line(x1; a, b) + c", "unknown name 'c'"),
+        ("line(x1; a, b) + c", "a parameter of no model is p1, p2, …; unknown name 'c'"),
         (["line(x1; a, b)", 3], "beside models there may be texts and models, not 3"),
     ],
 )
@@ -229,7 +233,8 @@ def test_ties_go_with_categories_bounds_and_several_expressions():
     assert several[2].tied["p3"][0] == pytest.approx(several.params[2, 1] / 2)
     gaps = ek.fit("p1 * x + p2 * x^2 + p3", table, "y", ties={"p2": 0.0}, bounds={"p3": (1, 3)}, init={"p1": 2})
     assert gaps[0].names == ["p1", "p3"] and gaps.at_bound[0].tolist() == [False, True]
-    chain = ek.fit("p1 * x + p2 + p3", table, "y", ties={"p2": "p3 * 2", "p3": "p1 / 2"})[0]
+    for ties in ({"p2": "p3 * 2", "p3": "p1 / 2"}, "p2 = p3 * 2\np3 = p1 / 2", ["p2 = p3 * 2", "p3 = p1 / 2"]):
+        chain = ek.fit("p1 * x + p2 + p3", table, "y", ties=ties)[0]
     assert chain.tied["p2"][0] == pytest.approx(chain.params[0])
 
 
@@ -243,7 +248,9 @@ def test_ties_go_with_categories_bounds_and_several_expressions():
         ({"p1": "p7"}, "ties of 'p1': 'p7': there are only 2 parameters"),
         ({"p1": "2 +"}, "ties of 'p1': expected a number"),
         ({"p1": None}, "ties of 'p1' must be an expression or a number, not None"),
-        ("p1 = 2", "ties must be a dict of expressions or numbers by parameters' names, not 'p1 = 2'"),
+        ({"p1": float("nan")}, "ties of 'p1' must be an expression or a number, not nan"),
+        ("p1", "ties must be a dict by parameters' names, or texts as 'w2 = 2 * w1', not 'p1'"),
+        (["p1 = 2", "p1 = 3"], "ties: 'p1' is tied twice"),
     ],
 )
 def test_what_is_no_tie(ties, message):

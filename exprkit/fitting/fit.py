@@ -13,7 +13,7 @@ from exprkit.backends.objective import Options
 from exprkit.distributed.files import is_source
 from exprkit.distributed.workers import Workers
 from exprkit.errors import ArgumentError, one_of
-from exprkit.evaluate import inputs, tables
+from exprkit.evaluate import tables
 from exprkit.evaluate.compute import Compute
 from exprkit.evaluate.options import check_options
 from exprkit.fitting.finishing import orthogonal
@@ -110,9 +110,10 @@ def fit(
         Parameters with one value per category, {"p1": "site"}, by a column of the table X with at most 100 categories;
         in texts also ``"p1[site] * x1 + p2"``.  The result's expressions have the parameters ``p1[a]``, …, and predict
         from tables with that column.
-    ties : dict, optional
-        Parameters that others or numbers determine, {"w2": "2 * w1", "c": 0}: they are not fitted, and the result's
-        expressions hold what they are tied to.  ``FittedExpression.tied`` has their values and standard errors.
+    ties : dict, str or list of str, optional
+        Parameters that others or numbers determine, {"w2": "2 * w1", "c": 0} or lines "w2 = 2 * w1": they are not
+        fitted, and the result's expressions hold what they are tied to.  ``FittedExpression.tied`` has their values
+        and standard errors.
     delta : float
         The error at which Huber's loss changes from squares to absolute errors.
     max_iter : int, optional
@@ -185,7 +186,6 @@ def fit(
     weights = tables.vector_of(X, weights)
     pop, grouped = in_texts(pop, groups)
     pop, positive = library.read(pop, X)
-    pop = inputs.population(pop, X)
     if one_of("missing", missing, ("raise", "drop")) == "drop":
         if columns is not None:
             raise ArgumentError("missing='drop' leaves rows of X, y and weights out, and columns= would keep them")

@@ -481,7 +481,7 @@ def _check_target(y: Any, w: Any, loss: str) -> None:
     if endless := int(np.sum(inputs.on_host(np.isinf(y)) & counts)):
         share = f"{endless:,} of {number_of(len(y), 'value')}"
         raise DataError(f"y is infinite in {share}: drop those rows, or give them weight 0")
-    largest = float(np.max(np.abs(inputs.on_host(y)) * counts, initial=0.0))
+    largest = float(np.nanmax(np.where(counts, np.abs(inputs.on_host(y)), 0), initial=0.0))
     if loss not in NO_SQUARES and largest and not 1 / SQUARED < largest < SQUARED:
         raise DataError(f"y is {largest:.3g} at most, whose square float64 does not hold: scale y")
     if loss == "poisson" and bool(np.any(inputs.on_host(y < 0) & counts)):

@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, DataError, brief, did_you_mean
+from exprkit.errors import ArgumentError, DataError, brief
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
+from exprkit.fitting.starts.given import place_of
 from exprkit.operators import ops
 from exprkit.text import printer
 from exprkit.text.tokens import OPERATOR, PARAMETER, VARIABLE
@@ -69,9 +70,7 @@ def spread(pop: Population, X: Any, groups: Groups) -> Population:
         raise ArgumentError("groups= takes a table X, whose columns name the categories")
     parameters = pop.parameter_names
     for name in groups:
-        if name not in parameters:
-            hint = did_you_mean(name, parameters)
-            raise ArgumentError(f"groups: there is no parameter {name!r}; there are {', '.join(parameters)}{hint}")
+        place_of(name, parameters, "groups")
     variables = list(pop.variables or tables.names_of_variables(X, pop, set(groups.values())))
     categories = {column: _categories(X, column) for column in dict.fromkeys(groups.values())}
     places = {}

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import ArgumentError, ParseError, brief, did_you_mean, listed
+from exprkit.errors import ArgumentError, ParseError, brief, listed
 from exprkit.evaluate import inputs
 from exprkit.evaluate.inputs import LossPoints
 from exprkit.evaluate.loss_text import Composition, LossText, LossTree, OwnGoal
 from exprkit.expressions.population import Population
+from exprkit.fitting.starts.given import place_of
 from exprkit.operators import ops
 from exprkit.operators.defined import OPERAND
 from exprkit.text import formulas
@@ -147,11 +148,9 @@ def _check_parameters(text: str, pop: Population, names: list[str]) -> None:
 
 def _measured(name: Any, pair: Any, names: list[str], share: float) -> Summand:
     """The term of a normal density."""
-    if name not in names:
-        hint = did_you_mean(str(name), names)
-        raise ArgumentError(f"prior: there is no parameter {name!r}; there are {', '.join(names) or 'none'}{hint}")
+    place = place_of(name, names, "prior")
     mean, sd = _numbers(name, pair)
-    return Summand((np.array([PARAMETER]), np.array([names.index(name)])), mean, share / sd**2)
+    return Summand((np.array([PARAMETER]), np.array([place])), mean, share / sd**2)
 
 
 def _numbers(name: str, pair: Any) -> tuple[float, float]:

@@ -18,15 +18,17 @@ parameter.  Names of columns among the parameters stand between backquotes.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from exprkit.errors import ParseError, brief, checks_keywords, did_you_mean, number_of
+from exprkit.errors import DataError, ParseError, brief, checks_keywords, did_you_mean, number_of
 from exprkit.evaluate import inputs, tables
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.parser import parse as parse_formulas
@@ -85,6 +87,8 @@ class StandardModel(Expression):
         """
         X = np.asarray(x)[:, None] if np.ndim(x) == 1 else x
         bounds = {name: (0, None) for name in self.positive} or None
+        if not inputs.length(X):
+            raise DataError("a guess needs data: x has no values")
         found = FitProblem(X, y, accuracy="screen", dtype="float64", bounds=bounds).fit(self)
         return dict(zip(found.pop.parameter_names, found.params[0].tolist(), strict=True))
 
@@ -176,7 +180,8 @@ def read(source: Any, X: Any) -> tuple[Any, list[set[str]]]:
     items = inputs.as_list(source)
     every = items if isinstance(items, list | tuple) else [items]
     if not any(isinstance(item, StandardModel) or (isinstance(item, str) and ";" in item) for item in every):
-        return source, []
+        with _explained(False):
+            return inputs.population(source, X), []
     if not tables.is_table(X):
         return _read(items, {})
     return _read(items, {"data": X}, tables.names_in(X))
@@ -205,8 +210,25 @@ def _read(items: Any, given: dict[str, Any], columns: list[str] | None = None) -
         longest = max((one.parameters for one in written), key=len)
     given = given | {"parameters": longest}
     formulas = written[0].text if alone else [one.text for one in written]
-    pop = parse_formulas(formulas, **given) if columns is None else inputs.named_population(formulas, columns, **given)
+    with _explained(True):
+        named = columns is not None
+        pop = inputs.named_population(formulas, columns, **given) if named else parse_formulas(formulas, **given)
     return pop, [one.positive for one in written]
+
+
+@contextlib.contextmanager
+def _explained(beside_models: bool) -> Iterator[None]:
+    """ParseErrors that name a model say how it is called; beside models, others how a parameter of none is named."""
+    try:
+        yield
+    except ParseError as error:
+        unknown = re.search(r"unknown (function|name) '(\w+)'", str(error))
+        how = ""
+        if unknown and unknown[2] in _rows():
+            how = f"a model has its parameters behind a semicolon, {_model(unknown[2]).call}"
+        elif unknown and beside_models and unknown[1] == "name" and "did you mean" not in str(error):
+            how = "a parameter of no model is p1, p2, …"
+        raise ParseError(f"{how}; {error}", error.indices) if how else error from None
 
 
 def _written(text: str, renamed: dict[str, str]) -> _WrittenModels:
@@ -224,6 +246,8 @@ def _written(text: str, renamed: dict[str, str]) -> _WrittenModels:
         if token == ")" and len(levels) > 1:
             level = levels.pop()
             levels[-1].append(_called(level, positive) if ";" in level else "".join(level))
+    if len(levels) > 1:
+        raise ParseError(f"the ( of {''.join(levels[-1]).strip()!r} is never closed")
     return _WrittenModels("".join(map("".join, levels)), list(parameters), positive & {*parameters})
 
 
@@ -237,6 +261,8 @@ def _called(tokens: list[str], positive: set[str]) -> str:
         missing = f"there is no model {name!r}{did_you_mean(name, _rows())}"
         raise ParseError(missing if name else "';' stands in the call of a model, as in line(x1; k, m)")
     model, variable = _model(name), "".join(rest[:semicolon]).strip()
+    if "=" in rest:
+        raise ParseError(f"parameters of {name!r} go by place, {model.call}; fit takes init= and bounds= by name")
     own, arguments = model.parameters or (), [argument.strip() for argument in arguments]
     if not variable or not all(arguments) or len(arguments) != len(own):
         n_given = sum(map(bool, arguments))

@@ -14,19 +14,22 @@ from __future__ import annotations
 
 import graphlib
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from exprkit.errors import ArgumentError, ParseError, brief, did_you_mean
+from exprkit.errors import ArgumentError, ParseError, brief
 from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.parser import parse
 from exprkit.expressions.population import Population
 from exprkit.fitting.groups import put
+from exprkit.fitting.starts.given import place_of
 from exprkit.text.tokens import PARAMETER, Words
 
-Ties = Mapping[str, str | float]  # name of a parameter -> an expression over others, or a number
+# name of a parameter -> an expression over others, or a number; or such lines, "w2 = 2 * w1"
+Ties = Mapping[str, str | float] | str | Sequence[str]
 
 
 def tie(pop: Population, ties: Ties) -> tuple[Population, str]:
@@ -34,10 +37,8 @@ def tie(pop: Population, ties: Ties) -> tuple[Population, str]:
 
     Raises ArgumentError, ParseError for a parameter that there is not, for a circle, and for what is no expression.
     """
-    if not isinstance(ties, Mapping):
-        raise ArgumentError(f"ties must be a dict of expressions or numbers by parameters' names, not {brief(ties)}")
     names = pop.parameter_names
-    rules = {_number(names, name): _rule(name, tied, names) for name, tied in ties.items()}
+    rules = {place_of(name, names, "ties"): _rule(name, tied, names) for name, tied in _by_name(ties).items()}
     needs = {i: {*rule.values[rule.kinds == PARAMETER].tolist()} & {*rules} for i, rule in rules.items()}
     try:
         order = list(graphlib.TopologicalSorter(needs).static_order())
@@ -88,15 +89,20 @@ def values_of(
     return dict(zip(tied, zip(values, errors, strict=True), strict=True))
 
 
-def _number(names: list[str], name: Any) -> int:
-    if name not in names:
-        hint = did_you_mean(str(name), names)
-        raise ArgumentError(f"ties: there is no parameter {name!r}; there are {', '.join(names) or 'none'}{hint}")
-    return names.index(name)
+def _by_name(ties: Any) -> Mapping[str, Any]:
+    if isinstance(ties, Mapping):
+        return ties
+    lines = ties.splitlines() if isinstance(ties, str) else ties
+    if not isinstance(lines, list | tuple) or not all(isinstance(line, str) and line.count("=") == 1 for line in lines):
+        raise ArgumentError(f"ties must be a dict by parameters' names, or texts as 'w2 = 2 * w1', not {brief(ties)}")
+    pairs = [[side.strip() for side in line.split("=")] for line in lines]
+    if again := [name for name, n in Counter(name for name, _ in pairs).items() if n > 1]:
+        raise ArgumentError(f"ties: {again[0]!r} is tied twice")
+    return dict(pairs)
 
 
 def _rule(name: str, tied: Any, names: list[str]) -> Population:
-    if not isinstance(tied, str | int | float | np.number):
+    if not isinstance(tied, str) and not (isinstance(tied, int | float | np.number) and np.isfinite(tied)):
         raise ArgumentError(f"ties of {name!r} must be an expression or a number, not {brief(tied)}")
     try:
         return parse(tied if isinstance(tied, str) else repr(float(tied)), variables=0, parameters=names)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from exprkit.backends.device_programs.population import DevicePopulation
-from exprkit.errors import ArgumentError, DataError, brief, one_of
+from exprkit.errors import ArgumentError, DataError, brief, did_you_mean, one_of
 from exprkit.evaluate import inputs
 from exprkit.expressions.population import Population
 from exprkit.fitting.starts.alike import ones_apart
@@ -26,6 +26,14 @@ from exprkit.numbers import as_numbers
 STARTS = ("ones", "normal")
 _PAIRS = "bounds={} must be (low, high) of all parameters; a pair for each has its name: {{'p1': (0, 1), 'p2': (0, 1)}}"
 Bounds = tuple[Any, Any] | Mapping[str, tuple[Any, Any]] | np.ndarray | None
+
+
+def place_of(name: Any, names: list[str], what: str) -> int:
+    """The number of a parameter; ArgumentError of one that there is not, with ``what`` named it."""
+    if name not in names:
+        hint = did_you_mean(str(name), names)
+        raise ArgumentError(f"{what}: there is no parameter {name!r}; there are {', '.join(names) or 'none'}{hint}")
+    return names.index(name)
 
 
 def starts_of(init: Any, pop: Any, adopt: inputs.Adopt, restarts: int, seed: int) -> Any:
@@ -72,9 +80,7 @@ def _by_name(init: Mapping[str, Any], pop: Any) -> np.ndarray:
     names = pop.parameter_names
     start = np.ones((len(pop), len(names)))
     for name, value in init.items():
-        if name not in names:
-            raise ArgumentError(f"init: there is no parameter {name!r}; there are {', '.join(names) or 'none'}")
-        start[:, names.index(name)] = as_numbers(f"init of {name}", value, gaps=False)
+        start[:, place_of(name, names, "init")] = as_numbers(f"init of {name}", value, gaps=False)
     return start
 
 
@@ -91,11 +97,10 @@ def sides_of(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.nda
         names = pop.parameter_names
         sides = [np.full(len(names), -np.inf), np.full(len(names), np.inf)]
         for name, pair in bounds.items():
-            if name not in names:
-                raise ArgumentError(f"bounds: there is no parameter {name!r}; there are {', '.join(names) or 'none'}")
+            place = place_of(name, names, "bounds")
             for side, bound in zip(sides, _pair(pair), strict=True):
                 if bound is not None:
-                    side[names.index(name)] = _number(name, bound)
+                    side[place] = _number(name, bound)
         low, high = (side[: pop.max_params] for side in sides)  # a name may be no expression's
     else:
         low, high = _pair(bounds)
@@ -113,7 +118,8 @@ def sides_of(bounds: Bounds, pop: Population) -> tuple[np.ndarray | None, np.nda
     bad = ~(lower <= upper)
     if np.any(bad):
         i, j = np.argwhere(bad)[0]
-        raise DataError(f"bounds of p{j + 1} of expression {i}: {lower[i, j]} is not at most {upper[i, j]}")
+        what = f"{pop.parameter_names[j]} of expression {i}"
+        raise DataError(f"bounds of {what}: {lower[i, j]} is not at most {upper[i, j]}")
     return lower, upper
 
 
