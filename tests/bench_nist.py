@@ -6,6 +6,7 @@ The 27 problems of the Statistical Reference Datasets (StRD, NIST, public domain
 a program begins by itself, from none.  Digits are -log10(|value - certified| / |certified|), of a problem the least of
 its parameters, at most the 11 that are printed; terms that may change places are in NIST's order, and signs that change
 nothing are not compared.  Seconds are of a second call, with the standard errors.  SciPy and lmfit fit NumPy functions.
+Fits in one call are all problems from both starts, by ``ek.fit_many``.
 """
 
 from __future__ import annotations
@@ -137,10 +138,36 @@ def measured(folder, backends, only):
                 of = judged(row["name"], found, certified)
             except (RuntimeError, ValueError, np.linalg.LinAlgError):  # it says that it found nothing
                 of, seconds = [0.0, 0.0, 0.0], np.nan
-            yield {
-                "problem": row["name"], "level": row["level"], "start": start, "program": name, "version": version,
-                "digits": of[0], "digits_of_errors": of[1], "digits_of_squares": of[2], "seconds": round(seconds, 5),
-            }  # fmt: skip
+            yield line(row, start, name, version, of, seconds)
+
+
+def measured_together(folder, backends, only):
+    """All problems from both starts in one call of each backend; seconds are a fit's share."""
+    every = [
+        (row, X, y, str(k), init, certified)
+        for row, X, y, starts, certified in problems(folder)
+        for k, init in enumerate(starts, 1)
+        if not only or row["name"] in only
+    ]
+    for backend in backends:
+        for _ in range(2):
+            begin = time.perf_counter()
+            found = ek.fit_many(
+                [{"pop": row["formula"], "X": X, "y": y, "init": [init]} for row, X, y, _, init, _ in every],
+                backend=backend,
+            )
+            ends = [(one.params[0], one.standard_errors[0], one.loss[0]) for one in found]
+            seconds = (time.perf_counter() - begin) / len(every)
+        for (row, _, _, start, _, certified), end in zip(every, ends, strict=True):
+            of = judged(row["name"], end, certified)
+            yield line(row, start, f"exprkit, {backend}, {len(every)} fits in one call", ek.__version__, of, seconds)
+
+
+def line(row, start, program, version, of, seconds):
+    return {
+        "problem": row["name"], "level": row["level"], "start": start, "program": program, "version": version,
+        "digits": of[0], "digits_of_errors": of[1], "digits_of_squares": of[2], "seconds": round(seconds, 5),
+    }  # fmt: skip
 
 
 def main():
@@ -148,11 +175,14 @@ def main():
     parser.add_argument("--data", default=ROOT.parent / "shared" / "data" / "bench", help="folder of nist_strd*.csv")
     parser.add_argument("--backends", nargs="+", default=["cpu", "numpy"], help="of exprkit")
     parser.add_argument("--only", nargs="*", help="names of problems")
+    parser.add_argument("--together", action="store_true", help="the fits in one call alone")
     parser.add_argument("--csv", type=to_record)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     np.seterr(all="ignore")
-    listed(measured(ROOT / arguments.data, arguments.backends, arguments.only), arguments.csv, width=20)
+    given = ROOT / arguments.data, arguments.backends, arguments.only
+    ways = [measured_together] if arguments.together else [measured, measured_together]
+    listed(itertools.chain.from_iterable(way(*given) for way in ways), arguments.csv, width=20)
 
 
 if __name__ == "__main__":

@@ -210,7 +210,7 @@ def nist(folder: Path) -> str:
         for problem, part in own.groupby("problem", sort=False):
             digits.setdefault(str(problem), {})[name] = " / ".join(f"{number:.1f}" for number in part["digits"])
     first = _table(("", "first start", "second start", "no start", "a fit takes"), counts, script)
-    names = rows["program"].unique() if len(rows) else ()
+    names = [name for name in rows["program"].unique() if "in one call" not in name] if len(rows) else []
     lines = [(problem, *(cells.get(name, "") for name in names)) for problem, cells in digits.items()]
     second = f"\n\nDigits of the parameters, by start:\n\n{_table(('', *names), lines, script)}"
     return first + second * bool(lines)
