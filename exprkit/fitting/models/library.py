@@ -211,8 +211,10 @@ def _read(items: Any, given: dict[str, Any], columns: list[str] | None = None) -
     given = given | {"parameters": longest}
     formulas = written[0].text if alone else [one.text for one in written]
     with _explained(True):
-        named = columns is not None
-        pop = inputs.named_population(formulas, columns, **given) if named else parse_formulas(formulas, **given)
+        if columns is None:
+            pop = parse_formulas(formulas, **given)
+        else:
+            pop = inputs.named_population(formulas, columns, **given)
     return pop, [one.positive for one in written]
 
 
