@@ -207,7 +207,6 @@ def infinite_columns(X: Any, w: Any, pop: Population) -> dict[int, str]:
 
 
 def column_name(pop: Population | DevicePopulation, i: int) -> str:
-    """As messages say it."""
     return f"x{i + 1}" if pop.variables is None else repr(pop.variables[i])
 
 
