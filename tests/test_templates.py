@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -70,6 +71,17 @@ def test_functions_are_found_in_noise_and_numbers_have_errors(tmp_path):
 def test_three_functions_are_found_at_once_in_little_time_for_each(template, y):
     model = search(6.0, template=template, pool_size=None).fit(X, y)
     assert np.sqrt(np.mean((model.predict(X) - y) ** 2)) < 1e-6 * y.std(), str(model)
+
+
+@pytest.mark.slow
+def test_functions_keep_to_constraints():
+    y = np.exp(-x1) * np.sin(x2 + x1)
+    limits = {"constraints": {"exp": {"variables": ["x2"]}, "sin": 1}, "nested_constraints": {"cos": {"cos": 0}}}
+    model = search(template="f(x1) * g(x2, x1)", **limits).fit(X, y)
+    for f, g in (model._template.functions(i).values() for i in range(len(model.equations_))):
+        assert "exp(" not in str(f) and not re.search(r"sin\(\W*[^)]*[ (]", str(g)), (f, g)
+    with pytest.raises(ExprkitError, match="no variable 'u'"):
+        search(template="f(x1)", constraints={"exp": {"variables": ["u"]}}).fit(X, y)
 
 
 def test_numbers_of_1_beside_known_ones_have_covariances():

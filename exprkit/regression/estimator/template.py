@@ -24,6 +24,7 @@ from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal, rows_for
 from exprkit.regression.problem.rows import Rows
+from exprkit.regression.rules import constraints
 from exprkit.regression.skeletons.alternate import JudgedLaw, TemplateSearch
 from exprkit.regression.skeletons.law import TemplateLaw, with_leaves
 from exprkit.regression.skeletons.skeleton import LawSkeleton
@@ -33,7 +34,7 @@ from exprkit.runtime.budget import Budget
 from exprkit.text.tokens import CONSTANT, PARAMETER, VARIABLE
 
 REFUSED = (  # settings that a search with a template does not have
-    *("constraints", "nested_constraints", "monotone", "convex", "positive", "y_bounds", "box"),
+    *("monotone", "convex", "positive", "y_bounds", "box"),
     *("early_stop_condition", "guesses", "warm_start", "checkpoint", "progress", "devices", "client"),
 )
 MOST_CATEGORIES = 100  # of a column, as of ``ek.fit``
@@ -178,8 +179,11 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, settings: SearchSettings
     model.n_rows_searched_, model.noise_ = len(few), "constant" if weighted is rows else "proportional"
     by_category = model.groups is not None and not any(skeleton.numbers.values())
     budget = Budget(model.timeout_in_seconds, model.max_evals, begin=begin, by_work=model.deterministic)
-    settings = replace(settings, seed=seed)
-    search = TemplateSearch(skeleton, few, settings, budget, by_category)
+    settings, limits = (
+        replace(settings, seed=seed),
+        constraints.limits(model.constraints, model.nested_constraints, columns),
+    )
+    search = TemplateSearch(skeleton, few, settings, budget, by_category, limits)
     model.interrupted_ = False
     with machine.limited(settings.threads):
         try:
@@ -190,7 +194,7 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, settings: SearchSettings
         if any(one.is_exact for one in judged):
             weighted, model.noise_ = rows, "constant"
         if weighted is not few:
-            final = TemplateSearch(skeleton, weighted, settings, Budget(), by_category)
+            final = TemplateSearch(skeleton, weighted, settings, Budget(), by_category, limits)
             final.judge([one.law for one in judged])
             judged = final.laws()
         front = TemplateFront(skeleton, [one.law.in_order(skeleton) for one in judged], model.groups, categories)

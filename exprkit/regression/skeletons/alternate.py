@@ -15,7 +15,7 @@ fitted in each category, and those become one that are described shorter so.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -33,6 +33,8 @@ from exprkit.regression.problem.effort import WORK
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.accident import CoincidenceTest
+from exprkit.regression.rules.admission import FormulaRules
+from exprkit.regression.rules.constraints import Limit
 from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.skeletons.law import TemplateLaw, with_leaves
 from exprkit.regression.skeletons.skeleton import LawSkeleton
@@ -94,10 +96,18 @@ class TemplateSearch:
         Of all searches together, each of which has a share of it.
     by_category : bool
         Whether the numbers of the functions may go by category.
+    limits : dict
+        Limits of operators, by code, in every function; of variables as columns.
     """
 
     def __init__(
-        self, skeleton: LawSkeleton, rows: Rows, settings: SearchSettings, budget: Budget, by_category: bool
+        self,
+        skeleton: LawSkeleton,
+        rows: Rows,
+        settings: SearchSettings,
+        budget: Budget,
+        by_category: bool,
+        limits: Mapping[int, Limit] | None = None,
     ) -> None:
         self.skeleton, self.rows, self.settings, self.budget = skeleton, rows, settings, budget
         self._by_category = by_category
@@ -110,6 +120,7 @@ class TemplateSearch:
         self._n_categories = max(indicators.shape[1], 1)
         self._codes = indicators.argmax(axis=1) if indicators.shape[1] else np.zeros(len(rows), np.int64)
         self._calls = {name: skeleton.calls_of(name) for name in skeleton.functions}
+        self._rules = {name: self._rules_of(name, limits) for name in skeleton.functions} if limits else {}
 
     def run(self) -> str:
         """Search; returns why it ended."""
@@ -148,6 +159,30 @@ class TemplateSearch:
         if self.budget.is_over:
             self.budget.check()
         return "a formula is exact" if best.is_exact else "all functions were searched for"
+
+    # ── rules ──
+
+    def _rules_of(self, name: str, limits: Mapping[int, Limit]) -> FormulaRules:
+        """The limits as they are for a function of arguments: of its variables those whose columns are all allowed."""
+        arguments = zip(*(self.skeleton.calls[k].arguments for k in self._calls[name]), strict=True)
+        used = [{int(i) for one in every for i in one.values[one.kinds == VARIABLE]} for every in arguments]
+
+        def own(limit: Limit) -> Limit:
+            if limit.variables is None:
+                return limit
+            return limit._replace(variables=tuple(k for k, of in enumerate(used) if of <= {*(limit.variables or ())}))
+
+        return FormulaRules(len(used), limits={code: own(limit) for code, limit in limits.items()})
+
+    def _is_allowed(self, law: TemplateLaw) -> bool:
+        """Whether each function keeps to the limits, with the numbers of the first category."""
+
+        def number(leaf: Tree) -> Tree:
+            return (CONSTANT, float(law.values[leaf[1]][0])) if leaf[0] == PARAMETER else leaf
+
+        trees = dict(zip(self._calls, law.functions, strict=True))
+        formulas = ((rules, expression_of(with_leaves(trees[name], number))) for name, rules in self._rules.items())
+        return all(rules.allow(Population.of([formula]))[0] for rules, formula in formulas)
 
     # ── the unknowns at the rows ──
 
@@ -231,7 +266,8 @@ class TemplateSearch:
         w = w[good] / w[good].mean()
         rows = Rows(X[good], y[good], w)
         least = goal * float(np.cov(rows.y, aweights=rows.w))
-        settings = replace(self.settings, loss="squares", early_stop=lambda loss, size: loss <= least)
+        rules = self._rules.get(name)
+        settings = replace(self.settings, loss="squares", early_stop=lambda loss, size: loss <= least, rules=rules)
         budget = self.budget.shared(1 / n_left)
         if budget.limit is not None:
             size = int(POOL * budget.limit)
@@ -297,7 +333,9 @@ class TemplateSearch:
             + NATS_PER_TOKEN * formula.n_tokens
             + NATS_PER_NUMBER * n_numbers
         )
-        judged = JudgedLaw(law, loss, is_exact, nats if np.isfinite(loss) else np.inf)
+        judged = JudgedLaw(law, loss, is_exact, nats if np.isfinite(loss) and self._is_allowed(law) else np.inf)
+        if np.isinf(judged.nats):
+            return judged
         self._best[formula.n_tokens] = min(judged, self._best.get(formula.n_tokens, judged), key=_nats)
         return judged
 
