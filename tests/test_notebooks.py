@@ -234,8 +234,11 @@ def test_uncertainty_notebook_reads_a_table_and_writes_a_report(run, tmp_path):
     _, _, shown = run("uncertainty", refits=50)
     assert shown["image/png"] == 1 and shown["text/html"] == 3
     x = np.linspace(0, 4, 12)
-    pd.DataFrame({"x": x, "y": 2 + x + 0.1 * np.cos(9 * x)}).to_csv(tmp_path / "my.csv", index=False)
-    printed, *_ = run("uncertainty", table="my.csv", formula="p1 + p2 * x", results_dir="out", refits=50)
+    table = pd.DataFrame({"time (s)": x, "U / V": 2 + x + 0.1 * np.cos(9 * x)})
+    table.loc[3, "time (s)"] = table.loc[5, "U / V"] = np.nan
+    table.to_csv(tmp_path / "my.csv", index=False)
+    given = {"table": "my.csv", "formula": "p1 + p2 * `time (s)`", "missing": "drop"}
+    printed, *_ = run("uncertainty", **given, results_dir="out", refits=50)
     assert "figure and report: uncertainty.html uncertainty.pdf" in printed
     assert "C(p1, p2) = -0." in (tmp_path / "out" / "uncertainty.html").read_text()
 

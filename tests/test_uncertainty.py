@@ -343,6 +343,14 @@ def test_a_report_without_errors_shows_the_curve_and_what_is_left(text, y):
     assert ("[[Variables]]" in report) == ("p1" in text)
 
 
+def test_known_errors_have_a_chi_square_and_its_probability():
+    weights = np.full(25, 100.0)
+    one = ek.fit("p1 + p2 * x1", T[:, None], LINE, weights=weights, loss="gaussian")[0]
+    chi = np.sum(100 * (LINE - one(T[:, None])) ** 2)
+    wanted = f"chi-square         = {chi:.8g}, 23 degrees of freedom: p = {stats.chi2.sf(chi, 23):.3g}"
+    assert wanted in one.report()
+
+
 def test_tied_parameters_are_reported():
     one = ek.fit("p1 + p2 * x1", T[:, None], LINE, ties={"p2": "2 * p1"})[0]
     value, error = one.tied["p2"]

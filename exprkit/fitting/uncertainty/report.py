@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from exprkit.backends import objective
-from exprkit.errors import ArgumentError, brought_by
+from exprkit.errors import ArgumentError, brought_by, number_of
 from exprkit.fitting.plot import CURVE, DATA
 from exprkit.fitting.uncertainty.intervals import correlation, deviances, steps_of
 from exprkit.fitting.uncertainty.minimum import Minimum, scaled
@@ -55,6 +55,9 @@ class Report(str):
 
 def report(least: Minimum, one: Any, figure: bool) -> Report:
     """The text, and the figure if it is asked for."""
+    with brought_by("search"):
+        from scipy.special import chdtrc
+
     result, names, n = one._result, one.names, len(least.points.y)
     statistics = {
         "fitting method": METHODS[result.method],
@@ -65,6 +68,10 @@ def report(least: Minimum, one: Any, figure: bool) -> Report:
     }
     if np.isfinite(least.free):
         statistics["reduced chi-square"] = f"{least.variance:.8g}"
+    if result.kind == "gaussian" and result.goal.w is not None and least.result is result:
+        chi = float(np.sum(least.points.w * (least.points.y - least.values) ** 2))
+        free = n - len(names) + int(one.at_bound.sum())
+        statistics["chi-square"] = f"{chi:.8g}, {number_of(free, 'degree')} of freedom: p = {chdtrc(free, chi):.3g}"
     if least.result is result and result.kind in ("squares", *objective.LIKELIHOODS):
         names_of = {"aic": "Akaike info crit", "bic": "Bayesian info crit"}
         statistics |= {name: f"{result.score(by)[0]:.8g}" for by, name in names_of.items()}
