@@ -6,8 +6,8 @@ In: states measured at times.  Out: an equation for each state, in the conventio
 ``trajectories``  measured states, smoothed, with their derivatives
 ``integration``   right-hand sides integrated, and their numbers fitted to the states
 ``weak_form``     sums of monomials by integrals against test functions
-``terms``         formulas with a term more or less
-``choice``        the formulas that describe the states shortest, with terms added and left out, and that forecast
+``terms``         monomials, and formulas with a term less
+``choice``        the formulas that describe the states shortest, with terms left out, and that forecast
 ``invariants``    what right-hand sides conserve
 ``regressor``     ``DynamicsRegressor``: a search per equation, and what is asked of the equations
 ================  =============================================================================

@@ -1,8 +1,7 @@
 """The choice among formulas of right-hand sides: those that describe measured states shortest.
 
-In: formulas for each state, from searches by slopes.  Out: a ``System``, its numbers fitted by integration, with terms
-that the searches missed and without those that add nothing; of several trajectories, each of which the others have to
-forecast, that which does so.
+In: formulas for each state, from searches by slopes.  Out: a ``System``, its numbers fitted by integration, without
+terms that add nothing; of several trajectories, each of which the others have to forecast, that which does so.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 
 from exprkit.dynamics import integration
 from exprkit.dynamics.integration import INTERVALS, Segments
-from exprkit.dynamics.terms import monomials, with_terms, without_term
+from exprkit.dynamics.terms import without_term
 from exprkit.dynamics.trajectories import Trajectory
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
@@ -25,9 +24,6 @@ from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.text.tokens import CONSTANT
 
 # Chosen, not measured.
-DEGREE = 3  # of the monomials that may be added
-MOST_ADDED = 5  # terms
-TRIED = 2  # terms of each equation that are fitted, of those that lower the sum of squares most by the derivatives
 FINALISTS = 4  # systems that forecast trajectories
 FOLDS = 3  # trajectories that are forecast
 CLEAR = 5.0  # nats by which another system has to forecast better: as ``estimator/equations`` asks for
@@ -57,11 +53,10 @@ def _nats(sums: np.ndarray, n: int) -> float:
 
 @dataclass(frozen=True)
 class SystemChoice:
-    """What formulas are judged by, and how long they may be."""
+    """What formulas are judged by."""
 
     runs: list[Trajectory]
     has_time: bool  # whether formulas may contain it, as the last column
-    most_tokens: int  # of a formula to which a monomial is added; 0: none is
     order: int = 1  # of the equations: the formulas of all states but the last are known where it is higher
     seen: dict[tuple[str, ...], System] = field(default_factory=dict)  # systems that were described, by their texts
 
@@ -73,17 +68,12 @@ class SystemChoice:
     def n_times(self) -> int:
         return sum(len(run.t) for run in self.runs)
 
-    @property
-    def n_known(self) -> int:
-        """States whose formulas are known: their derivatives are states."""
-        return self.runs[0].x.shape[1] * (self.order - 1) // self.order
-
     def best_of(self, fronts: list[list[Expression]]) -> System:
-        """Of each front the formula with which all are described shortest; with terms more, and without some."""
+        """Of each front the formula with which all are described shortest, without terms that add nothing."""
         best = self.described([front[0] for front in fronts])
         for k, front in enumerate(fronts):
             best = min([best, *(self.described(best.exchanged(k, other)) for other in front[1:])], key=_length)
-        return self.forecasting(self.shorter(self.longer(best)))
+        return self.forecasting(self.shorter(best))
 
     def described(self, chosen: list[Expression]) -> System:
         """These right-hand sides, with numbers fitted to the states."""
@@ -116,38 +106,6 @@ class SystemChoice:
             whole = Segments.of([self.runs[j]], self.order, n - 1)._replace(spread=others.spread)
             nats += _nats(integration.fitted(formulas, whole, self.has_time, are_known=True)[1], n)
         return nats
-
-    def longer(self, best: System) -> System:
-        """The equations with monomials added, as long as one makes the description shorter (forward selection)."""
-        if np.isinf(best.length) or not self.most_tokens:
-            return best
-        known = self.segments.known[..., 0]
-        t = self.segments.t[..., None] if self.has_time else np.empty((*known.shape, 0))
-        columns = np.concatenate([self.segments.x, self.segments.u, t], axis=2)[known]
-        terms = monomials(columns.shape[1], DEGREE)
-        largest = np.array([np.abs(term(columns)).max() for term in terms])
-        for _ in range(MOST_ADDED):
-            longer = [
-                best.exchanged(k, other)
-                for k in range(self.n_known, len(best.sums))
-                for other in self._with_term(best, k, terms, largest)
-                if other.n_tokens <= self.most_tokens
-            ]
-            nearest = min(map(self.described, longer), key=_length, default=best)
-            if nearest.length >= best.length:
-                break
-            best = nearest
-        return best
-
-    def _with_term(self, best: System, k: int, terms: list[Expression], largest: np.ndarray) -> list[Expression]:
-        """The formula of state k with each of the terms that lower the sum of squares most."""
-        segments, formula = self.segments._replace(starts=best.starts), best.formulas[k]
-        sizes = segments.spread[k] / np.ptp(segments.t, axis=1).max() / np.maximum(largest, TINY)
-        first = int(np.sum(np.concatenate([f.kinds for f in list(best.formulas)[: k + 1]]) == CONSTANT))
-        every = Population.of(best.exchanged(k, with_terms(formula, terms, [0.0] * len(terms))))
-        gain, numbers = integration.gains(every, segments, self.has_time, slice(first, first + len(terms)), sizes)
-        order = [j for j in np.argsort(-gain, kind="stable")[:TRIED] if gain[j] > 0]
-        return [with_terms(formula, [terms[j]], [float(numbers[j])]) for j in order]
 
     def shorter(self, best: System) -> System:
         """The equations without the numbers and terms that add nothing."""

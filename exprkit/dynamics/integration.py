@@ -26,7 +26,6 @@ INTERVALS = 10  # between two measurements, of a segment
 CHANGE = 1e-6  # share of a number or a spread, by which derivatives are differences
 ACCURATE = 0.1  # share of the noise, to which a segment is integrated
 MOST_SUBSTEPS = 16
-SINGULAR = 1e-8  # share of a derivative's square that others leave, below which it is a combination of them
 STEPS = 30
 DAMPING = 1e-4
 ENDS = 1e-6  # share of the sum of squares, by which a step has to lessen it
@@ -148,32 +147,6 @@ def fitted(
                 break
     sums = np.sum(r * r, axis=(0, 1))
     return f.with_numbers(p), np.where(np.isfinite(sums), sums, np.inf), starts
-
-
-def gains(
-    formulas: Population, segments: Segments, has_time: bool, new: slice, sizes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """How far each new number, now 0, lowers the sum of squares if it and the old ones are fitted; and its value then.
-
-    The score test (C. R. Rao, Proceedings of the Cambridge Philosophical Society 44, 1948), by derivatives alone.
-    ``new``: which of all numbers these are; ``sizes``: (n_new,), how large they may be.
-    """
-    f = RightHandSides(formulas, has_time)
-    w = segments.known / segments.spread
-    change = CHANGE * np.where(f.numbers == 0, 1.0, np.abs(f.numbers))
-    change[new] = CHANGE * sizes
-    with np.errstate(all="ignore"):
-        substeps = _substeps(f, segments, segments.starts, f.numbers)
-        path = integrated(f, segments, segments.starts[None], f.numbers[None], substeps)[0]
-        A, B = _derivatives(f, segments, segments.starts, f.numbers, substeps, w, change)
-        left, M, *_ = _without_starts(w * (segments.x - path), A, B)
-        if not (np.isfinite(M).all() and np.isfinite(left).all()):
-            return np.zeros(len(sizes)), np.zeros(len(sizes))
-        basis = np.linalg.qr(np.delete(M, new, axis=1))[0]
-        alone = M[:, new] - basis @ (basis.T @ M[:, new])
-        both, square = alone.T @ (left - basis @ (basis.T @ left)), np.sum(alone**2, axis=0)
-        own = square > SINGULAR * np.sum(M[:, new] ** 2, axis=0)  # no combination of the old ones
-    return np.where(own, both**2 / square, 0.0), np.where(own, both / square, 0.0)
 
 
 def _substeps(f: RightHandSides, segments: Segments, starts: np.ndarray, p: np.ndarray) -> int:

@@ -130,10 +130,9 @@ class DynamicsRegressor(SavedSearches):
         self.feature_names_ = [*names, TIME] if has_time else names
         n_states, cut = runs[0].x.shape[1], 0 if x_dot is not None else ENDS
         sums = {"+", "*"} <= set(search.binary_operators or ["+", "*"])
-        choice = SystemChoice(runs, has_time, search.maxsize if sums else 0, order)
-        searched = range(choice.n_known, n_states)  # of the others the derivatives are states
-        d = len(searched)
-        fronts = [list(parse([f"x{k + d + 1}"])) if k < choice.n_known else [] for k in range(n_states)]
+        choice, d = SystemChoice(runs, has_time, order), n_states // order
+        searched = range(n_states - d, n_states)  # of the others the derivatives are states
+        fronts = [[] if k in searched else list(parse([f"x{k + d + 1}"])) for k in range(n_states)]
         best: System | None = None
         for _ in range(ROUNDS):
             if best is not None:

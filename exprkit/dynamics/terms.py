@@ -1,13 +1,11 @@
-"""Formulas with one term more or less, of which a search by slopes with noise may have one too few or too many.
+"""Monomials, and formulas with one term less, of which a search by slopes with noise may have one too many.
 
 In: a formula.  Out: formulas.
 
     >>> import exprkit as ek
-    >>> from exprkit.dynamics.terms import monomials, with_terms, without_term
+    >>> from exprkit.dynamics.terms import monomials, without_term
     >>> [str(term) for term in monomials(2, 2)]
     ['1', 'x1', 'x2', 'x1 * x1', 'x1 * x2', 'x2 * x2']
-    >>> str(with_terms(ek.parse("x1"), monomials(1, 1), [3.0, 0.5]))
-    'x1 + 3 + 0.5 * x1'
     >>> [str(formula) for formula in without_term(ek.parse("2 * (x1 - 3 * x2)"))]
     ['2 * x1', '-6 * x2']
 """
@@ -16,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
 
 from exprkit.expressions.expression import Expression
 from exprkit.operators import ops
@@ -33,15 +30,6 @@ def monomials(n_columns: int, degree: int) -> list[Expression]:
         for chosen in itertools.combinations_with_replacement(range(n_columns), n)
     )
     return [expression_of(functools.reduce(_times, trees) if trees else (CONSTANT, 1.0)) for trees in factors]
-
-
-def with_terms(formula: Expression, terms: Sequence[Expression], numbers: Sequence[float]) -> Expression:
-    """The formula and each term times its number; a term of 1 is its number."""
-    tree = tree_of(formula)
-    for term, number in zip(map(tree_of, terms), numbers, strict=True):
-        product = (CONSTANT, number) if term[0] == CONSTANT else _times((CONSTANT, number), term)
-        tree = (OPERATOR, ops.ADD, tree, product)
-    return expression_of(tree)
 
 
 def without_term(formula: Expression) -> list[Expression]:

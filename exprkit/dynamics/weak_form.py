@@ -27,7 +27,7 @@ from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 DEGREE = 3  # of the monomials
 POWER = 6  # of 1 - s^2, which is the test function for s from -1 to 1
 WIDTHS = (12, 6, 24)  # intervals between measurements, of half a test function; numbers are those of the first
-MOST_SUMS = 5_000  # that are compared
+MOST_SUMS = 60_000  # that are compared: of four states sums of four monomials
 MOST_TERMS = 5
 KEPT = 4  # sums of a state
 RIDGE = 1e-12  # of correlations: monomials that are the same along the trajectories do no harm
