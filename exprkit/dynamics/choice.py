@@ -73,7 +73,7 @@ class SystemChoice:
         best = self.described([front[0] for front in fronts])
         for k, front in enumerate(fronts):
             best = min([best, *(self.described(best.exchanged(k, other)) for other in front[1:])], key=_length)
-        return self.forecasting(self.shorter(best))
+        return self.shorter(best)
 
     def described(self, chosen: list[Expression]) -> System:
         """These right-hand sides, with numbers fitted to the states."""

@@ -151,6 +151,7 @@ class DynamicsRegressor(SavedSearches):
             if x_dot is not None or not EXACT * integration.LEAST < np.sqrt(best.sums.max() / choice.n_times) < np.inf:
                 break
         assert best is not None
+        best = choice.forecasting(best)
         pop = best.formulas
         self._formulas = Population(pop.kinds, pop.values, pop.offsets, variables=self.feature_names_)
         self._states = np.concatenate([run.x for run in runs])
