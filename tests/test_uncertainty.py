@@ -229,11 +229,20 @@ def test_what_a_way_cannot_do_is_said(line):
         (lambda: prior.intervals(method="bootstrap"), "take resample='parametric'"),
         (lambda: ek.fit("x1", T[:, None], LINE)[0].intervals(), "there is no fitted parameter"),
         (lambda: line.contour("p1", "p3"), "two of the parameters p1, p2"),
+        (lambda: line.contour("p1", "p2", levels=()), "levels must be numbers between 0 and 1"),
         (lambda: line.bands(T[:, None], kind="median"), "kind must be one of"),
         (lambda: robust.bands(T[:, None], kind="observation"), "normal errors"),
     ):
         with pytest.raises(ArgumentError, match=message):
             work()
+
+
+def test_a_bootstrap_gives_no_errors_of_what_the_data_do_not_determine():
+    one = ek.fit("p1 * exp(-p2 * x1 + p3)", T[:, None], Y)[0]
+    table = one.intervals(method="bootstrap", n=50)
+    assert table["error"].isna().tolist() == table["lower"].isna().tolist() == [True, False, True]
+    robust = ek.fit("p1 + p2 * x1", T[:, None], LINE, loss="mae")[0]
+    assert robust.intervals(method="bootstrap", resample="pairs", n=20).notna().all(axis=None)
 
 
 def test_a_prior_is_part_of_a_profile():

@@ -20,6 +20,7 @@ import numpy as np
 from exprkit.backends import objective
 from exprkit.errors import ArgumentError, brought_by, did_you_mean, one_of, whole
 from exprkit.fitting.uncertainty.minimum import Minimum, between_0_and_1
+from exprkit.fitting.uncertainty.words import PART, lines_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,8 +48,9 @@ def intervals(
         lower, upper = profiles(least, reach)
     elif method == "bootstrap":
         drawn = least.bootstrap(resample, n, seed)
-        error = drawn.std(axis=0, ddof=1)
-        lower, upper = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        table = np.vstack([drawn.std(axis=0, ddof=1), np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0)])
+        is_open = np.any(np.abs(lines_of(least)) > PART, axis=1) & ~least.result.at_bound[0, : len(names)]
+        error, lower, upper = np.where(is_open, np.nan, table)  # refits leave where it is what the data do not move
     else:
         lower, upper = least.params - reach * error, least.params + reach * error
     ends = {"value": least.params, "error": error, "lower": lower, "upper": upper}
@@ -156,6 +158,8 @@ def region(least: Minimum, names: list[str], a: str, b: str, levels: Sequence[fl
             hint = did_you_mean(name, names)
             raise ArgumentError(f"a region is of two of the parameters {', '.join(names)}, not {a!r} and {b!r}{hint}")
     check_likelihood(least)
+    if not len(levels):
+        raise ArgumentError("levels must be numbers between 0 and 1, as (0.683, 0.954): there is none")
     heights = sorted({rise_of_two(between_0_and_1("levels", level), least.free): level for level in levels}.items())
     pair = [names.index(a), names.index(b)]
     reach = REACH * np.sqrt(heights[-1][0]) * steps_of(least)

@@ -25,9 +25,8 @@ NEAR = 0.99  # correlation from which on two parameters are hard to tell apart
 
 def identifiability(least: Minimum, names: list[str]) -> list[str]:
     """Sentences; none where all parameters are determined, and told apart easily."""
-    J, sentences = least.jacobian * np.sqrt(least.points.w)[:, None], list[str]()
-    held = least.result.at_bound[0, : len(names)]
-    lines = _lines(J)
+    sentences, held = list[str](), least.result.at_bound[0, : len(names)]
+    lines = lines_of(least)
     lines = lines[:, [k for k in range(lines.shape[1]) if not np.any(held & (np.abs(lines[:, k]) > 1 - PART))]]
     together = np.abs(lines @ lines.T) > PART
     waiting = [j for j in range(len(names)) if together[j, j]]
@@ -50,9 +49,9 @@ def identifiability(least: Minimum, names: list[str]) -> list[str]:
     return sentences
 
 
-def _lines(J: np.ndarray) -> np.ndarray:
-    """The null space of a Jacobian with scaled columns, (P, n_lines)."""
-    J = scaled(np.nan_to_num(J))
+def lines_of(least: Minimum) -> np.ndarray:
+    """The null space of the Jacobian with scaled columns, (P, n_lines)."""
+    J = scaled(np.nan_to_num(least.jacobian * np.sqrt(least.points.w)[:, None]))
     _, sizes, V = np.linalg.svd(np.vstack([J, np.zeros((J.shape[1], J.shape[1]))]), full_matrices=False)
     return V[sizes <= NOTHING * sizes[:1]].T
 
