@@ -269,6 +269,18 @@ def test_a_contour_of_a_line_is_an_ellipse(line):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("p1", "p2")
 
 
+def test_a_region_of_parameters_that_depend_on_each_other_is_one_ridge():
+    x = np.linspace(290, 340, 12)
+    y = 2.5e11 * np.exp(-75e3 / (8.314462618 * x)) * (1 + 0.05 * np.random.default_rng(5).standard_normal(12))
+    one = ek.fit("arrhenius(x1; a, e)", x[:, None], y, weights=1 / (0.05 * y) ** 2, loss="gaussian")[0]
+    axes = one.contour("a", "e").axes[0]
+    borders = [path for path in axes.collections[0].get_paths() if len(path.vertices)]
+    (a, b) = one.intervals(0.683, method="profile")[["lower", "upper"]].to_numpy()
+    for side, limits, ends in zip(borders[-1].vertices.T, (axes.get_xlim(), axes.get_ylim()), (a, b), strict=True):
+        assert limits[0] < side.min() < ends[0] < ends[1] < side.max() < limits[1]
+    assert [int(np.sum(path.codes == 1)) for path in borders] == [1, 1]
+
+
 @pytest.mark.parametrize(("text", "words"), [
     ("p1 * p2 * exp(-p3 * x1)", ["p1 and p2 cannot be told apart: only p1 * p2"]),
     ("p1 * exp(-p2 * x1 + p3)", ["p1 and p3 cannot be told apart: fix 1 of them"]),

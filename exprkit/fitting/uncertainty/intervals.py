@@ -32,6 +32,8 @@ AHEAD = np.array([0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 16])  # of an interval by th
 WITHIN = np.arange(1, 9) / 9  # the same between two values that an end lies between
 LOWER = 0.01  # by how much a deviance may fall beside a minimum
 WITHOUT_ERROR = 0.1  # of a parameter's size, in the place of its standard error
+NARROW = 1e-8  # square of the least width of a region's picture along the second parameter, as a share of its interval
+MARGIN = 0.15  # of a region's width, beside it
 REACH = 1.5  # of the delta method's interval that a region's picture shows
 
 
@@ -149,7 +151,11 @@ def correlation(least: Minimum, names: list[str]) -> pd.DataFrame:
 
 
 def region(least: Minimum, names: list[str], a: str, b: str, levels: Sequence[float], n: int) -> Figure:
-    """The region of two parameters as a figure: contours of the least deviance for every pair of values."""
+    """The region of two parameters as a figure: contours of the least deviance for every pair of values.
+
+    For each value of the first one the second's lie about the best one, as far as its error reaches while the first is
+    fixed: the region of two that depend on each other is a narrow ridge.
+    """
     with brought_by("notebooks"):
         import matplotlib.pyplot as plt
 
@@ -163,15 +169,25 @@ def region(least: Minimum, names: list[str], a: str, b: str, levels: Sequence[fl
     heights = sorted({rise_of_two(between_0_and_1("levels", level), least.free): level for level in levels}.items())
     pair = [names.index(a), names.index(b)]
     reach = REACH * np.sqrt(heights[-1][0]) * steps_of(least)
-    lower, upper = (np.clip(least.params + side * reach, *least.sides)[pair] for side in (-1, 1))
-    along = np.linspace(lower, upper, whole("n", n, 3), axis=1)
-    fixed = [np.full(n, j) for j in pair]
-    rise, _ = deviances(least, fixed, np.meshgrid(*along), np.tile(least.params, (n, 1)))
+    i, j = pair
+    lower, upper = (np.clip(least.params + side * reach, *least.sides)[i] for side in (-1, 1))
+    first = np.linspace(lower, upper, whole("n", n, 3))
+    _, ridge = deviances(least, [np.array([i])], [first[None]], least.params[None])
+    middle = np.where(np.isfinite(ridge[0, :, j]), ridge[0, :, j], least.params[j])
+    near = np.nan_to_num(correlation(least, names).to_numpy()[i, j])
+    wide = reach[j] * np.sqrt(max(1 - near**2, NARROW)) * np.linspace(-1, 1, n)
+    second = np.clip(middle + wide[:, None], *(side[j] for side in least.sides))
+    along = np.broadcast_to(first, (n, n)), second
+    rise, _ = deviances(least, [np.full(n, k) for k in pair], along, np.tile(least.params, (n, 1)))
     drawn, axes = plt.subplots(figsize=(5, 4.4), layout="constrained")
     plt.close(drawn)
     lines = axes.contour(*along, rise, [height for height, _ in heights], colors=["C0", "C1", "C2", "C3"])
     axes.clabel(lines, fmt={height: f"{100 * level:.3g} %" for height, level in heights})
     axes.plot(*least.params[pair], "+", color="0.3")
+    for set_limits, side in zip((axes.set_xlim, axes.set_ylim), along, strict=True):
+        within = side[rise <= heights[-1][0]]
+        if len(within) and np.ptp(within) > 0:
+            set_limits(within.min() - MARGIN * np.ptp(within), within.max() + MARGIN * np.ptp(within))
     axes.set_xlabel(a, parse_math=False)
     axes.set_ylabel(b, parse_math=False)
     return drawn
