@@ -165,6 +165,8 @@ def test_sums_of_monomials_come_from_integrals():
         values = ek.Evaluator(Population.of(formulas), states, "numpy", dtype="float64").evaluate()
         assert np.std(values - slope, axis=1).min() < 0.1 * np.std(slope)
     t = np.linspace(0, 10, 120)
+    run, _ = trajectories(path(lambda now, x: x * (1 - x), [0.1], t), t)  # fewer monomials than a sum may have
+    assert any(one([[0.3]]) == pytest.approx([0.21], rel=1e-2) for one in weak_sums(run, 1, False)[0])
     run, _ = trajectories(path(lambda now, x: [x[1], -x[0] - 0.3 * x[1]], [1, 0], t)[:, 0], t, order=2)
     (formulas,) = weak_sums(run, 2, False)
     assert any(one([[1.0, 2.0]]) == pytest.approx([-1.6], rel=1e-3) for one in formulas)

@@ -76,7 +76,7 @@ def _shortest(by_width: list[tuple[int, np.ndarray, np.ndarray]], terms: list[Ex
         size[~(size > 0)] = 1.0
         gram, target = (left / size).T @ (left / size), (left / size).T @ right
         square, n = float(right @ right), 2 * len(right) / width / len(by_width)
-        for k in range(1, MOST_TERMS + 1):
+        for k in range(1, min(MOST_TERMS, len(terms)) + 1):
             if math.comb(len(terms), k) > MOST_SUMS:
                 break
             sets = np.array(list(itertools.combinations(range(len(terms)), k)))
