@@ -386,6 +386,29 @@ def test_a_reduction_tells_restores_and_draws():
     assert not every.is_reduced and "no reduction was found" in str(every) and len(every.groups) == 2
 
 
+@pytest.mark.parametrize(
+    "law, factor, groups",
+    [
+        ("x1 * exp(-sqr((x2 - x3) / x4))", "x1", ["(x2 - x3) / x4"]),
+        ("sqrt(x1 + x2) * sin(x3)", "sqrt(x1 + x2)", ["x3"]),
+        ("x1 * (x2 - x3)", "x1 * (x2 - x3)", []),
+        ("x1 * tanh(x2 / x3) + x4", "x4", ["x1 / x4", "x2 / x3"]),
+    ],
+)
+def test_a_reduction_tells_differences_and_sums(law, factor, groups):
+    random, law = np.random.default_rng(1), ek.parse([law])[0]
+    X = random.uniform(1, 3, (400, law.n_vars))
+    y = law(X)
+    reduction = ek.reduce(X, y + 0.01 * np.sqrt(np.mean(y**2)) * random.standard_normal(400))
+    assert (str(reduction.factor), [str(group) for group in reduction.groups]) == (factor, groups)
+    assert reduction.is_reduced and reduction.noise == pytest.approx(0.01, rel=0.2)
+    columns, unit = reduction.transform(X)
+    formula = "x1" if groups else "3"
+    values = unit * (columns[:, 0] if groups else 3)
+    np.testing.assert_allclose(reduction.restored(formula)(X), values, rtol=1e-12)
+    assert len(reduction.plot().axes) == max(len(groups), 1)
+
+
 def test_a_law_in_noise_is_found_in_its_groups():
     """Formulas of five variables; the front of the stage alone has the law of one."""
     X, y = reduced("x2 * log(1 + x1 * x3^2 / x5)", 0.01)

@@ -8,7 +8,7 @@ In: data and settings.  Out: an estimator, its formulas as tables, text and figu
 ``formulas``              what can be read of a fitted one
 ``equations``             formulas as tables, LaTeX, Python and figures; which is selected
 ``refusals``              scikit-learn's checks of the data
-``reduction``             ``reduce``: products of powers that data depend on, by themselves
+``reduction``             ``reduce``: products of powers and differences that data depend on
 ``progress``              what is shown while it searches
 ``checkpoint``            a search on disk; ``model_file``: what it found; ``searches_file``: what several found
 ========================  =========================================================================

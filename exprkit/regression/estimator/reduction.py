@@ -1,4 +1,4 @@
-"""``exprkit.reduce``: the products of powers of the variables that data depend on.
+"""``exprkit.reduce``: the products of powers of the variables, and their differences, that data depend on.
 
 In: X and y.  Out: a ``Reduction``, its groups as expressions and as columns, formulas of them converted back.
 """
@@ -17,6 +17,7 @@ from exprkit.expressions.parser import parse
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.groups import UnitSystem
 from exprkit.regression.rules.scalings import Scaling, scaling
+from exprkit.regression.rules.translations import Translations, translations
 from exprkit.text.tokens import Words
 
 with brought_by("search"):
@@ -37,7 +38,8 @@ class Reduction:
     Attributes
     ----------
     groups : tuple of Expression
-        The products of powers that y depends on; all variables where there is no reduction.
+        The products of powers that y depends on, of variables or of differences and sums of two that stand for both;
+        all variables where there is no reduction.
     factor : Expression
         A product of powers; 1 where y has none.
     evidence : float
@@ -51,8 +53,10 @@ class Reduction:
         The names of X's columns.
     target : str
         The name of y.
+    pairs : Translations
+        The differences and sums that stand for two variables each; none of most data.
     system : UnitSystem
-        The variables that stand in the factor and in the groups, with their powers.
+        The columns, some of them ``pairs``, that stand in the factor and in the groups, with their powers.
 
     Examples
     --------
@@ -70,6 +74,7 @@ class Reduction:
     y: np.ndarray
     variables: tuple[str, ...]
     target: str
+    pairs: Translations
     system: UnitSystem
 
     @property
@@ -85,7 +90,7 @@ class Reduction:
         >>> [values.shape for values in reduction.transform(x)]
         [(50, 1), (50,)]
         """
-        return self.system.columns(np.asarray(DataTable(X).frame(), np.float64))
+        return self.system.columns(self.pairs.columns(np.asarray(DataTable(X).frame(), np.float64))[0])
 
     def restored(self, formula: str | Expression) -> Expression:
         """A formula F of the groups x1, x2, ... as one of the variables, times the factor.
@@ -104,7 +109,7 @@ class Reduction:
         (expression,) = parse(formula) if isinstance(formula, str) else [formula]
         if expression.n_vars > len(self.groups):
             raise ArgumentError(f"the formula has {expression.n_vars} variables, there are {len(self.groups)} groups")
-        return _named(self.system.restored(expression), self.variables)
+        return _named(self.pairs.restored(self.system.restored(expression)), self.variables)
 
     def plot(self) -> Figure:
         """The data collapsed: y over the factor against each group, matplotlib's Figure.
@@ -115,7 +120,7 @@ class Reduction:
         with brought_by("notebooks"):
             import matplotlib.pyplot as plt
 
-        columns, factor = self.system.columns(self.X)
+        columns, factor = self.transform(self.X)
         n = max(1, len(self.groups))
         figure, axes = plt.subplots(1, n, figsize=(4.5 * n, 3.7), layout="constrained", squeeze=False, sharey=True)
         plt.close(figure)
@@ -141,7 +146,9 @@ class Reduction:
 
 @checks_keywords
 def reduce(X: Any, y: Any, *, weights: Any = None) -> Reduction:
-    """The products of powers of the variables on which data depend, Buckingham's theorem without units.
+    """The products of powers of the variables, and differences of them, on which data depend.
+
+    Buckingham's theorem without units.
 
     Parameters
     ----------
@@ -168,7 +175,8 @@ def reduce(X: Any, y: Any, *, weights: Any = None) -> Reduction:
     Rows are looked at whose variables and y have the signs that are most frequent.  A Gaussian process in the
     logarithms tells the gradients, which span the groups (active subspaces, P. G. Constantine, 2015); their powers are
     rounded to simple fractions, and accepted where the evidence for a function of the groups is no less than for one
-    of all variables.
+    of all variables.  Where the derivatives by two variables are opposite or equal, their sum or difference stands for
+    both, if there are fewer groups then.
 
     Examples
     --------
@@ -194,13 +202,27 @@ def reduce(X: Any, y: Any, *, weights: Any = None) -> Reduction:
 def reduction_of(X: np.ndarray, y: np.ndarray, names: Words, target: str) -> Reduction:
     """The reduction of data that have been checked; without names the variables are x1, x2, ..."""
     n = X.shape[1]
-    variables = names or tuple(f"x{k + 1}" for k in range(n))
-    scales = scaling(Rows(X, y)) or Scaling(UnitSystem((), tuple(range(n)), ((),) * n, (), n), np.nan, np.nan)
+    variables, none = names or tuple(f"x{k + 1}" for k in range(n)), Translations((), n)
+    each = [_scales(none, X, y)]
+    if (pairs := translations(Rows(X, y))) is not None:
+        each.append(_scales(pairs, X, y))
+    pairs, scales = min(each, key=lambda one: len(one[1].system.remaining))
     system = scales.system
     alone = system._replace(y_powers=(0.0,) * len(system.repeating))
-    groups = [_named(alone.restored(parse([f"x{k + 1}"])[0]), variables) for k in range(len(system.remaining))]
-    factor = _named(system.restored(parse(["1"])[0]), variables)
-    return Reduction(tuple(groups), factor, scales.evidence, scales.noise, X, y, variables, target, system)
+    groups = [alone.restored(parse([f"x{k + 1}"])[0]) for k in range(len(system.remaining))]
+    *of_variables, factor = (
+        _named(pairs.restored(part), variables) for part in [*groups, system.restored(parse(["1"])[0])]
+    )
+    return Reduction(tuple(of_variables), factor, scales.evidence, scales.noise, X, y, variables, target, pairs, system)
+
+
+def _scales(pairs: Translations, X: np.ndarray, y: np.ndarray) -> tuple[Translations, Scaling]:
+    """Differences and sums, and the groups of them and of the other variables, with the evidence for both."""
+    columns = pairs.columns(X)[0]
+    if (scales := scaling(Rows(columns, y))) is not None:
+        return pairs, scales._replace(evidence=scales.evidence + pairs.evidence)
+    n, evidence = columns.shape[1], pairs.evidence if pairs.pairs else np.nan
+    return pairs, Scaling(UnitSystem((), tuple(range(n)), ((),) * n, (), n), evidence, pairs.noise)
 
 
 def _named(formula: Expression, names: Words) -> Expression:

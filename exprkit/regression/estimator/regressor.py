@@ -205,7 +205,7 @@ class SymbolicRegressor(RegressorMixin, FormulaTable):
         ``keep_visited`` those of least loss of each size.  They are what the front was offered, functions added to its
         formulas, and the trees of generations (of islands and of a GPU the best); functions of pools have no loss.
     reduction_ : Reduction
-        The products of powers of the variables that y depends on, as ``ek.reduce`` finds them.
+        The products of powers of the variables, or of their differences, that y depends on: see ``ek.reduce``.
     noise_ : str
         "proportional" where rows were weighted for that, which is then in every loss; else "constant".
     n_rows_searched_ : int

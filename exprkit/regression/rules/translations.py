@@ -39,10 +39,16 @@ MIN_EVIDENCE = 1.0  # difference of logarithms, below which one variable misses 
 
 
 class Translations(NamedTuple):
-    """Pairs of variables of which the first plus sign times the second stands for both, in data of ``n`` variables."""
+    """Pairs of variables of which the first plus sign times the second stands for both, in data of ``n`` variables.
+
+    ``evidence``: logarithm of the ratio of evidence, of the pairs to the variables; ``noise``: the standard deviation
+    that no smooth function of the pairs explains, as a share of the root mean square of y.
+    """
 
     pairs: tuple[tuple[int, int, float], ...]
     n: int
+    evidence: float = 0.0
+    noise: float = np.nan
 
     @property
     def kept(self) -> list[int]:
@@ -87,8 +93,9 @@ def translations(rows: Rows) -> Translations | None:
             continue
         extended = Translations((*result.pairs, (i, j, sign)), n)
         reduced = surrogate_of(_standard(extended.columns(part.X)[0]), v, noise)
-        if reduced.evidence - full.evidence > MIN_EVIDENCE:
-            result, full = extended, reduced
+        if (more := reduced.evidence - full.evidence) > MIN_EVIDENCE:
+            share = reduced.noise * part.y.std() / np.sqrt(np.mean(part.y**2))
+            result, full = extended._replace(evidence=result.evidence + more, noise=float(share)), reduced
     return result if result.pairs else None
 
 
