@@ -132,6 +132,19 @@ def test_a_plain_number_stays_where_it_costs_less_than_it_is_worth():
     assert [entry.loss for entry in front.entries()] == [0.9]
 
 
+def test_a_longer_formula_stays_that_saves_numbers():
+    fitted, law, other, worse = ek.parse(
+        ["2.0113 * x1 + 0.0213", "x1 * (x2 + x3 / x1)", "x1 * (x2 + 2.37 / x1)", "x1 * (x2 - x3 / x1)"]
+    )
+    for order in ((fitted, law), (law, fitted)):
+        front = Front(maxsize=20, rows=400)
+        for one, loss in zip(order, (1.0, 1.001) if order[0] is fitted else (1.001, 1.0), strict=True):
+            assert front.offer(one, loss)
+        assert [entry.expression for entry in front.entries()] == [fitted, law] and front.best.expression is fitted
+    assert not front.offer(other, 1.001) and not front.offer(worse, 1.1)
+    assert front.offer(*ek.parse(["x1 + x2"]), 0.999) and len(front.entries()) == 1
+
+
 def test_what_is_exact_at_every_row_stands_beside_what_large_rows_make_good():
     front, (short, law) = Front(maxsize=20, floor=1e-3), ek.parse(["exp(x1)", "exp(x1) - 1"])
     for one, loss, exact in ((law, 1e-9, True), (short, 1e-5, False), (law, 1e-9, True)):

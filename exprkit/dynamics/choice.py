@@ -19,8 +19,8 @@ from exprkit.dynamics.terms import without_term
 from exprkit.dynamics.trajectories import Trajectory
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
+from exprkit.regression.formulas.front import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.formulas.parameters import as_parameters, with_number_removed
-from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.text.tokens import CONSTANT
 
 # Chosen, not measured.

@@ -24,7 +24,7 @@ from exprkit.numbers import as_numbers
 from exprkit.regression.estimator.equations import rounded
 from exprkit.regression.estimator.regressor import SymbolicRegressor, search_of
 from exprkit.regression.estimator.searches_file import SavedSearches
-from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
+from exprkit.regression.formulas.front import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.text.tokens import CONSTANT
 
 with brought_by("search"):

@@ -17,8 +17,8 @@ from exprkit.regression.estimator.equations import VETO, selected
 from exprkit.regression.estimator.refusals import checked_rows, named_rows
 from exprkit.regression.estimator.regressor import SymbolicRegressor, search_of
 from exprkit.regression.estimator.searches_file import SavedSearches
+from exprkit.regression.formulas.front import NATS_PER_TOKEN
 from exprkit.regression.formulas.trees import Tree, expression_of
-from exprkit.regression.shapes.growth import NATS_PER_TOKEN
 from exprkit.targets import parts
 from exprkit.text.tokens import VARIABLE
 

@@ -26,14 +26,13 @@ from exprkit.fitting.description_length import DescriptionLength
 from exprkit.fitting.fitted_expression import latex_of
 from exprkit.fitting.fitted_expression import rounded as rounded_by
 from exprkit.regression.estimator.numbers import covariances
-from exprkit.regression.formulas.front import Entry
+from exprkit.regression.formulas.front import NATS_PER_NUMBER, NATS_PER_TOKEN, Entry
 from exprkit.regression.formulas.parameters import as_constants, as_parameters, is_fraction, n_inexact
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem.goal import LOGISTIC, Goal
 from exprkit.regression.rules.accident import CoincidenceTest
 from exprkit.regression.shapes.between_rows import errors_between_rows
-from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.shapes.poles import have_poles
 from exprkit.text import printer
 
@@ -256,8 +255,9 @@ def _of_loss(
     slopes = goal.row_weights * goal.slopes(values) ** 2
     curves = goal.row_weights * (goal.slopes(values + step) - goal.slopes(values - step)) / (2 * step)
     slopes, curves = (np.where(np.isfinite(part), np.maximum(part, 0.0), 0.0) for part in (slopes, curves))
-    n_rows, n = len(goal.rows), int(pop.n_params[-1])
-    dispersion = slopes[-1].sum() / curves[-1].sum() * n_rows / max(n_rows - n, 1)
+    best = int(np.argmin([entry.loss for entry in entries]))
+    n_rows, n = len(goal.rows), int(pop.n_params[best])
+    dispersion = slopes[best].sum() / curves[best].sum() * n_rows / max(n_rows - n, 1)
     dispersion = max(dispersion if np.isfinite(dispersion) else 0.0, goal.floor, 1e-300)
     if is_likelihood:
         dispersion = 1.0

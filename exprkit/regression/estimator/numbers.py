@@ -52,8 +52,8 @@ def finished(problem: SearchProblem) -> tuple[list[Entry], list[Entry]]:
     ]
     front: list[tuple[Entry, Entry]] = []
     for _, same_size in itertools.groupby(sorted(pairs, key=lambda pair: pair[0].size), lambda pair: pair[0].size):
-        least = min((problem.front.counted_loss(other) for other, _ in front), default=np.inf)
-        good = [pair for pair in same_size if problem.front.counted_loss(pair[0]) < least * (1 - ALIKE)]
+        smaller = [other for other, _ in front]
+        good = [pair for pair in same_size if problem.front.is_needed(pair[0], smaller, ALIKE)]
         front += sorted(good, key=lambda pair: (problem.front.nats(pair[0]), pair[0].loss))[:1]
     return [entry for entry, _ in front], [before for _, before in front]
 

@@ -135,7 +135,8 @@ class ProgressDisplay:
             shown = "{desc}: {percentage:3.0f}%|{bar}| {n:.0f} of {total:.0f} " + unit
             self._bar = tqdm(total=total, leave=False, bar_format=shown)
         view = self.view()
-        least = f", loss {min(view.loss):.3g}: {shortened(view.short[-1], MAX_CHARACTERS)}" if view.loss else ""
+        best = min(zip(view.loss, view.short, strict=True), default=None)
+        least = f", loss {best[0]:.3g}: {shortened(best[1], MAX_CHARACTERS)}" if best else ""
         self._bar.n = min(done, total)
         self._bar.set_description_str(view.stage + least, refresh=True)
 

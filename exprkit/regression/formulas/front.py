@@ -1,4 +1,4 @@
-"""The Pareto front: the formula of least loss per size, as long as more tokens lower the loss.
+"""The Pareto front: the best formula of each size, as long as more tokens lower the loss or save numbers.
 
 In: formulas with their losses.  Out: the Pareto front.
 
@@ -20,8 +20,12 @@ from typing import NamedTuple
 from exprkit.expressions.expression import Expression
 from exprkit.regression.formulas.numbers import numbers_of
 
+# what the best of very many formulas gains by accident: data/results/laws.md, "Least expected error at other rows"
+NATS_PER_NUMBER = 2.0
+NATS_PER_TOKEN = 1.25
 # Chosen, not measured.
 MIN_GAIN = 1e-13  # share of a loss by which a longer formula must be better: more than rounding
+MIN_SAVED = 1.0  # nats by which its description must be shorter, where its loss is no less
 INEXACT = 2.0  # times the floor, the least loss that an inexact formula counts with
 
 
@@ -38,7 +42,8 @@ class Entry(NamedTuple):
 class FrontView:
     """A front as stages read it: the best formula of each size up to ``maxsize`` tokens.
 
-    ``floor`` is the loss of rounding errors, ``rows`` the number of observations.
+    ``floor`` is the loss of rounding errors, ``rows`` the number of observations.  A larger formula has less loss than
+    each smaller one, or fewer numbers, which save more of a description than its tokens and its loss cost.
     """
 
     def __init__(self, maxsize: int, floor: float = 0.0, rows: float = 1.0) -> None:
@@ -58,6 +63,11 @@ class FrontView:
         """The least loss of all entries, inf without any."""
         return min((entry.loss for entry in self._best.values()), default=float("inf"))
 
+    @property
+    def best(self) -> Entry:
+        """The entry of least loss, of equal ones the smallest; there has to be one."""
+        return min(self.entries(), key=self.counted_loss)
+
     def counted_loss(self, entry: Entry) -> float:
         """The loss that an entry is compared by, at least the floor."""
         return max(entry.loss, self.floor if entry.is_exact else INEXACT * self.floor)
@@ -74,6 +84,18 @@ class FrontView:
         most = 2 + 0.5 * math.log(max(self.rows, 2.0))  # nats, of a number as exact as the rows determine it
         return self.rows / 2 * math.log(loss) + sum(min(_cost(n), most) for n in numbers_of(entry.expression))
 
+    def is_needed(self, new: Entry, smaller: Iterable[Entry], min_gain: float = MIN_GAIN) -> bool:
+        """Whether a formula has less loss, or a shorter description, tokens included, than each smaller one."""
+        loss = self.counted_loss(new) / (1 - min_gain)
+        better = [entry for entry in smaller if not loss < self.counted_loss(entry)]
+        if not better:
+            return True
+        limit = min(self.nats(entry) + NATS_PER_TOKEN * entry.size for entry in better)
+        limit -= NATS_PER_TOKEN * new.size + MIN_SAVED
+        if not new.loss < math.inf or self.rows / 2 * math.log(self.counted_loss(new) or 1e-300) >= limit:
+            return False  # whatever its numbers
+        return self.nats(new) < limit
+
 
 class Front(FrontView):
     """A front that takes formulas.
@@ -89,7 +111,7 @@ class Front(FrontView):
         new = _entry(expression, loss, is_exact)
         self._best[new.size] = new
         for larger in [size for size in self._best if size > new.size]:
-            if self.counted_loss(self._best[larger]) >= self.counted_loss(new):
+            if not self.is_needed(self._best[larger], [new], 0.0):
                 del self._best[larger]
         return True
 
@@ -99,9 +121,8 @@ class Front(FrontView):
         return new.size <= self.maxsize and new.loss < float("inf") and self._is_better(new)
 
     def _is_better(self, new: Entry) -> bool:
-        """Whether its loss is below those of shorter entries, and its description shorter than that of its size."""
-        smaller = [self.counted_loss(entry) for entry in self._best.values() if entry.size < new.size]
-        if not self.counted_loss(new) < min(smaller, default=float("inf")) * (1 - MIN_GAIN):
+        """Whether it is needed beside shorter entries, and its description shorter than that of its size."""
+        if not self.is_needed(new, [entry for entry in self._best.values() if entry.size < new.size]):
             return False
         current = self._best.get(new.size)
         if current is None:

@@ -25,7 +25,7 @@ from exprkit.evaluate.evaluator import Evaluator
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
 from exprkit.operators import ops
-from exprkit.regression.formulas.front import FrontView
+from exprkit.regression.formulas.front import NATS_PER_NUMBER, NATS_PER_TOKEN, FrontView
 from exprkit.regression.formulas.parameters import as_parameters
 from exprkit.regression.formulas.trees import Tree, combination, expression_of, nodes, tree_of
 from exprkit.regression.formulas.values import values_of
@@ -43,9 +43,6 @@ MAX_COSINE = 0.98  # of two functions that are added (chosen, not measured)
 MIN_PART = 1e-4  # of a change, orthogonal to the derivatives by the formula's numbers (chosen, not measured)
 BLOCK = 256  # functions at a time (chosen, not measured)
 DIGITS = 7  # to which proportional derivatives are the same (chosen, not measured)
-# what the best of very many formulas gains by accident: data/results/laws.md, "Least expected error at other rows"
-NATS_PER_NUMBER = 2.0
-NATS_PER_TOKEN = 1.25
 
 Path = tuple[int, ...]  # operands from the root down
 

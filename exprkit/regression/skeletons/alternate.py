@@ -25,7 +25,7 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.regression.formulas.front import Front
+from exprkit.regression.formulas.front import NATS_PER_NUMBER, NATS_PER_TOKEN, Front
 from exprkit.regression.formulas.parameters import as_constants, is_fraction
 from exprkit.regression.formulas.trees import Tree, expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
@@ -35,7 +35,6 @@ from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.accident import CoincidenceTest
 from exprkit.regression.rules.admission import FormulaRules
 from exprkit.regression.rules.constraints import Limit
-from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.skeletons.law import TemplateLaw, with_leaves
 from exprkit.regression.skeletons.skeleton import LawSkeleton
 from exprkit.regression.skeletons.smooth import nats_explained, smooth

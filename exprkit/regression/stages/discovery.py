@@ -325,5 +325,5 @@ class Discovery:
 
     def _log(self) -> None:
         entries, n_evals = self.search.front.entries(), self.problem.budget.n_evals
-        best = (entries[-1].loss, entries[-1].expression) if entries else (np.inf, "no formula yet")
+        best = self.search.front.best[1::-1] if entries else (np.inf, "no formula yet")
         LOG.info("step %s: %s formulas tried so far, least loss %.4g of %s", self.search.stage, f"{n_evals:,}", *best)

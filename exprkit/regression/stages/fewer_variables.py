@@ -158,12 +158,12 @@ def is_contradicted(problem: SearchProblem, system: UnitSystem) -> bool:
 
     The formula is evaluated at rows that have the chosen columns of other rows.
     """
-    if not (best := problem.front.entries()):
+    if not problem.front.entries():
         return False
     rows = problem.drawn(effort.FEWER_VARIABLES.check_rows)
     exchanged, chosen = rows.X.copy(), list(system.repeating)
     exchanged[:, chosen] = np.roll(rows.X[:, chosen], len(rows) // 2, axis=0)
-    values, changed = (values_of([best[-1].expression], X)[0] for X in (rows.X, exchanged))
+    values, changed = (values_of([problem.front.best.expression], X)[0] for X in (rows.X, exchanged))
     with np.errstate(all="ignore"):
         difference = changed * system.columns(rows.X)[1] / system.columns(exchanged)[1] - values
     finite = np.isfinite(difference) & np.isfinite(values)

@@ -40,7 +40,7 @@ def grow_first(problem: SearchProblem) -> Iterator[Step]:
         return
     yield from _grow(problem, effort.GROWTH.first_rounds, problem.budget.part(effort.GROWTH.first_share))
     rows = problem.drawn(noise.MAX_ROWS)
-    best = values_of([problem.front.entries()[-1].expression], rows.X)[0]
+    best = values_of([problem.front.best.expression], rows.X)[0]
     if problem.is_explained(effort.NOISE.max_unexplained) and noise.is_noise(rows, best):
         yield Signal.NOISE
 

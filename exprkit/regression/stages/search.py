@@ -27,14 +27,13 @@ import numpy as np
 
 from exprkit.expressions.expression import Expression
 from exprkit.expressions.population import Population
-from exprkit.regression.formulas.front import Front
+from exprkit.regression.formulas.front import NATS_PER_NUMBER, NATS_PER_TOKEN, Front
 from exprkit.regression.formulas.parameters import n_inexact
 from exprkit.regression.formulas.values import values_of
 from exprkit.regression.problem import effort
 from exprkit.regression.problem.goal import Goal
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.accident import CoincidenceTest
-from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.shapes.turns import turn_too_fast
 from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import FrontState, SearchProblem, SearchSettings, Signal, Simplified, Step

@@ -335,10 +335,9 @@ class SearchProblem:
 
     def _best_values(self, rows: Rows) -> np.ndarray:
         """Values of the formula of least loss so far; the mean of y before there is one."""
-        entries = self.front.entries()
-        if not entries:
+        if not self.front.entries():
             return np.full(len(rows), float(rows.w @ rows.y / rows.total))
-        values: np.ndarray = values_of([entries[-1].expression], rows.X)[0]
+        values: np.ndarray = values_of([self.front.best.expression], rows.X)[0]
         return values
 
     def best_candidates(self, pop: Population, loss: np.ndarray, shorter: int = 0) -> list[Expression]:
@@ -347,7 +346,7 @@ class SearchProblem:
         ``shorter``: by how many tokens the simplification may shorten them.
         """
         entries = self.front.entries()
-        sizes, limits = np.array([e.size for e in entries]), np.array([e.loss for e in entries])
+        sizes, limits = np.array([e.size for e in entries]), np.minimum.accumulate([e.loss for e in entries])
         place = np.searchsorted(sizes, pop.n_tokens - shorter, side="right") - 1
         promising = np.flatnonzero(loss < np.where(place >= 0, limits[place], np.inf))
         best = promising[np.argsort(loss[promising], kind="stable")[: effort.GENERATIONS.max_offered]]

@@ -79,7 +79,7 @@ def settle(problem: SearchProblem) -> Iterator[Step]:
     """The best formula, if it is nearly exact, with simple numbers: the remainder may be rounding of its numbers."""
     front = problem.front
     for _ in range(effort.SIMPLIFICATION.rounds if front.entries() else 0):
-        best = front.entries()[-1]
+        best = front.best
         limit = effort.SIMPLIFICATION.max_exact_loss * problem.zero_loss
         is_near = best.loss <= limit and not _is_interpolation(problem, best)
         if problem.is_exact or not is_near:
@@ -88,7 +88,7 @@ def settle(problem: SearchProblem) -> Iterator[Step]:
         formulas = best.expression, *rescaled(best.expression)
         simpler = [variant for formula in formulas for variant in constants.simpler_numbers(formula)]
         yield [*simpler, *problem.refitted(simpler), *problem.refitted(simpler, held=constants.is_simple)]
-        if front.entries()[-1] == best:
+        if front.best == best:
             return
 
 

@@ -107,8 +107,9 @@ def _losses_to_beat(problem: SearchProblem) -> np.ndarray:
     """The least loss so far by size of a formula without its number, which is two tokens."""
     losses = np.full(2 * MAX_MATCH + 3, np.inf)
     for entry in problem.front.entries():
-        losses[min(entry.size, len(losses) - 1) :] = entry.loss
-    return losses[2:]
+        size = min(entry.size, len(losses) - 1)
+        losses[size] = min(losses[size], entry.loss)
+    return np.asarray(np.minimum.accumulate(losses)[2:])
 
 
 def sum(problem: SearchProblem) -> Iterator[Step]:
