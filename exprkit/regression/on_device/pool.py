@@ -189,7 +189,7 @@ class DevicePool(Pool):
             "made_of": origins.code,
             "arity": arity,
             "negated": origins.code >= NEGATED,
-            "is_power": operation in self._powers,
+            "is_power": operation in self.powers,
             "shifted": 1 + SHIFT,
             "most": most,
             **how,

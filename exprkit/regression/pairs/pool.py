@@ -115,7 +115,7 @@ class Pool:
         self._unary = [row for row in operators if row.arity == 1]
         self._binary = [row for row in operators if row.arity == 2]
         self._ternary = [row for row in operators if row.arity == 3]
-        self._powers = {row.code for row in self._unary if is_power(row)}
+        self.powers = {row.code for row in self._unary if is_power(row)}
         self.tried, self._n, self._ends = 0, 0, [0, 0]
         self.monomials = self.xp.zeros(0, np.int64)
         self._begin()
@@ -150,7 +150,7 @@ class Pool:
         The monomials are a pool of their own, of products, quotients and powers; half of what is added.  Sizes no
         longer rise, and the pool no longer grows.  Products of a size that has been made are all there.
         """
-        rows = [row for row in (*self._binary, *self._unary) if row.code in (ops.MUL, ops.DIV, *self._powers)]
+        rows = [row for row in (*self._binary, *self._unary) if row.code in (ops.MUL, ops.DIV, *self.powers)]
         product = next((row for row in self._binary if row.code == ops.MUL), None)
         if product is None:
             return
@@ -189,7 +189,7 @@ class Pool:
         made_by, n = self.made_by[: self._n], self.n_vars
         two = np.flatnonzero(np.isin(made_by, [ops.MUL, ops.DIV]) & (self.sizes[: self._n] == 3))
         two = two[(self.left[two] < n) & (self.right[two] < n)]
-        for row in (row for row in self._unary if row.code not in self._powers):
+        for row in (row for row in self._unary if row.code not in self.powers):
             for negated in (False, True):
                 self._add(Combinations(row, (two,), negated=negated), most)
 
@@ -252,7 +252,7 @@ class Pool:
             made_by, a, b, c = self._origin(i)
             row = defined.known(made_by % NEGATED)
             if row.arity == 1:
-                cost[i] = cost[a] + 1.5 + (cost[a] > (1 if row.code in self._powers else 2.5))
+                cost[i] = cost[a] + 1.5 + (cost[a] > (1 if row.code in self.powers else 2.5))
             else:
                 cost[i] = cost[[a, b, c][: row.arity]].sum() + rise.get(row.code, 1.5)
         return cost
@@ -272,7 +272,7 @@ class Pool:
         """All combinations that make functions of a size."""
         for row in self._unary:
             yield Combinations(row, (self._of(size - 1) if self._anywhere else self._near_leaves(row, size - 1),))
-            if self._anywhere and (row.code not in self._powers or not is_symmetric(row.numpy)):
+            if self._anywhere and (row.code not in self.powers or not is_symmetric(row.numpy)):
                 yield Combinations(row, (self._of(size - 2),), negated=True)
         if not self._anywhere:
             yield from self._multiplied(size)
@@ -321,7 +321,7 @@ class Pool:
             places = tuple(place[in_order] for place in places)
         operands = tuple(numbers[place] for numbers, place in zip(block.operands, places, strict=True))
         operands = self._allowed(block.code, operands)
-        if row.arity == 1 and row.code not in self._powers:
+        if row.arity == 1 and row.code not in self.powers:
             operands = (operands[0][~self._arrays.bounded[operands[0]]],)
         inputs = [-self.values[numbers] if block.negated else self.values[numbers] for numbers in operands]
         with np.errstate(all="ignore"):
@@ -358,7 +358,7 @@ class Pool:
         if origins.code != LEAF:
             code = origins.code % NEGATED
             arrays.sizes[span] += origins.code >= NEGATED
-            arrays.bounded[span] = len(operands) == 1 and code not in self._powers
+            arrays.bounded[span] = len(operands) == 1 and code not in self.powers
             for operand in operands:
                 arrays.sizes[span] += arrays.sizes[operand]
                 arrays.bounded[span] |= arrays.bounded[operand]

@@ -41,6 +41,7 @@ class Exact:
     sums_share: float = 0.2  # of the time; a list of functions takes half a second (laws.md, exact sums)
     sum_functions: int = 1_500  # functions that sums are made of
     sum_rows: int = 32  # rows at which sums are compared with y
+    max_gain: float = 10.0  # times the least loss so far, that a sum of these rows may leave before it is fitted
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class Regressions:
     match_rows: int = 256  # rows at which they are
     match_share: float = 0.3  # of the time
     matches: int = 4  # pairs of a form and size whose numbers are optimised
+    quotient_functions: int = 300  # functions, and as many monomials, of which the simplest are terms of quotients
     functions_with_numbers: int = 16  # functions that have a number before them within an operator
     first_pair_functions: tuple[int, int] = (400, 150)  # the same before all that takes longer
     pair_functions: tuple[int, int] = (3_000, 1_000)  # functions of which all pairs are fitted; within an operator

@@ -126,6 +126,7 @@ ORDER = (
     Turn(sums.single, inverts=True, is_simple=True),
     Turn(sums.regress_first, inverts=True),
     Turn(growth.grow_first),
+    Turn(sums.divide),
     Turn(fewer_variables.translate),
     Turn(fewer_variables.reduce),
     Turn(sums.match),
@@ -139,6 +140,7 @@ ORDER = (
     Turn(nested.nest),
     Turn(exact.join_more, inverts=True, is_exact=True),
     Turn(growth.grow, pools="device"),  # after the pools that a GPU searches in seconds
+    Turn(sums.divide_within, inverts=True),
     Turn(sums.sum_within, inverts=True),
     Turn(nested.nest_more, inverts=True),
     Turn(sums.regress, inverts=True),

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from exprkit.expressions.expression import Expression
+from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device import triples as device_triples
 from exprkit.regression.on_device.join import DevicePartners
 from exprkit.regression.on_device.pool import DevicePool, with_memory
@@ -113,7 +115,9 @@ def _join_three_on_device(problem: SearchProblem, points: Rows) -> Iterator[Step
 
 
 def sum_exactly(problem: SearchProblem) -> Iterator[Step]:
-    """Sums of a few simple functions that make y exactly, their quotients, and roots of quadratic equations.
+    """Sums of a few simple functions that make y, quotients of them, and roots of quadratic equations.
+
+    What is y but for little noise (four digits) is fitted at all rows.
 
     Method: orthogonal least squares (S. Chen, S. A. Billings and W. Luo, International Journal of Control 50, 1989)
     until nothing is left, also within an operator; quotients by the linear dependence of functions and of products of y
@@ -126,7 +130,17 @@ def sum_exactly(problem: SearchProblem) -> Iterator[Step]:
         return
     settings, pool = problem.settings, problem.pool(rows, min(effort.EXACT.sum_functions, problem.largest_pool))
     pool.multiply_operators(2 * len(pool))
-    yield from problem.for_share(
-        effort.EXACT.sums_share, exact_sums(pool, rows, settings.operators, settings.maxsize, settings.rules)
-    )
+    sums = exact_sums(pool, rows, settings.operators, settings.maxsize, settings.rules)
+    fitted = ([*formulas, *problem.refitted(_near(problem, formulas))] for formulas in sums)
+    yield from problem.for_share(effort.EXACT.sums_share, fitted)
     yield Signal.PART_DONE
+
+
+def _near(problem: SearchProblem, formulas: list[Expression]) -> list[Expression]:
+    """The formulas that may be the law in little noise: none is exact, and they leave less than any so far."""
+    if not formulas:
+        return []
+    values = values_of(formulas, problem.rows.X)
+    losses, limit = problem.goal.losses(values), effort.EXACT.max_gain * problem.front.min_loss
+    is_any_exact = problem.rows.is_exact(values).any()
+    return [] if is_any_exact else [formulas[k] for k in np.flatnonzero(losses < limit)]

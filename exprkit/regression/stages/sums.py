@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from exprkit.expressions.expression import Expression
+from exprkit.operators import ops
 from exprkit.regression.formulas import parameters as constants
+from exprkit.regression.formulas.values import values_of
 from exprkit.regression.on_device.regress import regressed
 from exprkit.regression.pairs import links
 from exprkit.regression.pairs.confirm import joined
@@ -22,8 +24,10 @@ from exprkit.regression.shapes import templates
 from exprkit.regression.stages import simplification
 from exprkit.regression.stages.search_problem import SearchProblem, Signal, Step
 from exprkit.regression.sums import nearest
+from exprkit.regression.sums.dependent import makes_products
 from exprkit.regression.sums.formulas import Transform, sums, transforms
 from exprkit.regression.sums.inside import Functions, terms_inside
+from exprkit.regression.sums.quotients import quotients
 from exprkit.regression.sums.regress import best_pairs
 from exprkit.regression.sums.single import singles
 from exprkit.runtime.budget import spend
@@ -155,6 +159,41 @@ def _sums(problem: SearchProblem, places: list[Transform]) -> Iterator[Step]:
         for k in range(0, len(formulas), effort.GROWTH.fits_at_once):
             yield problem.refitted(formulas[k : k + effort.GROWTH.fits_at_once])
             budget.check()
+        yield Signal.PART_DONE
+
+
+def divide(problem: SearchProblem) -> Iterator[Step]:
+    """Quotients of sums of a few functions, and roots of quadratic equations, also in noise.
+
+    Method: best-subset selection among functions f and products y f (``sums/quotients``).
+    Costs: 70 terms at 128 rows, four of them and a number in a sum; half a second.
+    Pays: laws of saturation and inhibition in noise of 1e-7 to 1e-2 (tests/test_noise.py).
+    """
+    yield from _quotients(problem, [Transform(None, False)])
+
+
+def divide_within(problem: SearchProblem) -> Iterator[Step]:
+    """The quotients of ``divide`` within powers, logarithms and exponentials; costs as much for each operator."""
+    every = transforms(problem.unary, False)[1:]
+    yield from _quotients(problem, [one for one in every if one.row is not None and makes_products(one.row)])
+
+
+def _quotients(problem: SearchProblem, places: list[Transform]) -> Iterator[Step]:
+    is_chosen = {ops.ADD, ops.MUL, ops.DIV} <= {row.code for row in problem.settings.operators}
+    if not problem.largest_pool or not is_chosen or problem.is_on_host or len(problem.rows) < nearest.MIN_ROWS:
+        return
+    rows = problem.for_squares(problem.drawn(effort.REGRESSIONS.rows))
+    pool = problem.pool(rows, problem.pool_limit(effort.REGRESSIONS.quotient_functions, rows))
+    pool.multiply(2 * len(pool))
+    near = values_of([problem.front.best.expression], rows.X)[0] if problem.is_noisy else None
+    root = next((row for row in problem.unary if is_power(row) and row.numpy(np.float64(9.0)) == 3.0), None)
+    for place in places:
+        formulas = list(
+            quotients(pool, rows, near, place, root if place.outer is None else None, problem.settings.maxsize)
+        )
+        for k in range(0, len(formulas), effort.GROWTH.fits_at_once):
+            yield from _and_simpler(problem, problem.refitted(formulas[k : k + effort.GROWTH.fits_at_once]))
+            problem.budget.check()
         yield Signal.PART_DONE
 
 

@@ -49,7 +49,7 @@ NEGLIGIBLE = 1e-9  # share of the largest term that is none
 EXACT = 1e-9  # error of the regression, as a share of v, at every row
 MOST_FOUND, MOST_GIVEN, TOGETHER = 256, 64, 4_096  # triples of a slice; formulas; pairs between two looks at the clock
 
-_Term = tuple[float, Tree | None]  # a number times a function; None: 1
+Term = tuple[float, Tree | None]  # a number times a function; None: 1
 
 
 class _Projections(NamedTuple):
@@ -117,12 +117,12 @@ def _formulas(
         if not nonzero or (key := tuple(k for k, _ in nonzero)) in seen:
             continue
         seen.add(key)
-        terms: list[_Term] = [
+        terms: list[Term] = [
             (a, None) if k < 0 else (a / float(length[k]), pool.tree(int(places[k % len(f)]))) for k, a in nonzero
         ]
         above = [term for term, (k, _) in zip(terms, nonzero, strict=True) if k < len(f)]
         beside = [term for term, (k, _) in zip(terms, nonzero, strict=True) if k >= len(f)]
-        for total in _solved(above, beside, power, root):
+        for total in solved(above, beside, power, root):
             yield simplified(place.expression(plain_numbers(simplified(expression_of(total)))))
 
 
@@ -235,9 +235,7 @@ def _regressed(values: np.ndarray, v: np.ndarray, ones: np.ndarray) -> list[floa
     return numbers.tolist() if exact else None
 
 
-def _solved(
-    above: Sequence[_Term], beside: Sequence[_Term], power: int, root: defined.Written | None
-) -> Iterator[Tree]:
+def solved(above: Sequence[Term], beside: Sequence[Term], power: int, root: defined.Written | None) -> Iterator[Tree]:
     """v = above + v * beside, or the two v of v^2 = above + v * beside."""
     if not above:
         return

@@ -1,4 +1,4 @@
-"""Sums of a few simple functions that are y but for rounding, also within operators, in a moment; and their quotients.
+"""Sums of a few simple functions that are y but for rounding or little noise, also within operators, in a moment.
 
 In: a ``Pool``, the ``Rows`` at its rows, transformations.  Out: formulas ``u(c0 + c1 f1 + c2 f2 + ...)``.
 
@@ -25,7 +25,7 @@ from exprkit.regression.sums.dependent import dependent, makes_products
 from exprkit.regression.sums.formulas import Breadth, Transform, sums, transforms
 from exprkit.regression.sums.monomials import monomials
 
-EXACT = 1e-17  # squared error as a share of v's
+NEARLY = 1e-8  # squared error as a share of v's: of y with four digits and more, whose sums are to be fitted
 BREADTH = Breadth(5, 2_000, (60, 60), 8, WORK.sums_check)
 MONOMIALS, OF_MONOMIALS = 4_000, BREADTH._replace(functions=0)
 
@@ -40,15 +40,15 @@ def exact_sums(
     dependencies = functools.partial(dependent, pool, rows, operators)
     yield from dependencies(within=False)
     for place in places:
-        yield sums(pool, rows, place, most_size, None, rules, BREADTH, EXACT)
+        yield sums(pool, rows, place, most_size, None, rules, BREADTH, NEARLY)
     if rules is None:  # which know no dimensions of these
         more = monomials(rows.X, operators, MONOMIALS)
         for place in sorted(places, key=_squares):
             if place.row is None or is_power(place.row):
-                yield sums(pool, rows, place, most_size, more, None, OF_MONOMIALS, EXACT)
+                yield sums(pool, rows, place, most_size, more, None, OF_MONOMIALS, NEARLY)
         for undone in UNDONE:
             for terms, breadth in ((None, BREADTH), (more, OF_MONOMIALS)):
-                yield sums(pool, rows, Transform(undone, False), most_size, terms, None, breadth, EXACT)
+                yield sums(pool, rows, Transform(undone, False), most_size, terms, None, breadth, NEARLY)
     yield from dependencies(within=True)
 
 

@@ -159,13 +159,18 @@ def weighted(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] 
     return None if weight is None else (v, weight)
 
 
-def weighted_by_share(transform: Transform, rows: Rows) -> tuple[np.ndarray, np.ndarray] | None:
-    """Target and weights of a sum whose errors count as shares of the target, but where that is nearly 0."""
+def weighted_by_share(
+    transform: Transform, rows: Rows, nearly_0: float = NEARLY_0
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Target and weights of a sum whose errors count as shares of the target, but where that is nearly 0.
+
+    ``nearly_0``: a share of what the size of the target usually is.
+    """
     with np.errstate(all="ignore"):
         v = transform.behind(rows.y)
         if v is None or not np.isfinite(v).all() or not v.any():
             return None
-        weight = 1 / np.maximum(np.abs(v), NEARLY_0 * np.median(np.abs(v))) ** 2
+        weight = 1 / np.maximum(np.abs(v), nearly_0 * np.median(np.abs(v))) ** 2
         weight = weight / weight.sum()
     return (v, weight) if np.isfinite(weight).all() else None
 

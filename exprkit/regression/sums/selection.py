@@ -29,7 +29,6 @@ from exprkit.runtime.budget import check, spend
 from exprkit.runtime.jit import compiled
 
 SUBSETS_PER_SIZE = 24  # sets of a size and number of functions
-RETURNED_PER_SIZE = 4  # of them come back
 SETS, TOGETHER = 32, 128  # that a thread takes at a time; between two looks at the clock
 ACROSS = 256  # functions at a time, whose sums stay in the first cache
 MIN_PART = 1e-6  # share of a function that has to be left beside a set
@@ -68,14 +67,14 @@ class _Added(NamedTuple):
 def selected(
     functions: np.ndarray, sizes: np.ndarray, v: np.ndarray, weight: np.ndarray, most_terms: int, most_size: int,
     constant: bool = True, first: tuple[int, int] = (600, 300), kept: int = SUBSETS_PER_SIZE,
-    seconds: float = 0.0
+    seconds: float = 0.0, returned: int = 4,
 ) -> list[Subset]:  # fmt: skip
     """Best-subset selection: the sets of functions of least squared error of every size, the smallest first.
 
     Functions are (n, n_rows), their sizes in tokens; the weights add up to 1.  ``constant``: a number stands in every
     sum as well.  Sets begin with as many of the ``first`` functions, and of those that explain most alone.  ``kept``:
     sets of a size and number of functions that further functions are added to.  ``seconds``: of work that a block of
-    sets counts as, beside its terms.
+    sets counts as, beside its terms.  ``returned``: sets of a size that come back.
     """
     root = np.sqrt(weight)
     f, left, usable = _prepared(functions, v * root, root, constant)
@@ -87,7 +86,7 @@ def selected(
     extend = functools.partial(_extended, f, np.ascontiguousarray(f.T), left, group, kinds, seconds)
     along = f @ left
     sets = [Subset((k,), float((whole - along[k] ** 2) / whole), int(sizes[k]) + TERM) for k in range(len(f))]
-    best_subsets = _best(sets, RETURNED_PER_SIZE)
+    best_subsets = _best(sets, returned)
     best = np.argsort(-(along**2), kind="stable")[: first[1]]
     sets = [sets[k] for k in np.union1d(np.arange(min(first[0], len(sets))), best).tolist()]
     for _ in range(1, most_terms):
@@ -95,8 +94,8 @@ def selected(
         if not sets:
             break
         sets = _best([subset for subset in extend(sets, whole) if subset.size <= most_size], kept)
-        best_subsets += _best(sets, RETURNED_PER_SIZE)
-    front = _pareto_front(best_subsets)
+        best_subsets += _best(sets, returned)
+    front = _pareto_front(best_subsets, returned)
     return [subset._replace(functions=tuple(int(usable[k]) for k in subset.functions)) for subset in front]
 
 
@@ -175,11 +174,11 @@ def _best(sets: list[Subset], each: int) -> list[Subset]:
     return best
 
 
-def _pareto_front(sets: list[Subset]) -> list[Subset]:
+def _pareto_front(sets: list[Subset], each: int) -> list[Subset]:
     """The Pareto front of size and error: subsets that lower the error of all smaller ones."""
     front: list[Subset] = []
     least, size = np.inf, 0  # error of the smaller ones, and how small they are
-    for subset in sorted(_best(sets, RETURNED_PER_SIZE), key=lambda subset: (subset.size, subset.error)):
+    for subset in sorted(_best(sets, each), key=lambda subset: (subset.size, subset.error)):
         if subset.size > size:
             least, size = min([least, *(other.error for other in front)]), subset.size
         if subset.error < MIN_DECREASE * least and least > ROUNDING:
