@@ -103,6 +103,45 @@ def test_laws_of_two_terms_are_among_all_pairs_of_few_functions(noise):
     assert best.size == 8 and ek.parse([str(best.expression)])[0](x[:, None]) == pytest.approx(y, rel=noise)
 
 
+QUOTIENTS = {
+    "langmuir": "1.9 * x1 / (1 + 0.7 * x1 + 2.2 * x2)", "holling": "(0.9 - 0.6 / (sqr(x1) + 0.5)) * x2",
+    "inhibition": "1.3 * x1 / (0.4 + x1 + sqr(x1) / 2.7)", "weak acid": "(sqrt(sqr(x1) + 4 * x1 * x2) - x1) / 2",
+}  # fmt: skip
+
+
+def least_error(stage, law, y, X, near=()):
+    """The least error of a law's values that a formula of one stage has, as a share of the error of y.
+
+    ``near``: formulas that leave noise alone, as growth may have found them.
+    """
+    search = Discovery(Rows(X, y), SearchSettings(), Budget()).search
+    search.offer(near)
+    search.state.is_noisy = bool(near)
+    formulas = [one for step in stage(search.problem) if isinstance(step, list) for one in step]
+    with np.errstate(all="ignore"):
+        errors = [np.mean((one(X) - law(X)) ** 2) for one in formulas if one.n_tokens <= 2 * law.n_tokens + 2]
+    return np.nanmin(errors) / np.mean((y - law(X)) ** 2)
+
+
+@pytest.mark.parametrize("name", QUOTIENTS)
+@pytest.mark.parametrize("noise", [1e-7, 1e-3])
+def test_quotients_of_sums_are_found_in_noise(name, noise):
+    random, law = np.random.default_rng(3), ek.parse([QUOTIENTS[name]])[0]
+    X = random.uniform(0.2, 3, (300, law.n_vars))
+    y = law(X) + noise * np.std(law(X)) * random.standard_normal(300)
+    assert least_error(sums.divide, law, y, X, [law] if noise > 1e-4 else ()) < 0.1
+
+
+@pytest.mark.parametrize("error", ["noise", "digits"])
+def test_sums_are_as_exact_as_y(error):
+    """Three numbers, in noise of 1e-7 and in a table of five digits."""
+    random, law = np.random.default_rng(0), ek.parse(["x1 * (1 - x1) - 0.08 * x1 / (0.8 + x1)"])[0]
+    X = random.uniform(0.05, 2, (300, 1))
+    y = law(X)
+    given = y + 1e-7 * np.std(y) * random.standard_normal(300) if error == "noise" else np.array(rounded(y, 5))
+    assert least_error(exact.sum_exactly, law, given, X) < 0.1
+
+
 def test_fractions_are_no_numbers_that_were_fitted():
     """That 1 is taken off the exponential decides the value at the smallest x, of which no other row tells."""
     random = np.random.default_rng(1)

@@ -46,7 +46,7 @@ class Exact:
 
 @dataclass(frozen=True)
 class FewerVariables:
-    """Searches with fewer variables: in units made of some, without power factors, in one product of powers."""
+    """Searches with fewer variables: in units made of some, without power factors, in products of powers."""
 
     units_share: float = 0.6  # of the time
     max_unit_systems: int = 8  # sets of variables taken for units
@@ -55,7 +55,6 @@ class FewerVariables:
     reduction_share: float = 0.35  # of the time
     translations_share: float = 0.25  # of the time
     factors_share: float = 0.35  # of the time
-    product_share: float = 0.35  # of the time
     min_noise: float = 1e-4  # share of the root mean square of y that a reduction leaves, above which it is noise
     min_tokens: int = 5  # of ``maxsize``: pairs make all shorter formulas; for curves as well
     check_rows: int = 500  # rows at which a power factor is compared with the best formula so far

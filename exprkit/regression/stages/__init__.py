@@ -9,7 +9,7 @@ In: a ``SearchProblem``, frozen but for the front that the search writes.  Out: 
 ``exact``            ``join``, ``join_three``, ``join_more``, ``sum_exactly``: several functions make y exactly
 ``nested``           ``curve``, ``nest``, ``nest_more``: numbers inside of operators
 ``sums``             ``single``, ``match``, ``sum``, ``sum_within``, ``regress``: functions by least squares
-``fewer_variables``  ``group``, ``translate``, ``reduce``, ``factor``, ``product``: stages with fewer variables
+``fewer_variables``  ``group``, ``translate``, ``reduce``, ``factor``: stages with fewer variables
 ``growth``           ``grow_first``, ``grow``: formulas of the front with one function more
 ``islands``          generations on several devices
 ``discovery``        ``begin``: the mean and the user's guesses; ``breed``: generations; ``Discovery``: the order of all

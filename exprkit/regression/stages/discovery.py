@@ -130,7 +130,6 @@ ORDER = (
     Turn(fewer_variables.translate),
     Turn(fewer_variables.reduce),
     Turn(sums.match),
-    Turn(fewer_variables.product),
     Turn(fewer_variables.factor),
     Turn(exact.join_three, inverts=True, is_exact=True),
     Turn(exact.sum_exactly, inverts=True, is_exact=True),

@@ -1,4 +1,4 @@
-"""Reduction of variables: dimensionless groups, power factors, a single product of powers, and the sign of y.
+"""Reduction of variables: dimensionless groups, products of powers, differences, power factors, and the sign of y.
 
 In: a ``SearchProblem``; stages.  Out: what the stages yield for the reduced problem, converted back.
 """
@@ -20,7 +20,6 @@ from exprkit.regression.problem import effort
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.rules.factors import power_factors
 from exprkit.regression.rules.groups import UnitSystem, monomials_in_unit_of_y
-from exprkit.regression.rules.products import inner_products
 from exprkit.regression.rules.scalings import scaling
 from exprkit.regression.rules.translations import Translations, translations
 from exprkit.regression.stages import exact, growth, nested, sums
@@ -72,15 +71,8 @@ def reduce(problem: SearchProblem) -> Iterator[Step]:
         return
     if (inner := _in_units(problem, system, None, is_noisy)) is None:
         return
-    stages: list[Stage] = [
-        sums.single,
-        sums.divide,
-        sums.match,
-        nested.curve,
-        growth.grow_first,
-        sums.sum,
-        sums.regress,
-    ]
+    stages: list[Stage] = [sums.single, sums.divide, sums.match]
+    stages += [nested.curve, growth.grow_first, sums.sum, sums.regress]
     if not is_noisy:
         stages = [exact.join, exact.sum_exactly, exact.join_three, *stages]
     yield from _until(problem, inner, stages, effort.FEWER_VARIABLES.reduction_share)
@@ -130,21 +122,6 @@ def factor(problem: SearchProblem) -> Iterator[Step]:
     factors = [system for system in power_factors(problem.rows) if not is_contradicted(problem, system)]
     in_first = [*stages, nested.curve, nested.nest_in_factors]
     parts = ((system, stage, None) for system in factors for stage in (in_first if system is factors[0] else stages))
-    yield from _each(problem, is_over, parts)
-
-
-def product(problem: SearchProblem) -> Iterator[Step]:
-    """Formulas g(x1^p x2^q ...) of one product of powers, g by the stages for exact formulas and curves.
-
-    Method: nearest neighbours: rows in the order of the right product have a smooth y (``rules/products``).
-    Costs: 0.35 of the time at most; most data have no such product and skip it.
-    Pays: not measured alone; data/results/laws_lists.csv has the search with it.
-    """
-    if not problem.largest_pool or problem.settings.maxsize < effort.FEWER_VARIABLES.min_tokens or problem.is_noisy:
-        return
-    is_over = problem.budget.part(effort.FEWER_VARIABLES.product_share)
-    stages = exact.join, exact.sum_exactly, exact.join_three, nested.curve
-    parts = ((system, stage, None) for system in inner_products(problem.rows) for stage in stages)
     yield from _each(problem, is_over, parts)
 
 

@@ -31,7 +31,7 @@ from exprkit.regression.sums.selection import selected
 # Chosen, not measured.
 PLAIN, BESIDE = 40, 30  # functions f that are terms, and that are terms as v f
 OTHER = 1.0  # complexity by which functions that are no products of powers come later
-BREADTH = Breadth(4, PLAIN + BESIDE, (PLAIN + BESIDE, 0), kept=400)
+BREADTH = Breadth(3, PLAIN + BESIDE, (PLAIN + BESIDE, 0), kept=400)
 RETURNED = 12  # sums of a size: very many are near y where noise is small
 FRACTION = 3  # tokens of a fraction line and of 1 less something
 SMALL = 0.1  # of the usual size of v: smaller ones are as exact as that, whatever the noise
