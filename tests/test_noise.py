@@ -104,7 +104,7 @@ def test_laws_of_two_terms_are_among_all_pairs_of_few_functions(noise):
 
 
 QUOTIENTS = {
-    "langmuir": "1.9 * x1 / (1 + 0.7 * x1 + 2.2 * x2)", "holling": "(0.9 - 0.6 / (sqr(x1) + 0.5)) * x2",
+    "langmuir": "1.9 * x1 / (1 + 0.7 * x1 + 2.2 * x2)", "holling": "0.9 - 0.6 / (sqr(x1) + 0.5)",
     "inhibition": "1.3 * x1 / (0.4 + x1 + sqr(x1) / 2.7)", "weak acid": "(sqrt(sqr(x1) + 4 * x1 * x2) - x1) / 2",
 }  # fmt: skip
 
