@@ -38,7 +38,7 @@ SMALL = 0.1  # of the usual size of v: smaller ones are as exact as that, whatev
 NEGLIGIBLE = 1e-9  # share of the largest term that is none
 
 
-class _Terms(NamedTuple):
+class _QuotientTerms(NamedTuple):
     """Functions f, then products v f, with their values by row, the trees of f (None: 1), and sizes in tokens."""
 
     values: np.ndarray
@@ -78,7 +78,7 @@ def quotients(
                     yield simplified(place.expression(expression_of(tree)))
 
 
-def _terms(pool: Pool, beside: np.ndarray, power: int) -> _Terms:
+def _terms(pool: Pool, beside: np.ndarray, power: int) -> _QuotientTerms:
     """The simplest functions of a pool, and times ``beside``, to whose square that times 1 is a term as well."""
     places = _simplest(pool)
     values, sizes = pool.values[places], pool.sizes[places].astype(np.int64)
@@ -87,7 +87,9 @@ def _terms(pool: Pool, beside: np.ndarray, power: int) -> _Terms:
     times = values[:BESIDE]
     if power == 2:
         times, of_times, names = np.vstack([np.ones_like(beside), times]), np.append(0, of_times), [None, *names]
-    return _Terms(np.vstack([values, beside * times]), [*trees, *names], np.append(sizes, of_times), len(places))
+    return _QuotientTerms(
+        np.vstack([values, beside * times]), [*trees, *names], np.append(sizes, of_times), len(places)
+    )
 
 
 def _simplest(pool: Pool) -> list[int]:
@@ -104,7 +106,12 @@ def _simplest(pool: Pool) -> list[int]:
 
 
 def _solutions(
-    terms: _Terms, chosen: tuple[int, ...], v: np.ndarray, weight: np.ndarray, power: int, root: defined.Written | None
+    terms: _QuotientTerms,
+    chosen: tuple[int, ...],
+    v: np.ndarray,
+    weight: np.ndarray,
+    power: int,
+    root: defined.Written | None,
 ) -> Iterator[Tree]:
     """The formulas of v whose power is a sum of these terms and a number, by least squares."""
     deviation = np.sqrt(weight)
