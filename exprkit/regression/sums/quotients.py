@@ -12,6 +12,7 @@ instruments do (T. Söderström, P. Stoica, "Instrumental variable methods for s
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -24,21 +25,21 @@ from exprkit.regression.formulas.trees import Tree, expression_of
 from exprkit.regression.pairs.pool import Pool, without_multiples
 from exprkit.regression.problem.rows import Rows
 from exprkit.regression.sums.dependent import Term, solved
-from exprkit.regression.sums.formulas import Breadth, Transform, weighted, weighted_by_share
+from exprkit.regression.sums.formulas import Transform, weighted, weighted_by_share
 from exprkit.regression.sums.linear import coefficients
-from exprkit.regression.sums.selection import selected
+from exprkit.regression.sums.selection import Subset, selected
 
 # Chosen, not measured.
 PLAIN, BESIDE = 40, 30  # functions f that are terms, and that are terms as v f
 OTHER = 1.0  # complexity by which functions that are no products of powers come later
-BREADTH = Breadth(3, PLAIN + BESIDE, (PLAIN + BESIDE, 0), kept=400)
+TERMS, KEPT = 3, 400  # of a sum beside a number; sums of a size that further terms are added to: nearly all pairs
 RETURNED = 12  # sums of a size: very many are near y where noise is small
 FRACTION = 3  # tokens of a fraction line and of 1 less something
 SMALL = 0.1  # of the usual size of v: smaller ones are as exact as that, whatever the noise
 NEGLIGIBLE = 1e-9  # share of the largest term that is none
 
 
-class _QuotientTerms(NamedTuple):
+class _Addends(NamedTuple):
     """Functions f, then products v f, with their values by row, the trees of f (None: 1), and sizes in tokens."""
 
     values: np.ndarray
@@ -68,28 +69,23 @@ def quotients(
             size = float(np.abs(target_v).max()) or 1.0
         if not np.isfinite(of_power).all():
             continue
-        subsets = selected(
-            terms.values, terms.sizes, target_v / size, of_power, BREADTH.terms, most_size - FRACTION,
-            first=BREADTH.first, kept=BREADTH.kept, returned=RETURNED,
-        )  # fmt: skip
+        select = functools.partial(selected, first=(PLAIN + BESIDE, 0), kept=KEPT, returned=RETURNED)
+        subsets = select(terms.values, terms.sizes, target_v / size, of_power, TERMS, most_size - FRACTION)
         for subset in subsets:
             if max(subset.functions) >= terms.n_plain:  # else a sum alone
-                for tree in _solutions(terms, subset.functions, target_v, of_power, power, root):
+                for tree in _solutions(terms, subset, target_v, of_power, power, root):
                     yield simplified(place.expression(expression_of(tree)))
 
 
-def _terms(pool: Pool, beside: np.ndarray, power: int) -> _QuotientTerms:
+def _terms(pool: Pool, beside: np.ndarray, power: int) -> _Addends:
     """The simplest functions of a pool, and times ``beside``, to whose square that times 1 is a term as well."""
     places = _simplest(pool)
     values, sizes = pool.values[places], pool.sizes[places].astype(np.int64)
     trees: list[Tree | None] = [*map(pool.tree, places)]
-    of_times, names = sizes[:BESIDE], [*trees[:BESIDE]]
-    times = values[:BESIDE]
+    times, of_times, names = values[:BESIDE], sizes[:BESIDE], [*trees[:BESIDE]]
     if power == 2:
         times, of_times, names = np.vstack([np.ones_like(beside), times]), np.append(0, of_times), [None, *names]
-    return _QuotientTerms(
-        np.vstack([values, beside * times]), [*trees, *names], np.append(sizes, of_times), len(places)
-    )
+    return _Addends(np.vstack([values, beside * times]), [*trees, *names], np.append(sizes, of_times), len(places))
 
 
 def _simplest(pool: Pool) -> list[int]:
@@ -106,23 +102,18 @@ def _simplest(pool: Pool) -> list[int]:
 
 
 def _solutions(
-    terms: _QuotientTerms,
-    chosen: tuple[int, ...],
-    v: np.ndarray,
-    weight: np.ndarray,
-    power: int,
-    root: defined.Written | None,
+    terms: _Addends, subset: Subset, v: np.ndarray, weight: np.ndarray, power: int, root: defined.Written | None
 ) -> Iterator[Tree]:
     """The formulas of v whose power is a sum of these terms and a number, by least squares."""
     deviation = np.sqrt(weight)
-    columns = np.column_stack([*terms.values[list(chosen)], np.ones(len(v))]) * deviation[:, None]
+    columns = np.column_stack([*terms.values[list(subset.functions)], np.ones(len(v))]) * deviation[:, None]
     numbers = coefficients(columns, v * deviation)
     if not np.isfinite(numbers).all():
         return
     size = np.abs(columns * numbers).max(axis=0)
     above: list[Term] = []
     beside: list[Term] = []
-    for k, a, is_term in zip([*chosen, -1], numbers.tolist(), size > NEGLIGIBLE * size.max(), strict=True):
+    for k, a, is_term in zip([*subset.functions, -1], numbers.tolist(), size > NEGLIGIBLE * size.max(), strict=True):
         if is_term:
             (beside if k >= terms.n_plain else above).append((a, terms.trees[k] if k >= 0 else None))
     yield from solved(above, beside, power, root)
