@@ -18,10 +18,10 @@ from numpy.polynomial import Polynomial
 from exprkit.dynamics.terms import monomials
 from exprkit.dynamics.trajectories import Trajectory
 from exprkit.expressions.expression import Expression
+from exprkit.regression.formulas.front import NATS_PER_NUMBER, NATS_PER_TOKEN
 from exprkit.regression.formulas.simplify import simplified
 from exprkit.regression.formulas.trees import combination, expression_of, tree_of
 from exprkit.regression.formulas.values import values_of
-from exprkit.regression.shapes.growth import NATS_PER_NUMBER, NATS_PER_TOKEN
 
 # Chosen, not measured.
 DEGREE = 3  # of the monomials
