@@ -143,6 +143,7 @@ def test_a_longer_formula_stays_that_saves_numbers():
         assert [entry.expression for entry in front.entries()] == [fitted, law] and front.best.expression is fitted
     assert not front.offer(other, 1.001) and not front.offer(worse, 1.1)
     assert front.offer(*ek.parse(["x1 + x2"]), 0.999) and len(front.entries()) == 1
+    assert front.offer(*ek.parse(["0.5 * x1 * x2"]), 0.0, True) and not front.offer(law, 0.0, True)
 
 
 def test_what_is_exact_at_every_row_stands_beside_what_large_rows_make_good():

@@ -88,8 +88,8 @@ class FrontView:
         """Whether a formula has less loss, or a shorter description, tokens included, than each smaller one."""
         loss = self.counted_loss(new) / (1 - min_gain)
         better = [entry for entry in smaller if not loss < self.counted_loss(entry)]
-        if not better:
-            return True
+        if not better or any(entry.is_exact for entry in better):
+            return not better
         limit = min(self.nats(entry) + NATS_PER_TOKEN * entry.size for entry in better)
         limit -= NATS_PER_TOKEN * new.size + MIN_SAVED
         if not new.loss < math.inf or self.rows / 2 * math.log(self.counted_loss(new) or 1e-300) >= limit:
