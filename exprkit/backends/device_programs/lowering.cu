@@ -65,7 +65,7 @@ struct Numbered {
     Plain<Long> totals;
     INLINE Long column(Long key) const { return column_of[key]; }
 };
-template <class Code, class Var, class R, class Output> INLINE Long _column(Code code, Var var, R, Output output)
+template <class Code, class Var, class R, class Output> INLINE Long column_number(Code code, Var var, R, Output output)
 {
     return output.column(var * 256 + code);
 }

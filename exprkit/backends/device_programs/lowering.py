@@ -86,7 +86,7 @@ def tokens_of(pop: Population | DevicePopulation, device: Any) -> DeviceTokens:
 
 @functools.cache
 def source() -> str:
-    return text_of("lowering.cu", TRANSLATED, instead={"_column": "", "_computed_before": ""})
+    return text_of("lowering.cu", TRANSLATED, instead={"column_number": "", "_computed_before": ""})
 
 
 class Lowering:
