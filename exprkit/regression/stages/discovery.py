@@ -115,7 +115,7 @@ class Turn(NamedTuple):
     stage: Stage
     pools: str = ""  # "host" or "device": only where large pools lie there
     inverts: bool = False  # it inverts operators at y, so that -y is searched for where y is negative everywhere
-    is_exact: bool = False  # noise leaves it nothing to find: it comes last then
+    is_exact: bool = False  # noise leaves it little to find: it comes last then
     is_simple: bool = False  # it has the simplest approximations: it comes first for few y that were rounded
 
 
@@ -126,7 +126,7 @@ ORDER = (
     Turn(sums.single, inverts=True, is_simple=True),
     Turn(sums.regress_first, inverts=True),
     Turn(growth.grow_first),
-    Turn(sums.divide),
+    Turn(sums.divide, is_exact=True),
     Turn(fewer_variables.translate),
     Turn(fewer_variables.reduce),
     Turn(sums.match),
@@ -139,7 +139,7 @@ ORDER = (
     Turn(nested.nest),
     Turn(exact.join_more, inverts=True, is_exact=True),
     Turn(growth.grow, pools="device"),  # after the pools that a GPU searches in seconds
-    Turn(sums.divide_within, inverts=True),
+    Turn(sums.divide_within, inverts=True, is_exact=True),
     Turn(sums.sum_within, inverts=True),
     Turn(nested.nest_more, inverts=True),
     Turn(sums.regress, inverts=True),

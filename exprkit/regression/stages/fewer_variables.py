@@ -71,7 +71,7 @@ def reduce(problem: SearchProblem) -> Iterator[Step]:
         return
     if (inner := _in_units(problem, system, None, is_noisy)) is None:
         return
-    stages: list[Stage] = [sums.single, sums.divide, sums.match]
+    stages: list[Stage] = [sums.single, sums.match]
     stages += [nested.curve, growth.grow_first, sums.sum, sums.regress]
     if not is_noisy:
         stages = [exact.join, exact.sum_exactly, exact.join_three, *stages]
@@ -91,7 +91,7 @@ def translate(problem: SearchProblem) -> Iterator[Step]:
     pairs = translations(problem.rows)
     if pairs is None or (inner := _in_units(problem, pairs, None, problem.is_noisy)) is None:
         return
-    stages: list[Stage] = [sums.single, sums.divide, sums.match, reduce, growth.grow_first, nested.curve]
+    stages: list[Stage] = [sums.single, sums.match, reduce, growth.grow_first, nested.curve]
     if not problem.is_noisy:
         stages = [exact.join, exact.sum_exactly, *stages]
     yield from _until(problem, inner, stages, effort.FEWER_VARIABLES.translations_share)
