@@ -2,7 +2,7 @@
 
     python tests/bench_coverage.py --csv data/results/coverage.csv
     python tests/bench_coverage.py --choices 100 --csv data/results/coverage_choices.csv
-    python tests/bench_coverage.py --search 200 --csv FILE    # all processors
+    python tests/bench_coverage.py --search 120 --csv data/results/coverage_search.csv
 
 Twenty formulas, three numbers of points along x1, normal errors of 5 % of the curve's range; fits begin at the truth.
 All data sets of a formula are one population: f - e, with the errors e as a column, is fitted to the curve as f is to

@@ -313,7 +313,7 @@ OTHERS: dict[str, Callable[[Path], str]] = {  # name between the marks: the tabl
     "first use": first_use,
     "coverage": lambda at: coverage(at, "coverage.csv", "model", "{method}, {points} points"),
     "coverage of choices": lambda at: coverage(at, "coverage_choices.csv", "method", "of {formulas}", "--choices 100 "),
-    "coverage after a search": lambda at: coverage(at, "coverage_search.csv", "method", "{model}", "--search 200 "),
+    "coverage after a search": lambda at: coverage(at, "coverage_search.csv", "method", "{model}", "--search 120 "),
     "accuracy": accuracy,
     "interpreter": lambda folder: measurements(folder, "h200_interpreter.csv", "tests/gpu_speed.py"),
     "generations": lambda folder: "\n\n".join(
