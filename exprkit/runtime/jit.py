@@ -112,11 +112,9 @@ class CompiledFunction(CPUDispatcher):
 
     def compile(self, sig: Any) -> Any:
         """The entry point for arguments of these types, from the cache or compiled while other processes wait."""
-        with (
-            global_compiler_lock,
-            contextlib.ExitStack() as held,
-        ):  # in this order: a thread of this process never waits
-            _held.append(held)  # for a file's lock that another one holds, which waits for Numba's
+        # Numba's lock first: a thread never waits for a file's lock whose holder, another one, waits for Numba's
+        with global_compiler_lock, contextlib.ExitStack() as held:
+            _held.append(held)
             try:
                 return super().compile(sig)
             finally:

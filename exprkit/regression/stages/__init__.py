@@ -8,7 +8,7 @@ In: a ``SearchProblem``, frozen but for the front that the search writes.  Out: 
 ``search``           ``FormulaSearch``: runs stages and alone writes to the front
 ``exact``            ``join``, ``join_three``, ``join_more``, ``sum_exactly``: several functions make y exactly
 ``nested``           ``curve``, ``nest``, ``nest_more``: numbers inside of operators
-``sums``             ``single``, ``match``, ``sum``, ``sum_within``, ``regress``: functions by least squares
+``sums``             ``single``, ``match``, ``sum``, ``divide``, ``regress``: functions by least squares
 ``fewer_variables``  ``group``, ``translate``, ``reduce``, ``factor``: stages with fewer variables
 ``growth``           ``grow_first``, ``grow``: formulas of the front with one function more
 ``islands``          generations on several devices
