@@ -78,7 +78,7 @@ def test_groups_that_are_fitted_together_give_what_they_give_one_after_the_other
     found, n_fits = {}, {}
     for together in (False, True):
         monkeypatch.setattr(ek.FitProblem, "on_gpu", together)
-        problem = ek.FitProblem(x, y, loss="gaussian", dtype="float64", backend="cpu", max_iter=30)
+        problem = ek.FitProblem(x, y, loss="gaussian", dtype="float64", backend="cpu", max_iter=30, accuracy="screen")
         fit, calls = problem.fit, []
 
         def counted(some, init, fit=fit, calls=calls):

@@ -297,7 +297,7 @@ def test_weights_columns_of_losses_and_starts_by_name():
 def test_a_column_that_will_not_do_is_named(column, message):
     table = pd.DataFrame({"a": [1.0, 2, 3, 4], "b": column})
     with pytest.raises(DataError, match=message):
-        ek.fit("p1 * a + b", table, [1, 2, 3, 4])
+        ek.fit("p1 * a + b", table, [1, 2, 3, 4], accuracy="screen")
     assert ek.fit("p1 * a", table, [1, 2, 3, 4]).params.tolist() == [[pytest.approx(1)]]
     pop = ek.parse(["p1 * a"], data=table)
     assert ek.Evaluator(pop, table).loss([[1.0]], [1, 2, 3, 4]).tolist() == [0]

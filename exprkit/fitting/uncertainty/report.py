@@ -158,7 +158,8 @@ def diagnostics(least: Minimum, result: Any, names: list[str]) -> Figure:
 
 def _without_errors(least: Minimum, result: Any) -> Figure:
     """The curve beside the data, and what is left."""
-    from matplotlib.figure import Figure
+    with brought_by("notebooks"):
+        from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(8, 3.5), layout="constrained")
     fit, over = drawn.subplots(1, 2)
