@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from operator import itemgetter
 
 import numpy as np
 from numpy.polynomial import Polynomial
@@ -68,28 +69,29 @@ def _shortest(by_width: list[tuple[int, np.ndarray, np.ndarray]], terms: list[Ex
 
     Integrals of functions that overlap tell less: as many as there are halves of a width in the rows.
     """
-    numbers: dict[tuple[int, ...], np.ndarray] = {}
-    nats: dict[tuple[int, ...], float] = {}
     tokens = np.array([term.n_tokens for term in terms])
+    regressions = []
     for width, left, right in by_width:
         size = np.linalg.norm(left, axis=0)
         size[~(size > 0)] = 1.0
-        gram, target = (left / size).T @ (left / size), (left / size).T @ right
-        square, n = float(right @ right), 2 * len(right) / width / len(by_width)
-        for k in range(1, min(MOST_TERMS, len(terms)) + 1):
-            if math.comb(len(terms), k) > MOST_SUMS:
-                break
-            sets = np.array(list(itertools.combinations(range(len(terms)), k)))
-            grams = gram[sets[:, :, None], sets[:, None, :]] + RIDGE * np.eye(k)
-            own = np.linalg.solve(grams, target[sets][..., None])[..., 0]
-            loss = np.maximum(square - np.sum(own * target[sets], axis=1), RIDGE * square)
-            price = NATS_PER_TOKEN * (tokens[sets].sum(axis=1) + 3 * k - 1) + NATS_PER_NUMBER * k
-            length = n / 2 * np.log(loss) + price / len(by_width)
-            for key, row, one in zip(map(tuple, sets.tolist()), own / size[sets], length.tolist(), strict=True):
-                numbers.setdefault(key, row)
-                nats[key] = nats.get(key, 0.0) + one
+        scaled, share = left / size, len(right) / width / len(by_width)
+        regressions.append((share, size, scaled.T @ scaled, scaled.T @ right, float(right @ right)))
+    choices: list[tuple[float, np.ndarray, np.ndarray]] = []
+    for k in range(1, min(MOST_TERMS, len(terms)) + 1 if by_width else 1):
+        if math.comb(len(terms), k) > MOST_SUMS:
+            break
+        sets = np.array(list(itertools.combinations(range(len(terms)), k)))
+        nats = NATS_PER_TOKEN * (tokens[sets].sum(axis=1) + 3 * k - 1) + NATS_PER_NUMBER * k
+        every = []
+        for share, size, gram, target, square in regressions:
+            own = np.linalg.solve(gram[sets[:, :, None], sets[:, None, :]] + RIDGE * np.eye(k), target[sets][..., None])
+            loss = np.maximum(square - np.sum(own[..., 0] * target[sets], axis=1), RIDGE * square)
+            nats = nats + share * np.log(loss)
+            every.append(own[..., 0] / size[sets])
+        best = np.argsort(nats, kind="stable")[:KEPT]
+        choices += zip(nats[best].tolist(), sets[best], every[0][best], strict=True)
     sums = []
-    for key in sorted(nats, key=nats.__getitem__)[:KEPT]:
-        pairs = zip(numbers[key].tolist(), (tree_of(terms[k]) for k in key), strict=True)
+    for _, own_terms, numbers in sorted(choices, key=itemgetter(0))[:KEPT]:
+        pairs = zip(numbers.tolist(), (tree_of(terms[k]) for k in own_terms), strict=True)
         sums.append(simplified(expression_of(combination(pairs))))
     return sums

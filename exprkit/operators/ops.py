@@ -628,6 +628,7 @@ ARITY = np.zeros(256, np.uint8)  # by code, for compiled loops; 0 where there is
 ARITY[list(BY_CODE)] = [row.arity for row in BY_CODE.values()]
 ARITY.flags.writeable = False
 COMMUTATIVE = np.isin(np.arange(256), [code for code, row in BY_CODE.items() if row.commutative])  # by code, likewise
+COMMUTATIVE.flags.writeable = False
 
 # ── in other languages (``text/code_writer.py``) ─────────────────────────────────────
 

@@ -179,10 +179,8 @@ def fit(model: Any, X: Any, y: Any, sample_weight: Any, settings: SearchSettings
     model.n_rows_searched_, model.noise_ = len(few), "constant" if weighted is rows else "proportional"
     by_category = model.groups is not None and not any(skeleton.numbers.values())
     budget = Budget(model.timeout_in_seconds, model.max_evals, begin=begin, by_work=model.deterministic)
-    settings, limits = (
-        replace(settings, seed=seed),
-        constraints.limits(model.constraints, model.nested_constraints, columns),
-    )
+    settings = replace(settings, seed=seed)
+    limits = constraints.limits(model.constraints, model.nested_constraints, columns)
     search = TemplateSearch(skeleton, few, settings, budget, by_category, limits)
     model.interrupted_ = False
     with machine.limited(settings.threads):
